@@ -365,6 +365,7 @@ func cmdBitOp(c *Ctx) Reply {
 	var sources []string
 	longest := 0
 	for _, key := range c.Args[3:] {
+		c.work(keySteps)
 		s := ""
 		if e := c.Lookup(c.DB, key); e != nil {
 			if e.typ != TypeString {

@@ -45,10 +45,11 @@ type bitOp struct {
 func cmdBitField(c *Ctx) Reply   { return c.bitField(false) }
 func cmdBitFieldRO(c *Ctx) Reply { return c.bitField(true) }
 
-func parseBitOps(args [][]byte) (ops []bitOp, highest int64, fault *Reply) {
+func (c *Ctx) parseBitOps(args [][]byte) (ops []bitOp, highest int64, fault *Reply) {
 	highest = -1 // the highest bit that an operation writes
 	overflow := overflowWrap
 	for len(args) > 0 {
+		c.work(1)
 		if equalFold(args[0], "overflow") && len(args) > 1 {
 			switch word := args[1]; {
 			case equalFold(word, "wrap"):
@@ -121,9 +122,12 @@ var (
 )
 
 func (c *Ctx) bitField(readonly bool) Reply {
-	ops, highest, fault := parseBitOps(c.Args[2:])
+	ops, highest, fault := c.parseBitOps(c.Args[2:])
 	if fault != nil {
 		return *fault
+	}
+	if refusal, refused := c.tooMany(int64(len(ops))); refused {
+		return refusal
 	}
 	s := &bitString{}
 	switch {

@@ -98,6 +98,7 @@ func cmdFlushDB(c *Ctx) Reply {
 		return Err(ErrSyntax)
 	}
 	before := c.Writes().Len()
+	c.work(len(c.views[c.DB].over) * keySteps)
 	c.Flush(c.DB)
 	c.tellFlushed(before)
 	return OK
@@ -117,6 +118,7 @@ func cmdFlushAll(c *Ctx) Reply {
 	}
 	before := c.Writes().Len()
 	for db := range Databases {
+		c.work(len(c.views[db].over) * keySteps)
 		c.Flush(db)
 	}
 	c.tellFlushed(before)

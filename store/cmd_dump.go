@@ -98,6 +98,7 @@ func cmdRestore(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrDumpChecksum)
 	}
+	c.work(len(text) / 8) // the elements may be as short as that
 	value, ok, larger := readValue(text, c.unpackRoom())
 	switch {
 	case larger:
@@ -133,14 +134,17 @@ func (c *Ctx) create(key []byte, v *rdbValue, deadline int64) {
 		return
 	case TypeHash:
 		for i := 0; i < len(v.list); i += 2 {
+			c.work(stepsOf(v.list[i]))
 			c.HashSet(c.DB, key, v.list[i], v.list[i+1])
 		}
 	case TypeList:
 		for _, value := range v.list {
+			c.work(stepsOf(value))
 			c.PushTail(c.DB, key, value)
 		}
 	case TypeSet:
 		for _, name := range v.list {
+			c.work(stepsOf(name))
 			c.SetAdd(c.DB, key, name)
 		}
 	case TypeSortedSet:

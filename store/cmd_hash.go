@@ -94,7 +94,7 @@ func cmdHSet(c *Ctx) Reply {
 		field := bytesToString(c.Args[i])
 		exists := false
 		if e != nil {
-			_, exists = e.Fields().Get(field)
+			_, exists = c.fieldOf(e.Fields(), field)
 		}
 		if !exists {
 			added++
@@ -173,13 +173,17 @@ func cmdHMGet(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
+	if refusal, refused := c.tooMany(int64(len(c.Args) - 2)); refused {
+		return refusal
+	}
 	elems := make([]Reply, len(c.Args)-2)
 	for i, field := range c.Args[2:] {
 		elems[i] = Nil
 		if e == nil {
+			c.work(1)
 			continue
 		}
-		if value, exists := e.Fields().Get(bytesToString(field)); exists {
+		if value, exists := c.fieldOf(e.Fields(), bytesToString(field)); exists {
 			elems[i] = Str(value)
 		}
 	}
@@ -217,6 +221,7 @@ func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	}
 	elems := make([]Reply, 0, per*e.Fields().Len())
 	e.Fields().Each(func(f Field) bool {
+		c.work(1)
 		elems = add(f, elems)
 		return true
 	})
@@ -245,7 +250,7 @@ func cmdHDel(c *Ctx) Reply {
 			break
 		}
 		name := bytesToString(field)
-		if _, exists := e.Fields().Get(name); exists {
+		if _, exists := c.fieldOf(e.Fields(), name); exists {
 			c.HashDelete(c.DB, c.Args[1], name)
 			if n++; n == 1 {
 				e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last field

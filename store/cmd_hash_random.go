@@ -93,9 +93,10 @@ func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i 
 	if refusal, refused := c.tooMany(2 * n); refused {
 		return refusal
 	}
-	picked := randomIndexes(e.elems.Len(), count)
+	picked := c.randomIndexes(e.elems.Len(), count)
 	elems := make([]Reply, 0, 2*len(picked))
 	for _, i := range picked {
+		c.work(1)
 		name, value := at(e, i)
 		elems = append(elems, name)
 		switch {
@@ -110,21 +111,24 @@ func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i 
 
 // randomIndexes picks count different numbers below n. If count is negative, it picks -count
 // numbers independently of each other.
-func randomIndexes(n int, count int64) []int {
+func (c *Ctx) randomIndexes(n int, count int64) []int {
 	var picked []int
 	switch {
 	case count < 0:
 		for range -count {
+			c.work(1)
 			picked = append(picked, randIntN(n))
 		}
 	case count >= int64(n):
 		for i := range n {
+			c.work(1)
 			picked = append(picked, i)
 		}
 	default:
 		// Floyd's algorithm: every subset is equally likely.
 		seen := map[int]bool{}
 		for i := n - int(count); i < n; i++ {
+			c.work(1)
 			j := randIntN(i + 1)
 			if seen[j] {
 				j = i

@@ -61,6 +61,7 @@ var keyCommands = []Command{
 func cmdDel(c *Ctx) Reply {
 	n := int64(0)
 	for _, key := range c.Args[1:] {
+		c.work(keySteps)
 		if c.LookupWrite(c.DB, key) != nil {
 			c.Delete(c.DB, key)
 			c.event(eventGeneric, "del", key)
@@ -75,6 +76,7 @@ func cmdDel(c *Ctx) Reply {
 func cmdExists(c *Ctx) Reply {
 	n := int64(0)
 	for _, key := range c.Args[1:] {
+		c.work(keySteps)
 		if c.Lookup(c.DB, key) != nil {
 			n++
 		}

@@ -81,6 +81,7 @@ func (c *Ctx) push(add func(db int, key []byte, value string), event string, cre
 		n += e.List().Len()
 	}
 	for i := 2; i < len(c.Args); i++ {
+		c.work(1 + len(c.Args[i])/64)
 		add(c.DB, c.Args[1], c.Arg(i))
 	}
 	c.eventOn(eventList, event)
@@ -193,16 +194,17 @@ func cmdLRange(c *Ctx) Reply {
 	if refusal, refused := c.tooMany(int64(to - from)); refused {
 		return refusal
 	}
-	return List(listSlice(e.List(), from, to)...)
+	return List(c.listSlice(e.List(), from, to)...)
 }
 
 // listSlice returns the elements with indexes in [from, to).
-func listSlice(l *Deque, from, to int) []Reply {
+func (c *Ctx) listSlice(l *Deque, from, to int) []Reply {
 	if from >= to {
 		return nil
 	}
 	elems := make([]Reply, 0, to-from)
 	l.Each(from, func(value string) bool {
+		c.work(1)
 		elems = append(elems, Str(value))
 		return len(elems) < to-from
 	})

@@ -82,6 +82,7 @@ func cmdLRem(c *Ctx) Reply {
 		return limit == 0 || int64(len(found)) < limit
 	})
 	for n, i := range found {
+		c.work(1)
 		if !back {
 			i -= n // the elements removed before were in front of this one
 		}

@@ -57,7 +57,7 @@ var scanCommands = []Command{
 
 // Ascend is that of Txn, but counts each key that it passes as work, also those that have expired.
 func (c *Ctx) Ascend(db int, from uint64, fn func(*Entry) bool) {
-	c.ascend(db, from, func(e *Entry) bool {
+	c.ascend(db, from, c.work, func(e *Entry) bool {
 		c.work(1)
 		return c.dead(e) || fn(e)
 	})
@@ -245,6 +245,7 @@ func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64,
 	}
 	walk := scanWalk{left: o.count}
 	each(e, cursor, func(hash uint64, name, value string) bool {
+		c.work(1)
 		if !walk.visit(hash) {
 			return false
 		}

@@ -55,6 +55,7 @@ func cmdSAdd(c *Ctx) Reply {
 	n := int64(0)
 	for i, arg := range c.Args[2:] {
 		name := bytesToString(arg)
+		c.work(stepsOf(name))
 		if e == nil || !e.Members().Has(name) {
 			c.SetAdd(c.DB, c.Args[1], name)
 			if n++; n == 1 && i+3 < len(c.Args) {
@@ -79,6 +80,7 @@ func cmdSRem(c *Ctx) Reply {
 			break
 		}
 		name := bytesToString(arg)
+		c.work(stepsOf(name))
 		if e.Members().Has(name) {
 			c.SetRemove(c.DB, c.Args[1], name)
 			n++
@@ -105,8 +107,12 @@ func cmdSMIsMember(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
+	if refusal, refused := c.tooMany(int64(len(c.Args) - 2)); refused {
+		return refusal
+	}
 	elems := make([]Reply, len(c.Args)-2)
 	for i, name := range c.Args[2:] {
+		c.work(stepsOf(bytesToString(name)))
 		elems[i] = Flag(e != nil && e.Members().Has(bytesToString(name)))
 	}
 	return List(elems...)

@@ -59,6 +59,7 @@ var setAlgebraCommands = []Command{
 // type.
 func (c *Ctx) sets(keys [][]byte) (list []*MemberSet, ok bool) {
 	for _, key := range keys {
+		c.work(keySteps)
 		e := c.Lookup(c.DB, key)
 		switch {
 		case e == nil:
@@ -247,6 +248,7 @@ func (c *Ctx) discard(key []byte) (existed bool) {
 func (c *Ctx) storeSet(event string, names []string) Reply {
 	existed := c.overwrite(c.Args[1], func() {
 		for _, name := range names {
+			c.work(stepsOf(name))
 			c.SetAdd(c.DB, c.Args[1], name)
 		}
 	})

@@ -50,11 +50,12 @@ func cmdSPop(c *Ctx) Reply {
 		return refusal
 	}
 	picked := []Reply{}
-	for _, i := range randomIndexes(e.Members().Len(), pick) {
+	for _, i := range c.randomIndexes(e.Members().Len(), pick) {
 		c.work(1)
 		picked = append(picked, Str(e.Members().at(i)))
 	}
 	for _, r := range picked {
+		c.work(stepsOf(r.Str))
 		c.SetRemove(c.DB, c.Args[1], r.Str)
 	}
 	if len(picked) > 0 {

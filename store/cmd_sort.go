@@ -121,56 +121,87 @@ func (c *Ctx) sort(readonly bool) Reply {
 	if e != nil && (e.typ == TypeString || e.typ == TypeHash) {
 		return wrongType
 	}
-	var list []string
-	if e != nil {
-		list = e.names()
-		if s.asIs && e.typ == TypeSet && (s.store != nil || c.InScript) {
-			// A stored result, or one that a script sees, must have a defined order.
-			s.asIs, s.alpha, s.weighed = false, true, false
-		}
+	if e == nil {
+		return c.sortReply(&s, nil)
 	}
-	switch {
-	case !s.asIs:
-		if !c.sortList(&s, list) {
-			return Err(ErrSortScore)
-		}
-	case s.desc && e != nil && e.typ != TypeSet:
-		slices.Reverse(list)
+	if s.asIs && e.typ == TypeSet && (s.store != nil || c.InScript) {
+		// A stored result, or one that a script sees, must have a defined order.
+		s.asIs, s.alpha, s.weighed = false, true, false
 	}
-	list = s.slice(list)
-	if refusal, refused := c.tooMany(int64(len(list)) * int64(max(len(s.gets), 1))); refused {
+	from, to := s.span(int64(e.elems.Len()))
+	if refusal, refused := c.tooMany((to - from) * int64(max(len(s.gets), 1))); refused {
 		return refusal
+	}
+	list, fault := s.listed(c, e, int(from), int(to))
+	if fault != nil {
+		return *fault
 	}
 	return c.sortReply(&s, list)
 }
 
-// names returns the elements of a list, set or sorted set.
-func (e *Entry) names() []string {
-	list := make([]string, 0, e.elems.Len())
-	add := func(name string) bool {
-		list = append(list, name)
-		return true
+// listed returns the elements of the result with indexes in [from, to).
+func (s *sortCall) listed(c *Ctx, e *Entry, from, to int) (list []string, fault *Reply) {
+	switch {
+	case s.asIs && s.desc && e.typ != TypeSet:
+		n := e.elems.Len()
+		list = c.names(e, n-to, n-from)
+		slices.Reverse(list)
+		return list, nil
+	case s.asIs:
+		return c.names(e, from, to), nil
 	}
+	// What is sorted to find elements far behind is never replied, but takes as much memory as if it were.
+	if refusal, refused := c.tooMany(int64(to)); refused {
+		return nil, &refusal
+	}
+	items, ok := c.sortFirst(s, e, to)
+	if !ok {
+		return nil, &sortScoreFault
+	}
+	list = make([]string, 0, to-from)
+	for _, it := range items[from:] {
+		list = append(list, it.value)
+	}
+	return list, nil
+}
+
+// each calls fn for the elements of a list, set or sorted set until fn returns false.
+func (e *Entry) each(fn func(name string) bool) {
 	switch v := e.collection().(type) {
 	case *Deque:
-		v.Each(0, add)
+		v.Each(0, fn)
 	case *MemberSet:
-		v.Each(add)
+		v.Each(fn)
 	case *SortedSet:
-		v.Each(0, func(m Scored) bool { return add(m.Member) })
+		v.Each(0, func(m Scored) bool { return fn(m.Member) })
 	}
+}
+
+// names returns the elements with indexes in [from, to).
+func (c *Ctx) names(e *Entry, from, to int) []string {
+	list, i := make([]string, 0, to-from), 0
+	if from == to {
+		return list
+	}
+	e.each(func(name string) bool {
+		c.work(1)
+		if i >= from {
+			list = append(list, name)
+		}
+		i++
+		return i < to
+	})
 	return list
 }
 
-// slice applies LIMIT.
-func (s *sortCall) slice(list []string) []string {
-	n := int64(len(list))
-	from := min(max(s.offset, 0), n)
+// span converts LIMIT to a range of indexes [from, to) in a result of n elements.
+func (s *sortCall) span(n int64) (from, to int64) {
+	from = min(max(s.offset, 0), n)
 	count := n - from
 	if s.limit >= 0 {
 		count = min(count, s.limit)
 	}
-	return list[from : from+count]
+	return from, from + count
 }
 
 // sortItem is an element and its sort key.
@@ -181,11 +212,12 @@ type sortItem struct {
 	score  float64
 }
 
-// sortList sorts list; ok is false if a weight is not a number.
-func (c *Ctx) sortList(s *sortCall, list []string) (ok bool) {
-	items := make([]sortItem, len(list))
-	ok = true
-	for i, value := range list {
+// sortFirst returns the first n elements in order; ok is false if a weight is not a number. It keeps few more than n elements: now
+// and then it sorts what it has and drops those behind.
+func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool) {
+	items, ok = make([]sortItem, 0, min(e.elems.Len(), n+n/4+sortSpare)), true
+	e.each(func(value string) bool {
+		c.work(stepsOf(value))
 		it := sortItem{value: value, weight: value}
 		if s.weighed {
 			weight, found := c.byPattern(s.by, value)
@@ -196,19 +228,32 @@ func (c *Ctx) sortList(s *sortCall, list []string) (ok bool) {
 			it.score, isNumber = s.score(it.weight)
 			ok = ok && isNumber
 		}
-		items[i] = it
-	}
+		if len(items) == cap(items) {
+			s.sort(c, items)
+			items = items[:n]
+		}
+		items = append(items, it)
+		return true
+	})
+	s.sort(c, items)
+	return items[:n], ok
+}
+
+// sortSpare is how many elements sortFirst collects at least before it sorts.
+const sortSpare = 256
+
+var sortScoreFault = Err(ErrSortScore)
+
+// sort sorts items; equal ones stay in their order.
+func (s *sortCall) sort(c *Ctx, items []sortItem) {
 	slices.SortStableFunc(items, func(a, b sortItem) int {
+		c.work(1)
 		order := s.compare(&a, &b)
 		if s.desc {
 			return -order
 		}
 		return order
 	})
-	for i := range items {
-		list[i] = items[i].value
-	}
-	return ok
 }
 
 func (s *sortCall) compare(a, b *sortItem) int {
@@ -278,7 +323,7 @@ func (c *Ctx) byPattern(pattern, value string) (string, bool) {
 	case e.typ != TypeHash:
 		return "", false
 	}
-	return e.Fields().Get(field)
+	return c.fieldOf(e.Fields(), field)
 }
 
 // sortReply replies with the elements, or the values that GET finds for them. With STORE it stores
@@ -286,6 +331,7 @@ func (c *Ctx) byPattern(pattern, value string) (string, bool) {
 func (c *Ctx) sortReply(s *sortCall, list []string) Reply {
 	elems := []Reply{}
 	for _, value := range list {
+		c.work(1)
 		if len(s.gets) == 0 {
 			elems = append(elems, Str(value))
 		}
@@ -302,6 +348,7 @@ func (c *Ctx) sortReply(s *sortCall, list []string) Reply {
 	}
 	existed := c.overwrite(s.store, func() {
 		for _, r := range elems {
+			c.work(stepsOf(r.Str))
 			c.PushTail(c.DB, s.store, r.Str)
 		}
 	})

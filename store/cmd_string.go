@@ -78,9 +78,7 @@ var stringCommands = []Command{
 // condition.
 func cmdSet(c *Ctx) Reply {
 	if len(c.Args) == 3 {
-		if c.events != 0 {
-			c.LookupWrite(c.DB, c.Args[1]) // an expired key publishes its event first
-		}
+		c.LookupWrite(c.DB, c.Args[1]) // an expired key goes first, so that the new one is not taken for it
 		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
 		c.eventOn(eventString, "set")
 		return OK
@@ -241,6 +239,7 @@ func cmdMSetNX(c *Ctx) Reply {
 		return Err(ErrWrongArgs(c.Cmd.FullName()))
 	}
 	for i := 1; i < len(c.Args); i += 2 {
+		c.work(keySteps)
 		if c.LookupWrite(c.DB, c.Args[i]) != nil {
 			return Zero
 		}
@@ -251,6 +250,7 @@ func cmdMSetNX(c *Ctx) Reply {
 
 func (c *Ctx) setAll() {
 	for i := 1; i < len(c.Args); i += 2 {
+		c.work(keySteps + len(c.Args[i+1])/64)
 		c.LookupWrite(c.DB, c.Args[i])
 		c.SetString(c.DB, c.Args[i], c.Arg(i+1), 0)
 		c.event(eventString, "set", c.Args[i])
@@ -259,8 +259,12 @@ func (c *Ctx) setAll() {
 
 // cmdMGet replies nil, not an error, for a key of another type.
 func cmdMGet(c *Ctx) Reply {
+	if refusal, refused := c.tooMany(int64(len(c.Args) - 1)); refused {
+		return refusal
+	}
 	elems := make([]Reply, len(c.Args)-1)
 	for i, key := range c.Args[1:] {
+		c.work(keySteps)
 		if e := c.Lookup(c.DB, key); e != nil && e.typ == TypeString {
 			elems[i] = Str(e.str)
 		} else {

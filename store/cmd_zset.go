@@ -111,6 +111,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 	}
 	scores := make([]float64, len(pairs)/2)
 	for i := range scores {
+		c.work(1)
 		var ok bool
 		if scores[i], ok = redistext.ParseFloat(pairs[2*i]); !ok {
 			return Err(ErrNotFloat)
@@ -130,7 +131,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 		name := bytesToString(pairs[2*i+1])
 		old, had := 0.0, false
 		if e != nil {
-			old, had = e.Scores().Score(name)
+			old, had = c.scoreOf(e.Scores(), name)
 		}
 		if had && f.incr && !f.nx {
 			score += old
@@ -181,7 +182,7 @@ func cmdZRem(c *Ctx) Reply {
 			break
 		}
 		name := bytesToString(arg)
-		if _, had := e.Scores().Score(name); had {
+		if _, had := c.scoreOf(e.Scores(), name); had {
 			c.ScoreRemove(c.DB, c.Args[1], name)
 			n++
 			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last member
@@ -194,12 +195,14 @@ func cmdZRem(c *Ctx) Reply {
 	return Int(n)
 }
 
-// score returns the score of a member as a reply, null if it is not a member.
-func (e *Entry) score(name []byte) Reply {
-	if e != nil {
-		if score, ok := e.Scores().Score(bytesToString(name)); ok {
-			return Float(score)
-		}
+// score returns the score of a member of e as a reply, null if it is not a member.
+func (c *Ctx) score(e *Entry, name []byte) Reply {
+	if e == nil {
+		c.work(1)
+		return Nil
+	}
+	if score, ok := c.scoreOf(e.Scores(), bytesToString(name)); ok {
+		return Float(score)
 	}
 	return Nil
 }
@@ -209,7 +212,7 @@ func cmdZScore(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
-	return e.score(c.Args[2])
+	return c.score(e, c.Args[2])
 }
 
 func cmdZMScore(c *Ctx) Reply {
@@ -217,9 +220,12 @@ func cmdZMScore(c *Ctx) Reply {
 	if !ok {
 		return wrongType
 	}
+	if refusal, refused := c.tooMany(int64(len(c.Args) - 2)); refused {
+		return refusal
+	}
 	elems := make([]Reply, len(c.Args)-2)
 	for i, name := range c.Args[2:] {
-		elems[i] = e.score(name)
+		elems[i] = c.score(e, name)
 	}
 	return List(elems...)
 }

@@ -146,6 +146,7 @@ func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination
 	}
 	k.aggregate = sumScores
 	for _, key := range args[1 : 1+n] {
+		c.work(keySteps)
 		e := c.Lookup(c.DB, key)
 		if e != nil && e.typ != TypeSortedSet && e.typ != TypeSet {
 			return k, &wrongType
@@ -236,7 +237,7 @@ func (k *combination) eachCommon(c *Ctx, fn func(m Scored) bool) {
 func (k *combination) inter(c *Ctx, room *resultRoom) *SortedSet {
 	result := newResult()
 	k.eachCommon(c, func(m Scored) bool {
-		result.set(m.Member, m.Score, &defaultForms)
+		result.set(m.Member, m.Score, &defaultForms, nil)
 		return room.add(m.Member)
 	})
 	return result
@@ -264,7 +265,7 @@ func (k *combination) union(c *Ctx, room *resultRoom) *SortedSet {
 	result := newResult()
 	for name, score := range totals {
 		c.work(stepsOf(name))
-		result.set(name, score, &defaultForms)
+		result.set(name, score, &defaultForms, nil)
 	}
 	return result
 }
@@ -278,7 +279,7 @@ func (k *combination) diff(c *Ctx, room *resultRoom) *SortedSet {
 				return true
 			}
 		}
-		result.set(m.Member, m.Score, &defaultForms)
+		result.set(m.Member, m.Score, &defaultForms, nil)
 		return room.add(m.Member)
 	})
 	return result

@@ -85,6 +85,7 @@ func (c *Ctx) takeScores(key []byte, z *SortedSet, lowest bool, count int64) []S
 		z.eachBack(z.Len()-1, visit)
 	}
 	for _, m := range popped {
+		c.work(stepsOf(m.Member))
 		c.ScoreRemove(c.DB, key, m.Member)
 	}
 	if n > 0 {

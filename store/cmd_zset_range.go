@@ -138,25 +138,26 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the range of a set, in the order of the reply.
-func (z *zrangeCall) of(set *SortedSet) []Scored {
+// of returns the range of a set, in the order of the reply. It returns false if most is less than its length.
+func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset
 	if z.way == byRank {
 		offset = 0 // Redis allows and ignores LIMIT x -1
 	}
 	if offset < 0 || offset > n {
-		return nil
+		return nil, true
 	}
 	n -= offset
 	if z.limit >= 0 {
 		n = min(n, z.limit)
 	}
-	if n == 0 {
-		return nil
+	if n == 0 || n > most {
+		return nil, n == 0
 	}
-	list := make([]Scored, 0, n)
+	list = make([]Scored, 0, n)
 	visit := func(m Scored) bool {
+		c.work(1)
 		list = append(list, m)
 		return int64(len(list)) < n
 	}
@@ -165,7 +166,7 @@ func (z *zrangeCall) of(set *SortedSet) []Scored {
 	} else {
 		set.Each(from+int(offset), visit)
 	}
-	return list
+	return list, true
 }
 
 func cmdZRange(c *Ctx) Reply           { return c.zrange(zrangeCall{}) }
@@ -189,7 +190,11 @@ func (c *Ctx) zrange(z zrangeCall) Reply {
 	case e == nil:
 		return emptyList
 	}
-	return c.scoredReply(z.of(e.Scores()), z.scores)
+	list, ok := z.of(c, e.Scores(), c.MaxReply()/int64(ReplySize*c.repliesPer(z.scores)))
+	if !ok {
+		return Err(c.ErrReply())
+	}
+	return c.scoredReply(list, z.scores)
 }
 
 // repliesPer returns the number of replies for a member in the reply of scoredReply.
@@ -208,6 +213,7 @@ func (c *Ctx) scoredReply(list []Scored, scores bool) Reply {
 	}
 	elems := make([]Reply, 0, min(per, 2)*len(list))
 	for _, m := range list {
+		c.work(1)
 		switch {
 		case !scores:
 			elems = append(elems, Str(m.Member))
@@ -229,11 +235,15 @@ func cmdZRangeStore(c *Ctx) Reply {
 		return *fault
 	}
 	var list []Scored
+	ok := true
 	if e := c.Lookup(c.DB, c.Args[2]); e != nil {
 		if e.typ != TypeSortedSet {
 			return wrongType
 		}
-		list = z.of(e.Scores())
+		// Each member takes a write at least.
+		if list, ok = z.of(c, e.Scores(), (c.MaxEntry()+entryRoom)/int64(writeHead+len(c.Args[1]))); !ok {
+			return Err(c.ErrTooBig())
+		}
 	}
 	return c.storeScores("zrangestore", list)
 }
@@ -253,6 +263,7 @@ func (c *Ctx) writeScores(key []byte, list []Scored) {
 	large := len(list) > form.scoreEntries ||
 		slices.ContainsFunc(list, func(m Scored) bool { return len(m.Member) > form.scoreValue })
 	for _, m := range list {
+		c.work(stepsOf(m.Member))
 		if large && m.Score == 0 && math.Signbit(m.Score) {
 			c.ScoreSetLarge(c.DB, key, m.Member, m.Score)
 		} else {

@@ -70,6 +70,9 @@ func (c *Ctx) removeSpan(parse func(min, max []byte) (zrange, *Reply)) Reply {
 		return Zero
 	}
 	from, to := span.ranks(e.Scores(), false)
+	if !c.HasRoom((to - from) * (writeHead + len(c.Args[1]))) {
+		return Err(c.ErrTooBig())
+	}
 	names := make([]string, 0, to-from)
 	if from < to {
 		e.Scores().Each(from, func(m Scored) bool {
@@ -79,6 +82,7 @@ func (c *Ctx) removeSpan(parse func(min, max []byte) (zrange, *Reply)) Reply {
 		})
 	}
 	for _, name := range names {
+		c.work(stepsOf(name))
 		c.ScoreRemove(c.DB, c.Args[1], name)
 	}
 	if len(names) > 0 {

@@ -181,8 +181,8 @@ type Ctx struct {
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
 
-	// Watch is called every workLook steps of a long command, before the command writes anything.
-	// It may panic to end the command. It may be nil.
+	// Watch is called every workLook steps of a long command. It may panic to end the command; the caller of
+	// Run must then undo what the command has written. It may be nil.
 	Watch func()
 	steps int // since the last call of Watch
 
@@ -212,6 +212,9 @@ func (c *Ctx) work(steps int) {
 		}
 	}
 }
+
+// keySteps is the cost of the lookup of a key in steps: its hash and the way through the index.
+const keySteps = 4
 
 // Arg returns a copy of argument i as a string.
 func (c *Ctx) Arg(i int) string { return string(c.Args[i]) }

@@ -81,8 +81,8 @@ func (t *Txn) Forget() {
 	if t.held <= keepWrites {
 		return
 	}
-	t.held = 0
+	t.held, t.find = 0, finder{}
 	for i := range t.views {
-		t.views[i].over = nil
+		t.views[i].over, t.views[i].sorted = nil, nil
 	}
 }

@@ -46,7 +46,7 @@ func TestDequeGaps(t *testing.T) {
 	edge.push(true, "first")
 	edge.push(false, "last")
 	edge.insert(2, "middle")
-	if got := fmt.Sprint(listSlice(edge, 0, edge.Len())); got != fmt.Sprint(Strs("first", "a", "middle", "b", "last").Elems) {
+	if got := fmt.Sprint((&Ctx{}).listSlice(edge, 0, edge.Len())); got != fmt.Sprint(Strs("first", "a", "middle", "b", "last").Elems) {
 		t.Errorf("at the edges: %s", got)
 	}
 }

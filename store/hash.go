@@ -49,12 +49,20 @@ func (h *Hash) Get(name string) (string, bool) {
 		f, ok := h.big.Get(Field{Name: name, hash: hashOf(name)})
 		return f.Value, ok
 	}
-	for i := range h.small {
-		if h.small[i].Name == name {
-			return h.small[i].Value, true
-		}
+	if at, _ := h.search(name); at >= 0 {
+		return h.small[at].Value, true
 	}
 	return "", false
+}
+
+// search returns the place of a field in the small form, or -1, and how many fields it has passed.
+func (h *Hash) search(name string) (at, passed int) {
+	for i := range h.small {
+		if h.small[i].Name == name {
+			return i, i
+		}
+	}
+	return -1, len(h.small)
 }
 
 // Each calls fn for every field until fn returns false.
@@ -76,41 +84,43 @@ func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 }
 
 // set sets a field and returns by how much the hash grew. It copies a new name but keeps value
-// itself, so value must not share memory with a buffer.
-func (h *Hash) set(name, value string, form *forms) (grown int64) {
+// itself, so value must not share memory with a buffer. f may be nil.
+func (h *Hash) set(name, value string, form *forms, f *finder) (grown int64) {
 	if h.big == nil {
-		grown = h.setSmall(name, value)
+		grown = h.setSmall(name, value, f)
 		if len(h.small) > form.hashEntries || len(name) > form.hashValue || len(value) > form.hashValue {
 			grown += h.grow()
 		}
 		return grown
 	}
-	f := Field{Name: name, hash: hashOf(name)}
-	if old, ok := h.big.Get(f); ok {
-		f.Name = old.Name
+	field := Field{Name: name, hash: hashOf(name)}
+	if old, ok := h.big.Get(field); ok {
+		field.Name = old.Name
 		grown = -old.size(treeFieldSize)
 	} else {
-		f.Name = strings.Clone(name)
+		field.Name = strings.Clone(name)
 	}
-	f.Value = value
-	grown += f.size(treeFieldSize)
+	field.Value = value
+	grown += field.size(treeFieldSize)
 	h.big.bytes += grown
-	h.big.Set(f)
+	h.big.Set(field)
 	return grown
 }
 
 // setSmall is set for the small form; it does not change the form.
-func (h *Hash) setSmall(name, value string) (grown int64) {
-	for i := range h.small {
-		if f := &h.small[i]; f.Name == name {
-			grown = allocated(len(value)) - allocated(len(f.Value))
-			f.Value = value
-			return grown
-		}
+func (h *Hash) setSmall(name, value string, f *finder) (grown int64) {
+	at, passed := f.field(h, name)
+	f.wrote(int64(passed) * fieldBytes)
+	if at >= 0 {
+		field := &h.small[at]
+		grown = allocated(len(value)) - allocated(len(field.Value))
+		field.Value = value
+		return grown
 	}
-	f := Field{Name: strings.Clone(name), Value: value}
-	h.small = insertAt(h.small, len(h.small), f)
-	return f.size(fieldSize)
+	field := Field{Name: strings.Clone(name), Value: value}
+	h.small = insertAt(h.small, len(h.small), field)
+	f.addedField(h)
+	return field.size(fieldSize)
 }
 
 // grow converts to the tree form and returns by how much the size grew. As in Redis, a hash never
@@ -127,23 +137,24 @@ func (h *Hash) grow() (grown int64) {
 	return h.size() - before
 }
 
-// remove removes a field, if it exists, and returns by how much the hash grew, a negative number.
-func (h *Hash) remove(name string) (grown int64) {
+// remove removes a field, if it exists, and returns by how much the hash grew, a negative number. f may be nil.
+func (h *Hash) remove(name string, f *finder) (grown int64) {
 	if h.big != nil {
-		if f, had := h.big.Delete(Field{Name: name, hash: hashOf(name)}); had {
-			grown = -f.size(treeFieldSize)
+		if field, had := h.big.Delete(Field{Name: name, hash: hashOf(name)}); had {
+			grown = -field.size(treeFieldSize)
 			h.big.bytes += grown
 		}
 		return grown
 	}
-	for i := range h.small {
-		if f := &h.small[i]; f.Name == name {
-			grown = -f.size(fieldSize)
-			h.small, _ = removeAt(h.small, i)
-			return grown
-		}
+	i, passed := f.field(h, name)
+	if i < 0 {
+		return 0
 	}
-	return 0
+	f.wrote(int64(passed+len(h.small)-i) * fieldBytes)
+	f.removedField(h, name)
+	grown = -h.small[i].size(fieldSize)
+	h.small, _ = removeAt(h.small, i)
+	return grown
 }
 
 func (h *Hash) clone() collection {

@@ -30,6 +30,7 @@ func (t *Txn) Release(Savepoint) {
 func (t *Txn) Rollback(sp Savepoint) {
 	for i := len(t.journal) - 1; i >= sp.journal; i-- {
 		t.journal[i]()
+		t.edits++
 		t.journal[i] = nil
 	}
 	t.journal = t.journal[:sp.journal]
@@ -64,6 +65,7 @@ func (t *Txn) replace(db int, key string, e *Entry) {
 	if v.over == nil {
 		v.over = map[string]*Entry{}
 	}
+	t.edits++
 	if t.saved > 0 {
 		over := v.over
 		old, had := over[key]
@@ -124,6 +126,8 @@ func (t *Txn) remove(db int, key string) {
 		t.replace(db, e.key, nil)
 	}
 }
+
+func (t *Txn) finds() *finder { return &t.find }
 
 func (t *Txn) grow(_ int, by int64) { t.size += by }
 

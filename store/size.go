@@ -172,7 +172,9 @@ func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
 
 // BeginCall marks the start of a command, script or transaction. Its writes count against MaxEntry
 // together.
-func (t *Txn) BeginCall() { t.from, t.moved, t.copies = extent{t.ws.Size(), t.size}, 0, 0 }
+func (t *Txn) BeginCall() {
+	t.from, t.moved, t.copies, t.find.moved = extent{t.ws.Size(), t.size}, 0, 0, 0
+}
 
 // extent is the size of the writes and the size of the data.
 type extent struct {
@@ -182,10 +184,11 @@ type extent struct {
 
 // tooBig reports whether the current command, script or transaction has exceeded its limit. It
 // counts the bytes in the log and the growth of the data, because COPY and SETRANGE write much data
-// with few bytes. It also counts the bytes of large values that are copied for small changes: every node copies them again.
+// with few bytes. It also counts the bytes of large values that are copied for small changes, and those that
+// are searched and shifted in compact forms: every node does it again.
 func (t *Txn) tooBig() bool {
 	limit := t.MaxEntry() + entryRoom
-	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved > copiesPerEntry*limit
+	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
 }
 
 // Call runs a command. It ends a command that writes too much, as each element of a list repeats the name of its key; Overrun

@@ -318,7 +318,8 @@ func (r *snapReader) hash() *Hash {
 	if !compact {
 		h.grow()
 	}
-	r.each(func() { h.set(r.Str(), r.Str(), &anyForm) })
+	f := &finder{}
+	r.each(func() { h.set(r.Str(), r.Str(), &anyForm, f) })
 	return h
 }
 
@@ -342,12 +343,13 @@ func (r *snapReader) sortedSet() *SortedSet {
 	if !compact {
 		z.grow() // first, because the compact form has no -0
 	}
+	f := &finder{}
 	r.each(func() {
 		name, score := r.Str(), math.Float64frombits(r.Uvarint())
 		if math.IsNaN(score) {
 			r.Err = errors.New("a score that is not a number")
 		} else if r.Err == nil {
-			z.set(name, score, &anyForm)
+			z.set(name, score, &anyForm, f)
 		}
 	})
 	return z

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"sort"
 	"strings"
 )
@@ -73,12 +72,28 @@ func (z *SortedSet) Score(name string) (score float64, ok bool) {
 		m, ok := z.byName.Get(scoredName{member: member{hashOf(name), name}})
 		return m.score, ok
 	}
+	score, ok, _ = z.searchScore(name)
+	return score, ok
+}
+
+// searchScore is Score for the small form; it also returns how many members it has passed.
+func (z *SortedSet) searchScore(name string) (score float64, ok bool, passed int) {
 	for i := range z.small {
 		if z.small[i].Member == name {
-			return z.small[i].Score, true
+			return z.small[i].Score, true, i
 		}
 	}
-	return 0, false
+	return 0, false, len(z.small)
+}
+
+// scoreForWrite is Score for a write, which counts what it has passed.
+func (z *SortedSet) scoreForWrite(name string, f *finder) (score float64, ok bool) {
+	if z.byScore != nil {
+		return z.Score(name)
+	}
+	score, ok, passed := f.score(z, name)
+	f.wrote(int64(passed) * scoredBytes)
+	return score, ok
 }
 
 // at returns the member with a rank. The rank must exist.
@@ -130,9 +145,9 @@ func (z *SortedSet) ascend(from uint64, fn func(scoredName) bool) {
 	z.byName.Ascend(scoredName{member: member{hash: from}}, fn)
 }
 
-// set adds a member or changes its score, which must not be NaN. It copies a new name.
-func (z *SortedSet) set(name string, score float64, form *forms) {
-	old, had := z.Score(name)
+// set adds a member or changes its score, which must not be NaN. It copies a new name. f may be nil.
+func (z *SortedSet) set(name string, score float64, form *forms, f *finder) {
+	old, had := z.scoreForWrite(name, f)
 	if had && old == score {
 		return // as in Redis, 0 stays 0 when set to -0
 	}
@@ -147,12 +162,15 @@ func (z *SortedSet) set(name string, score float64, form *forms) {
 			score = 0 // Redis's small form has no -0
 		}
 		if had {
-			name = z.removeSmall(name)
+			name = z.removeSmall(Scored{name, old}, f)
 		} else {
 			name = strings.Clone(name)
 		}
 		m := Scored{name, score}
-		z.small = insertAt(z.small, z.Rank(m), m)
+		at := z.Rank(m)
+		f.wrote(int64(len(z.small)-at) * scoredBytes)
+		z.small = insertAt(z.small, at, m)
+		f.setScore(z, m)
 		return
 	}
 	probe := scoredName{member: member{hashOf(name), name}}
@@ -182,22 +200,25 @@ func (z *SortedSet) grow() {
 
 // removeSmall removes an existing member from the small form and returns the stored copy of its
 // name.
-func (z *SortedSet) removeSmall(name string) string {
-	i := slices.IndexFunc(z.small, func(m Scored) bool { return m.Member == name })
+func (z *SortedSet) removeSmall(m Scored, f *finder) string {
+	i := z.Rank(m)
+	f.wrote(int64(len(z.small)-i) * scoredBytes)
 	var kept Scored
 	z.small, kept = removeAt(z.small, i)
 	return kept.Member
 }
 
-func (z *SortedSet) remove(name string) {
-	score, ok := z.Score(name)
+// remove removes a member, if it exists. f may be nil.
+func (z *SortedSet) remove(name string, f *finder) {
+	score, ok := z.scoreForWrite(name, f)
 	if ok {
 		z.bytes -= z.memberSize(name)
 	}
 	switch {
 	case !ok:
 	case z.byScore == nil:
-		z.removeSmall(name)
+		f.removedScore(z, name)
+		z.removeSmall(Scored{name, score}, f)
 	default:
 		z.byScore.Delete(Scored{name, score})
 		z.byName.Delete(scoredName{member: member{hashOf(name), name}})

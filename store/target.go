@@ -29,6 +29,8 @@ type target interface {
 	cloned(e *Entry)
 	// form returns the size limits of the compact forms.
 	form() *forms
+	// finds returns the finder for compact forms.
+	finds() *finder
 }
 
 // setString makes key a string. The creation number stays: an overwrite does not make a new owner,
@@ -114,7 +116,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
 		e = Entry{key: ownKey(key), typ: TypeHash}.holding(&Hash{})
-		e.Fields().set(field, value, t.form())
+		e.Fields().set(field, value, t.form(), t.finds())
 		t.stamp(e, true, false)
 		t.put(db, e)
 		return true
@@ -122,7 +124,7 @@ func hashSet(t target, db int, key, field, value string) bool {
 	if e.typ != TypeHash {
 		return false
 	}
-	t.grow(db, e.Fields().set(field, value, t.form()))
+	t.grow(db, e.Fields().set(field, value, t.form(), t.finds()))
 	t.stamp(e, false, false)
 	return true
 }
@@ -134,7 +136,7 @@ func hashDelete(t target, db int, key, field string) bool {
 	if e == nil || e.typ != TypeHash {
 		return e == nil
 	}
-	t.grow(db, e.Fields().remove(field))
+	t.grow(db, e.Fields().remove(field, t.finds()))
 	t.stamp(e, false, false)
 	if e.Fields().Len() == 0 {
 		t.remove(db, key)
@@ -164,8 +166,9 @@ func moveKey(t target, db int, key string, toDB int, name string, keep bool) {
 
 // committed is the keyspace as the target of Apply.
 type committed struct {
-	s   *Store
-	seq uint64
+	s    *Store
+	seq  uint64
+	find finder
 }
 
 // mutable copies an entry that a snapshot may still read.
@@ -198,6 +201,8 @@ func (t *committed) remove(db int, key string) {
 		t.s.removals.note(db, ks.remove(e), t.seq)
 	}
 }
+
+func (t *committed) finds() *finder { return &t.find }
 
 func (t *committed) grow(db int, by int64) { t.s.dbs[db].size += by }
 

@@ -51,8 +51,11 @@ func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) boo
 	if e == nil || e.typ != TypeList || i < 0 || n < 0 || i > int64(e.elems.Len())-n {
 		return false
 	}
-	before := e.elems.size()
+	before, length := e.elems.size(), e.elems.Len()
 	edit(e.List())
+	if left := e.elems.Len(); left > 0 && left < length {
+		t.finds().wrote(int64(length-left) * removedBytes)
+	}
 	changed(t, db, e, false, before)
 	return true
 }
@@ -95,7 +98,7 @@ func scoreSet(t target, db int, key, name string, score float64, large bool) boo
 	if large && e.Scores().Compact() {
 		e.Scores().grow()
 	}
-	e.Scores().set(name, score, t.form())
+	e.Scores().set(name, score, t.form(), t.finds())
 	changed(t, db, e, absent, before)
 	return true
 }
@@ -107,7 +110,7 @@ func scoreRemove(t target, db int, key, name string) bool {
 		return e == nil
 	}
 	before := e.elems.size()
-	e.Scores().remove(name)
+	e.Scores().remove(name, t.finds())
 	changed(t, db, e, false, before)
 	return true
 }

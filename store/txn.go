@@ -1,9 +1,6 @@
 package store
 
-import (
-	"math"
-	"sort"
-)
+import "math"
 
 // Time is the instant of a batch's evaluation, on both clocks.
 type Time struct {
@@ -39,6 +36,9 @@ type Env struct {
 type view struct {
 	base *keyspace
 	over map[string]*Entry
+
+	sorted []slot // see Txn.pending …
+	at     uint64 // … at this number of Txn.edits
 }
 
 // Txn evaluates commands against a store without changing it.
@@ -84,6 +84,8 @@ type Txn struct {
 	copies     int   // see TakeCopied …
 	moved      int64 // … and those bytes since BeginCall
 	held       int   // see Held
+	find       finder
+	edits      uint64 // grows when pending entries come or go
 }
 
 // Begin starts a transaction on the committed state. seq is the future sequence number of its write
@@ -112,9 +114,11 @@ func (t *Txn) Restart(now Time, seq uint64) {
 			v.over = nil
 		}
 		clear(v.over)
+		v.sorted = nil
 	}
 	t.size, t.held = t.s.DataSize(), 0
 	t.ws.Reset()
+	t.find = finder{}
 	t.BeginCall()
 	if cap(t.ws.buf) > keepWrites {
 		t.ws.buf = nil
@@ -190,8 +194,7 @@ func (t *Txn) dead(e *Entry) bool {
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key for reading, even if it has expired. What a client learns it learns by Lookup: Lookup has the batch
-// delete a key that was found expired, so that it does not come back under the next leader.
+// peek returns the entry of a key for reading, even if it has expired.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
@@ -328,7 +331,7 @@ func (t *Txn) Note(node, message string) {
 
 // Flush empties a database.
 func (t *Txn) Flush(db int) {
-	if t.Size(db) == 0 && t.views[db].base.empty() && len(t.views[db].over) == 0 {
+	if t.views[db].base.empty() && len(t.views[db].over) == 0 {
 		return
 	}
 	t.ws.begin(opFlush, db)
@@ -396,76 +399,4 @@ func (t *Txn) relocate(o op, db int, key []byte, toDB int, name []byte) {
 	t.ws.str(bytesToString(key))
 	t.ws.str(bytesToString(name))
 	moveKey(t, db, bytesToString(key), toDB, bytesToString(name), o == opCopy)
-}
-
-// Size returns the number of keys in a database that have not expired.
-func (t *Txn) Size(db int) int {
-	v := &t.views[db]
-	n := 0
-	if v.base != nil {
-		n = v.base.keys.size
-		v.base.deadlines.before(t.now.Lease, func(e *Entry) bool {
-			if t.dead(e) {
-				n--
-			}
-			return true
-		})
-	}
-	for key, e := range v.over {
-		if v.base != nil {
-			if old := v.base.get(key); old != nil && !t.dead(old) {
-				n--
-			}
-		}
-		if e != nil && !t.dead(e) {
-			n++
-		}
-	}
-	return n
-}
-
-// Ascend calls fn for the keys of a database that have not expired, from a position in the
-// iteration order on, until fn returns false.
-func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
-	t.ascend(db, from, func(e *Entry) bool { return t.dead(e) || fn(e) })
-}
-
-// ascend is Ascend, but calls visit for the keys that have expired, too.
-func (t *Txn) ascend(db int, from uint64, visit func(*Entry) bool) {
-	v := &t.views[db]
-	pending := v.pending(from)
-	goOn := true
-	if v.base != nil {
-		v.base.keys.ascend(from, func(s slot) bool {
-			for len(pending) > 0 && goOn && slotLess(pending[0], s) {
-				goOn = visit(pending[0].Entry)
-				pending = pending[1:]
-			}
-			if _, replaced := v.over[s.key]; goOn && !replaced {
-				goOn = visit(s.Entry)
-			}
-			return goOn
-		})
-	}
-	for _, s := range pending {
-		if !goOn {
-			return
-		}
-		goOn = visit(s.Entry)
-	}
-}
-
-// pending returns the pending entries from a position on, in order.
-func (v *view) pending(from uint64) []slot {
-	var list []slot
-	for _, e := range v.over {
-		if e == nil {
-			continue
-		}
-		if s := (slot{e.hash(), e}); s.hash >= from {
-			list = append(list, s)
-		}
-	}
-	sort.Slice(list, func(i, j int) bool { return slotLess(list[i], list[j]) })
-	return list
 }

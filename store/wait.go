@@ -54,6 +54,7 @@ func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 		if c.Ready != nil && !bytes.Equal(k, c.Ready) {
 			continue
 		}
+		c.work(keySteps)
 		if e := c.LookupWrite(c.DB, k); e != nil {
 			if e.typ != t && (c.Ready != nil || c.Waits) {
 				continue

@@ -1,0 +1,152 @@
+package store
+
+import "unsafe"
+
+// A compact form is searched from its start, which is fastest for the few elements that it mostly has. But MaxCompact allows
+// thousands of them, and a request may bring some 100,000 names to look up. So after some searches in one collection a finder
+// makes an index of it. A transaction has a finder, and so has each Apply, because both search for the same names.
+
+const (
+	// fewElements is the largest compact form that gets no index: to search it takes less than a microsecond.
+	fewElements = 64
+	// searchesPerIndex is how many searches of all elements take about as long as to make an index.
+	searchesPerIndex = 16
+	// passedPerStep is how many elements a search passes in the time of one step of work.
+	passedPerStep = 32
+	// shiftShare is the divisor for bytes that a write passes or shifts inside a compact form, to compare them with bytes that
+	// are copied: those become garbage and have to be allocated.
+	shiftShare = 8
+	// removedBytes is how many bytes are shifted in the time in which one of many elements is removed from a list. A write of
+	// some bytes removes any number.
+	removedBytes = 2048
+)
+
+const (
+	fieldBytes  = int64(unsafe.Sizeof(Field{}))
+	scoredBytes = int64(unsafe.Sizeof(Scored{}))
+)
+
+// finder finds elements of the compact collection that it was last asked about. While it is, only methods that know the finder may
+// change the collection. A nil finder searches.
+type finder struct {
+	hash   *Hash
+	set    *SortedSet
+	places map[string]int     // of the fields, too high after removals; nil: there is no index
+	scores map[string]float64 // of the members; nil: there is no index
+	passed int                // elements that searches have passed since the last index
+	moved  int64              // bytes that writes have passed and shifted; see Txn.tooBig
+}
+
+// about turns to a collection.
+func (f *finder) about(h *Hash, z *SortedSet) {
+	if f.hash != h || f.set != z {
+		*f = finder{hash: h, set: z, moved: f.moved}
+	}
+}
+
+// field returns the place of a field in a small form, or -1, and how many elements it has passed.
+func (f *finder) field(h *Hash, name string) (at, passed int) {
+	if f == nil || len(h.small) <= fewElements {
+		return h.search(name)
+	}
+	f.about(h, nil)
+	if f.passed > searchesPerIndex*len(h.small) {
+		f.passed, f.places = 0, make(map[string]int, len(h.small))
+		for i := range h.small {
+			f.places[h.small[i].Name] = i
+		}
+	}
+	if f.places == nil {
+		at, passed = h.search(name)
+	} else if place, ok := f.places[name]; !ok {
+		at = -1
+	} else {
+		for at = min(place, len(h.small)-1); h.small[at].Name != name; at-- {
+			passed++
+		}
+	}
+	f.passed += passed
+	return at, passed
+}
+
+// score returns the score of a member of a small form, and how many elements it has passed.
+func (f *finder) score(z *SortedSet, name string) (score float64, ok bool, passed int) {
+	if f == nil || len(z.small) <= fewElements {
+		return z.searchScore(name)
+	}
+	f.about(nil, z)
+	if f.scores == nil && f.passed > searchesPerIndex*len(z.small) {
+		f.scores = make(map[string]float64, len(z.small))
+		for _, m := range z.small {
+			f.scores[m.Member] = m.Score
+		}
+	}
+	if f.scores == nil {
+		score, ok, passed = z.searchScore(name)
+		f.passed += passed
+		return score, ok, passed
+	}
+	score, ok = f.scores[name]
+	return score, ok, 0
+}
+
+// wrote counts bytes that a write to a small form has passed and shifted.
+func (f *finder) wrote(bytes int64) {
+	if f != nil {
+		f.moved += bytes
+	}
+}
+
+// addedField tells that the last field is new.
+func (f *finder) addedField(h *Hash) {
+	if f != nil && f.hash == h && f.places != nil {
+		last := len(h.small) - 1
+		f.places[h.small[last].Name] = last
+	}
+}
+
+// removedField tells that a field is gone.
+func (f *finder) removedField(h *Hash, name string) {
+	if f != nil && f.hash == h {
+		delete(f.places, name)
+	}
+}
+
+// setScore tells the score of a member.
+func (f *finder) setScore(z *SortedSet, m Scored) {
+	if f != nil && f.set == z && f.scores != nil {
+		f.scores[m.Member] = m.Score
+	}
+}
+
+// removedScore tells that a member is gone.
+func (f *finder) removedScore(z *SortedSet, name string) {
+	if f != nil && f.set == z {
+		delete(f.scores, name)
+	}
+}
+
+// fieldOf returns the value of a field for a command with many fields.
+func (c *Ctx) fieldOf(h *Hash, name string) (value string, ok bool) {
+	c.work(stepsOf(name))
+	if h.big != nil {
+		return h.Get(name)
+	}
+	at, passed := c.find.field(h, name)
+	c.work(passed / passedPerStep)
+	if at < 0 {
+		return "", false
+	}
+	return h.small[at].Value, true
+}
+
+// scoreOf returns the score of a member for a command with many members.
+func (c *Ctx) scoreOf(z *SortedSet, name string) (score float64, ok bool) {
+	c.work(stepsOf(name))
+	if z.byScore != nil {
+		return z.Score(name)
+	}
+	score, ok, passed := c.find.score(z, name)
+	c.work(passed / passedPerStep)
+	return score, ok
+}
