@@ -84,6 +84,10 @@ func doAuth(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
+// maxHelloLogins bounds the logins of one HELLO, because each compares all passwords of its user. Redis has no such bound, and clients
+// log in once.
+const maxHelloLogins = 8
+
 // doHello executes its options one by one: options before an error keep their effect. The protocol
 // changes only at the end. It asks the leader once, however many users and passwords it gets.
 func doHello(s *session, args [][]byte) store.Reply {
@@ -98,10 +102,11 @@ func doHello(s *session, args [][]byte) store.Reply {
 		}
 		resp = int(n)
 	}
-	known := s.asksOnce()
+	known, logins := s.asksOnce(), 0
 	for i := 2; i < len(args); {
 		switch opt := strings.ToLower(string(args[i])); {
-		case opt == "auth" && i+2 < len(args):
+		case opt == "auth" && i+2 < len(args) && logins < maxHelloLogins:
+			logins++
 			if refusal := s.login(known(), args[0], args[i+1], args[i+2]); refusal != "" {
 				return store.Err(refusal)
 			}

@@ -233,3 +233,19 @@ func TestConfigValidate(t *testing.T) {
 		}
 	}
 }
+
+// TestHelloLogsInFewTimes: each login goes through all passwords of its user, and one command has room for thousands of logins.
+func TestHelloLogsInFewTimes(t *testing.T) {
+	c := newTestServer(t, nil).dial(t)
+	c.do("ACL SETUSER u on >p +@all", "+OK\r\n")
+	hello := []string{"HELLO", "2"}
+	for range maxHelloLogins {
+		hello = append(hello, "AUTH", "u", "p")
+	}
+	if got := c.ask(hello...); got.Type == '-' {
+		t.Errorf("%d logins: %v", maxHelloLogins, got.Lines())
+	}
+	if got := c.ask(append(hello, "AUTH", "u", "p")...); got.Type != '-' || !strings.Contains(got.Text, "Syntax error in HELLO option 'AUTH'") {
+		t.Errorf("one more: %v", got.Lines())
+	}
+}

@@ -165,12 +165,23 @@ func (u *User) HasPassword(hashed string) bool {
 	if !u.Enabled {
 		return false
 	}
-	hash := []byte(hashed)
 	ok := 0
 	for _, p := range u.Passwords {
-		ok |= subtle.ConstantTimeCompare(hash, []byte(p))
+		ok |= sameHash(p, hashed)
 	}
 	return u.NoPass || ok == 1
+}
+
+// sameHash is subtle.ConstantTimeCompare without copies: a user may have thousands of passwords.
+func sameHash(a, b string) int {
+	if len(a) != len(b) {
+		return 0
+	}
+	differ := byte(0)
+	for i := range len(a) {
+		differ |= a[i] ^ b[i]
+	}
+	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
 // LostChannels reports whether a subscription may be lost when next replaces u. lost is false if
