@@ -46,7 +46,7 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	}
 	n := max(room, int64(store.Extent(all, math.MaxInt)))
 	m := &s.srv.clientMemory
-	if m.beyondWith(n - s.built) {
+	if m.beyondWith(n-s.built) && !s.spared(n-s.built) {
 		m.refused(s.conn.RemoteAddr(), n)
 		s.out.abort()
 		return 0, false

@@ -29,6 +29,7 @@ type clientMemory struct {
 
 	arriving  atomic.Int64 // the part of large for incoming commands
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
+	exempt    atomic.Int64 // about how much clients with CLIENT NO-EVICT hold; holders corrects it
 
 	cutting atomic.Bool  // a goroutine looks for the clients that hold most
 	cut     atomic.Int64 // clients that were cut off
@@ -81,6 +82,9 @@ func (m *clientMemory) beyondWith(n int64) bool {
 	return limit > 0 && m.large.Load()+n > limit+limit/8
 }
 
+// sparesWith reports whether clients with CLIENT NO-EVICT hold so little, with n more bytes, that they are spared.
+func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.limit.Load()/2 }
+
 // strangersShare is the divisor of the limit: all clients that have not authenticated share that
 // fraction for their buffers.
 const strangersShare = 8
@@ -125,6 +129,7 @@ func (s *session) holds(by int64) {
 		return
 	}
 	if d := now - told; (d > keepOutput || -d > keepOutput || now == 0 && d != 0) && s.held.told.CompareAndSwap(told, now) {
+		s.exempts(d)
 		s.srv.clientMemory.changed(d)
 	}
 }
@@ -200,7 +205,7 @@ func (srv *Server) evictClients() {
 			return
 		}
 		if h.exempt {
-			if exempt <= limit/2 {
+			if exempt <= limit/2 { // as sparesWith
 				continue
 			}
 			exempt -= h.n
@@ -264,6 +269,7 @@ func (srv *Server) holders() (total, exempt int64, holders []holder) {
 			exempt += h.n
 		}
 	}
+	srv.clientMemory.exempt.Store(exempt)
 	return total, exempt, holders
 }
 

@@ -317,8 +317,8 @@ func TestEmptyArgumentsCount(t *testing.T) {
 	})
 }
 
-// TestNoEvictIsNoRoom: where there is no memory, a command of a client with NO-EVICT is not read to its end, either. To look for the
-// clients that hold most takes too long.
+// TestNoEvictIsNoRoom: where there is no memory, few commands of clients with NO-EVICT are read to their ends. To look for the clients
+// that hold most takes too long.
 func TestNoEvictIsNoRoom(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		const limit = 4 << 20

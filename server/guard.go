@@ -56,6 +56,10 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
+	// spared reports whether the client may hold so many bytes more though there is no room: it has CLIENT NO-EVICT.
+	spared(bytes int64) bool
+	// exempts counts bytes that the client holds now, if it has CLIENT NO-EVICT.
+	exempts(by int64)
 	// userMemory returns the counts of the client's user.
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
@@ -232,6 +236,7 @@ func (g *guard) holds(by int64) {
 		}
 		g.held.Add(by)
 		g.memory.arriving.Add(by)
+		g.policy.exempts(by)
 		g.memory.changed(by)
 	}
 }
@@ -253,7 +258,7 @@ func (g *guard) fillArg() {
 		if len(*arg) >= seriousArg && int64(len(*arg))+g.payload <= wholeArg {
 			grow = g.payload
 		}
-		if g.memory != nil && (g.memory.noRoomToGrow(grow) || g.hopeless(g.payload)) && g.atRest() {
+		if g.memory != nil && (g.memory.noRoomToGrow(grow) || g.hopeless(g.payload)) && !g.policy.spared(grow) && g.atRest() {
 			g.refuse(g.size)
 			return
 		}

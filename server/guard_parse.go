@@ -15,7 +15,7 @@ func (g *guard) parse() {
 	if g.memory != nil && (g.strange.Load() > 0 || g.policy.needsAuth()) {
 		g.countStranger()
 	}
-	if g.large != nil && g.memory != nil && g.memory.beyond() && g.atRest() {
+	if g.large != nil && g.memory != nil && g.memory.beyond() && !g.policy.spared(0) && g.atRest() {
 		g.refuse(g.size)
 	}
 }
@@ -214,7 +214,7 @@ func (g *guard) bulkHeader(line []byte) bool {
 	}
 	if g.large != nil {
 		if len(g.large) == cap(g.large) { // append would copy a long list four times as often
-			if list := (int64(len(g.large)) + g.left) * argumentCost; g.memory != nil && g.hopeless(list) && g.atRest() {
+			if list := (int64(len(g.large)) + g.left) * argumentCost; g.memory != nil && g.hopeless(list) && !g.policy.spared(list) && g.atRest() {
 				g.refuse(list)
 				return false
 			}

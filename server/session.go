@@ -180,6 +180,16 @@ func (l *lifecycle) isDraining() bool {
 
 // These methods implement the guard's policy.
 
+func (s *session) spared(bytes int64) bool {
+	return s.noEvict.Load() && s.srv.clientMemory.sparesWith(bytes)
+}
+
+func (s *session) exempts(by int64) {
+	if s.noEvict.Load() {
+		s.srv.clientMemory.exempt.Add(by)
+	}
+}
+
 func (s *session) userMemory() *userMemory { return &s.account.Load().memory }
 
 func (s *session) needsAuth() bool { return !s.authed.Load() && !s.srv.hub.accounts.open.Load() }
