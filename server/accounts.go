@@ -1,6 +1,7 @@
 package server
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -89,7 +90,7 @@ func (a *accounts) update() {
 		delete(a.byName, acc.name)
 		acc.gone.Store(true)
 		acc.user.Store(store.NewUser(a.srv.table, acc.name, false))
-		lost[acc] = everySession
+		lost[acc] = nil
 	}
 	if a.latest.Version != a.version.Load() {
 		for _, name := range a.latest.Gone {
@@ -104,8 +105,8 @@ func (a *accounts) update() {
 			acc = &account{name: name}
 			a.byName[name] = acc
 		}
-		if old := acc.user.Swap(u); old != nil && old != u {
-			lost.channels(a.srv.hub, acc, old, u)
+		if old := acc.user.Swap(u); old != nil && old != u && old.LosesChannels(u) {
+			lost[acc] = u
 		}
 	}
 	a.comparePassword()
@@ -192,31 +193,26 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// losses are the accounts that have lost rights, and which of their sessions must end. One command may delete thousands of
-// users, so the sessions are looked at once for all of them.
-type losses map[*account]func(*session) bool
-
-func everySession(*session) bool { return true }
-
-// channels notes the subscribers that have lost the right to one of their channels.
-func (l losses) channels(hub *Hub, acc *account, old, now *store.User) {
-	if keeps, lost := old.LostChannels(now); lost {
-		l[acc] = func(s *session) bool { return hub.listensElsewhere(s, keeps) }
-	}
-}
+// losses are the accounts that have lost rights, and what remains of their users; nil for a user who was deleted. One command may
+// delete thousands of users, so the sessions are looked at once for all of them.
+type losses map[*account]*store.User
 
 // expel closes the connections of sessions that must end.
 func (a *accounts) expel(lost losses) {
 	if len(lost) == 0 {
 		return
 	}
-	var sessions []*session
+	var ends, others []*session
 	for _, s := range a.srv.each() {
-		if ends := lost[s.account.Load()]; ends != nil && ends(s) {
-			sessions = append(sessions, s)
+		switch now, is := lost[s.account.Load()]; {
+		case !is:
+		case now == nil:
+			ends = append(ends, s)
+		default:
+			others = append(others, s)
 		}
 	}
-	a.close(sessions)
+	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
 // close closes connections that have lost their rights. Their subscriptions end here if they are few: this goroutine
@@ -235,13 +231,50 @@ func (a *accounts) close(lost []*session) {
 	}
 }
 
-// listensElsewhere reports whether a session has a subscription that keeps does not permit.
-func (h *Hub) listensElsewhere(s *session, keeps func(channel string, pattern bool) bool) bool {
+// lookSteps is how many steps a node looks, after a change of users, for subscriptions that have lost their right: some 10 ms. A
+// subscription takes stepsOfSubscription of them, and what its user's patterns take. This goroutine holds the state machine's lock, so who
+// would take longer ends as if one of its subscriptions had lost its right, and never gets a message that it may not get.
+const (
+	lookSteps           = 1 << 20
+	stepsOfSubscription = 16
+)
+
+// listenElsewhere returns the sessions with a subscription that their users no longer permit. All have an equal part of the steps;
+// those with few subscriptions are first, and leave what they do not need.
+func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
+	if len(sessions) == 0 {
+		return nil // the state machine need not wait for the lock
+	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+	has := func(s *session) (n int) {
+		for kind := range s.subs {
+			n += s.subs[kind].len()
+		}
+		return n
+	}
+	sessions = slices.DeleteFunc(sessions, func(s *session) bool { return has(s) == 0 })
+	slices.SortFunc(sessions, func(a, b *session) int { return has(a) - has(b) })
+	left := lookSteps
+	for i, s := range sessions {
+		part := left / (len(sessions) - i)
+		left -= part
+		// The session may have become another user in the meantime.
+		if u, is := lost[s.account.Load()]; is && s.listensElsewhere(u, &part) {
+			ends = append(ends, s)
+		}
+		left += max(part, 0)
+	}
+	return ends
+}
+
+// listensElsewhere reports whether a session has a subscription that its user does not permit, or none of its steps is left. The
+// caller holds Hub.mu.
+func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	for kind := range s.subs {
 		for name := range s.subs[kind].all() {
-			if !keeps(name, subKind(kind) == subPattern) {
+			*left -= stepsOfSubscription
+			if *left < 0 || u == nil || !u.MayListenWithin(name, subKind(kind) == subPattern, left) {
 				return true
 			}
 		}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"lockstep/store"
@@ -49,5 +50,57 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	a.update()
 	if n := closing(); n != sessions/2 || srv.sessions[sessions-1].closing {
 		t.Errorf("%d sessions of deleted users end", n)
+	}
+}
+
+// TestLookForLostChannelsIsBounded: all nodes wait while a node looks which subscriptions have lost their right. Who has so many, or
+// a user of such patterns, that this would take long is cut off; nobody else is. The look took ten million steps for each
+// subscription.
+func TestLookForLostChannelsIsBounded(t *testing.T) {
+	table := store.NewTable(store.Commands())
+	rights := func(rules ...string) *store.User {
+		u, refusal := store.NewUser(table, "u", false).WithRules(rules, false)
+		if refusal != "" {
+			t.Fatal(refusal)
+		}
+		return u
+	}
+	slow, ordinary := []string{"&few"}, []string{"&few"}
+	for i := range 50 {
+		slow = append(slow, fmt.Sprintf("&*%s[b]%d", strings.Repeat("[a]", 63), i))
+		ordinary = append(ordinary, fmt.Sprintf("&*:%d:*", i))
+	}
+	slow = append(slow, "&*[6-7]")
+	for name, c := range map[string]struct {
+		now    *store.User
+		format string
+		names  int
+		ends   bool
+	}{
+		"slow patterns":            {rights(slow...), strings.Repeat("a", 2000) + "%d7", 20, true},
+		"one slow name":            {rights(slow...), strings.Repeat("a", 20) + "%d7", 1, false},
+		"ordinary patterns":        {rights(ordinary...), "a:%d:49:b", 1000, false},
+		"a name that has no right": {rights(ordinary...), "a:x%d:50:b", 1, true},
+		"names of one head":        {rights("&few", "&app:*"), "app:%d", 10_000, false},
+		"very many names":          {rights("&few", "&app:*"), "app:%d", 70_000, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			acc := &account{name: "u"}
+			all := losses{acc: c.now}
+			var sessions []*session
+			for i := range 3 {
+				s := &session{id: int64(i)}
+				s.account.Store(acc)
+				sessions = append(sessions, s)
+			}
+			for i := range c.names {
+				sessions[0].subs[subChannel].put(fmt.Sprintf(c.format, i), struct{}{})
+			}
+			sessions[1].subs[subChannel].put("few", struct{}{})
+			ends := (&Hub{}).listenElsewhere(sessions, all)
+			if got := len(ends) == 1 && ends[0].id == 0; got != c.ends || len(ends) > 1 {
+				t.Errorf("%d sessions end; does that of many names? %v", len(ends), got)
+			}
+		})
 	}
 }

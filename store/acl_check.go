@@ -129,11 +129,24 @@ func (u *User) MayListen(channel string, pattern bool) bool {
 func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	left := maxCheckSteps
 	for _, channel := range channels {
-		if !slices.ContainsFunc(u.selectors, func(s *selector) bool { return s.channelAllowed(bytesToString(channel), pattern, &left) }) {
+		if !u.MayListenWithin(bytesToString(channel), pattern, &left) {
 			return false
 		}
 	}
 	return true
+}
+
+// MayListenWithin is MayListen that takes its steps from left: it is false if they do not suffice.
+func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
+	for _, s := range u.selectors {
+		if s.channelAllowed(channel, pattern, left) {
+			return true
+		}
+		if *left <= 0 {
+			return false
+		}
+	}
+	return false
 }
 
 // channels returns the range of arguments that are channels which the command publishes or

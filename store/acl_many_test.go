@@ -58,7 +58,7 @@ func TestManyRules(t *testing.T) {
 				t.Errorf("%d keys", len(u.selectors[0].keys))
 			}
 			_ = back.Describe()
-			u.LostChannels(back)
+			u.LosesChannels(back)
 			if took := time.Since(start); took > enough {
 				t.Errorf("took %v", took)
 			}

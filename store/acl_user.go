@@ -184,23 +184,21 @@ func sameHash(a, b string) int {
 	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
-// LostChannels reports whether a subscription may be lost when next replaces u. lost is false if
-// next may use every channel that u may use. Otherwise keeps reports whether next may use a channel
-// or, with pattern set, a literal pattern.
-func (u *User) LostChannels(next *User) (keeps func(channel string, pattern bool) bool, lost bool) {
+// LosesChannels reports whether a subscription may be lost when next replaces u; it is false if next may use every channel that u
+// may use.
+func (u *User) LosesChannels(next *User) bool {
 	stays := map[string]bool{}
 	for _, s := range next.selectors {
 		if s.allChannels {
-			return nil, false
+			return false
 		}
 		for _, c := range s.channels {
 			stays[c.pattern] = true
 		}
 	}
-	lost = slices.ContainsFunc(u.selectors, func(s *selector) bool {
+	return slices.ContainsFunc(u.selectors, func(s *selector) bool {
 		return s.allChannels || slices.ContainsFunc(s.channels, func(c namePattern) bool { return !stays[c.pattern] })
 	})
-	return next.MayListen, lost
 }
 
 // HasSpaces reports whether a name or pattern contains a character that a line of rules cannot
