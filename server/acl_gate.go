@@ -14,7 +14,8 @@ func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error
 	if u.Unrestricted() {
 		return ""
 	}
-	why, _ := u.Check(cmd, args)
+	why, _, steps := u.CheckSteps(cmd, args)
+	s.checked += steps
 	if why == store.Allowed {
 		return ""
 	}
@@ -28,7 +29,9 @@ func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.E
 		return
 	}
 	u := s.account.Load().user.Load()
-	if why, arg := u.Check(cmd, args); why != store.Allowed {
+	why, arg, steps := u.CheckSteps(cmd, args)
+	s.checked += steps
+	if why != store.Allowed {
 		s.denied(store.Denial{Reason: why, Context: s.context(), Object: store.DeniedObject(cmd, args, why, arg), User: u.Name})
 	}
 }
@@ -44,7 +47,8 @@ func (s *session) context() store.DenyContext {
 // mayRunAtExec is mayRun for a queued command that this node runs at EXEC.
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
-	why, arg := u.Check(q.cmd, q.args)
+	why, arg, steps := u.CheckSteps(q.cmd, q.args)
+	s.checked += steps
 	if why == store.Allowed {
 		return ""
 	}

@@ -113,15 +113,23 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 		s.reject(d.cmd, args, d.refusal)
 		end := s.srv.cfg.Clock()
 		s.own.add(nil, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
+		s.countChecks()
 	case actQueue:
 		s.command.Store(d.cmd)
 		leave := s.giveWay(args)
 		s.reply(nil, s.enqueue(d.cmd, args))
 		leave()
+		s.countChecks()
 		s.finish()
 	case actBlock:
 		s.blockHere(d.cmd, args)
 	case actCollect:
+		if s.checksMuch() {
+			s.submit()
+			if s.rest(d.cmd, nil) {
+				return s.dispatch(args) // time has passed
+			}
+		}
 		s.collect(d.cmd, args)
 		if len(s.calls) >= maxCalls {
 			s.submit()
@@ -165,6 +173,7 @@ func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte, leav
 	s.reply(cmd, r)
 	leave() // before it waits for a client that does not read
 	s.own.add(cmd, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
+	s.countChecks()
 	s.flushMuch()
 	s.display(cmd, args)
 	s.used(cmd)
@@ -206,6 +215,7 @@ func (s *session) giveWay(args [][]byte) (leave func()) {
 
 // collect keeps a command for the next submission.
 func (s *session) collect(cmd *store.Command, args [][]byte) {
+	s.countChecks()
 	s.command.Store(cmd)
 	s.display(cmd, args)
 	s.calls = append(s.calls, s.call(cmd, args))

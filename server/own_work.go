@@ -150,6 +150,30 @@ func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	return 0
 }
 
+// fewChecks is how many steps of checks of rights do not count for a command, and checkTakes the time of any other.
+const (
+	fewChecks  = 256
+	checkTakes = 20 * time.Nanosecond
+)
+
+// countChecks counts, once a command has been run, collected or refused, how long its rights were checked. No earlier: it would
+// have to give way for its own checks, which are made again then.
+func (s *session) countChecks() {
+	if n := s.checked; n > fewChecks {
+		paid := s.own.paid
+		s.own.paid = 0
+		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(n)*checkTakes, 0)
+		s.own.paid = paid
+	}
+	s.checked = 0
+}
+
+// checksMuch reports whether a command for the leader has to give way before: its rights take long to check, and the client has had
+// its part.
+func (s *session) checksMuch() bool {
+	return s.checked > fewChecks && s.own.exceeds(ownSlice, s.srv.cfg.Clock) && !s.needsAuth()
+}
+
 // listensTo returns how many subscriptions and prefixes of tracking the session has.
 func (s *session) listensTo() int { return int(s.subbed.Load()) + len(s.tracking.Load().listens()) }
 

@@ -76,6 +76,40 @@ func TestOwnWorkRestsWithinExec(t *testing.T) {
 	})
 }
 
+// The steps in which the rights of a command are checked count, whether it is refused or goes to the leader, and no client gives way
+// for ever because of its own.
+func TestChecksAreOwnWork(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		rule := "~*" + strings.Repeat("[a]", 63) + "[b]"
+		slow := []string{"ACL", "SETUSER", "slow", "on", "nopass", "+@all", "resetkeys", rule + "1", rule + "2", rule + "3", "~a*7"}
+		c := ts.dial(t)
+		c.send(array(slow...))
+		c.expect("+OK\r\n")
+		c = ts.dial(t)
+		c.send(array("AUTH", "slow", "x"))
+		c.expect("+OK\r\n")
+		key := strings.Repeat("a", 300)
+		for _, k := range []struct{ key, reply string }{
+			{key + "7", "$-1\r\n"}, {key + "8", "-" + string(store.ErrNoPermKey) + "\r\n"},
+		} {
+			before := ts.fake.rested.Load()
+			c.send(strings.Repeat(array("GET", k.key), 20))
+			c.expect(strings.Repeat(k.reply, 20))
+			if n := ts.fake.rested.Load() - before; n < 15_000_000 {
+				t.Errorf("a client whose checks take long has given way for %d ns", n)
+			}
+		}
+		before := ts.fake.rested.Load()
+		for range 300 {
+			c.send(array("GET", "a7"))
+			c.expect("$-1\r\n")
+		}
+		if n := ts.fake.rested.Load() - before; n > 3_000_000 {
+			t.Errorf("a client whose checks are short has given way for %d ns", n)
+		}
+	})
+}
+
 // What MULTI queues and nobody runs counts, however the transaction ends.
 func TestQueuesInVainCount(t *testing.T) {
 	for how, end := range map[string][2]string{

@@ -148,7 +148,7 @@ func (l *loop) step(c *loopConn) {
 	for ; c.next < len(g.ends) && !s.isClosing(); c.next++ {
 		args := g.command(c.next)
 		d := s.decide(args)
-		if d.action == actCollect && !d.paused && s.unsure == "" && !s.readsMuch(d.cmd, args) {
+		if d.action == actCollect && !d.paused && s.unsure == "" && !s.readsMuch(d.cmd, args) && !s.checksMuch() {
 			s.collect(d.cmd, args)
 			if len(s.calls) >= maxCalls {
 				c.next++
@@ -175,7 +175,7 @@ func (l *loop) step(c *loopConn) {
 		case d.action == actBlock:
 			l.block(c, d.cmd, args)
 			return
-		case d.action == actCollect && s.readsMuch(d.cmd, args):
+		case d.action == actCollect && (s.readsMuch(d.cmd, args) || s.checksMuch()):
 			l.sendAway(c, func() {})
 			return
 		case queuedSize(args) > cluster.HeavyBytes:

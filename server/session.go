@@ -55,6 +55,7 @@ type answering struct {
 		count int // commands of an unauthenticated client since then
 	}
 	own     ownWork
+	checked int   // steps of checks of rights that own does not have yet
 	caching bool  // CLIENT CACHING has been called for the next command
 	holding bool  // tracker messages wait for replies
 	reading int   // keys that the calls, or EXEC, read; only while the client tracks

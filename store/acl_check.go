@@ -39,37 +39,55 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// maxCheckSteps is the number of steps of one check: a name that is looked for among the patterns, a pattern that must be tried by
-// itself, or a step of redistext.MatchSteps. It is some 0.1 s.
-const maxCheckSteps = 10_000_000
+// A check takes baseCheckSteps steps at most, stepsPerArg for each argument, and maxCheckSteps in all, some 10 ms: it runs where
+// other clients wait. A step is a name that is looked for among the patterns, a pattern that must be tried by itself, or a step of
+// redistext.MatchSteps.
+const (
+	baseCheckSteps = 1 << 17
+	stepsPerArg    = 32
+	maxCheckSteps  = 1 << 20
+)
+
+// stepsOfWork is how many such steps take as long as one of Ctx.work.
+const stepsOfWork = 4
+
+// checkSteps is the number of steps of a check of so many arguments.
+func checkSteps(args int) int { return min(baseCheckSteps+stepsPerArg*args, maxCheckSteps) }
 
 // Check returns Allowed if the user may run the command with these arguments, else the reason and
 // the index of the argument that caused it.
 func (u *User) Check(cmd *Command, args [][]byte) (why DenyReason, arg int) {
+	why, arg, _ = u.CheckSteps(cmd, args)
+	return why, arg
+}
+
+// CheckSteps is Check that also returns the number of its steps.
+func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, steps int) {
 	if u.free {
-		return Allowed, 0
+		return Allowed, 0, 0
 	}
-	left := maxCheckSteps
+	most := checkSteps(len(args))
+	left := most
 	why = DeniedCommand
 	for _, s := range u.selectors {
 		reason, at := s.check(cmd, args, &left)
 		switch {
 		case reason == Allowed:
-			return Allowed, 0
+			return Allowed, 0, most - left
 		case left <= 0:
-			return Undecided, at
+			return Undecided, at, most - left
 		}
 		if reason > why || reason == why && at > arg {
 			why, arg = reason, at
 		}
 	}
-	return why, arg
+	return why, arg, most - left
 }
 
 // check is Check for one selector. It takes its steps from left: if none are left, what it returns does not count unless it is
 // Allowed.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
-	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args) {
+	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
 	}
 	if !s.allKeys && len(cmd.Keys) > 0 {
@@ -92,10 +110,25 @@ func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason
 	return Allowed, 0
 }
 
-func (s *selector) firstArgAllowed(cmd *Command, args [][]byte) bool {
-	return len(args) > 1 && slices.ContainsFunc(s.firstArgs[cmd.bit], func(arg string) bool {
-		return strings.EqualFold(arg, string(args[1]))
-	})
+// bytesPerStep is how many bytes of two words are compared in one step.
+const bytesPerStep = 16
+
+func (s *selector) firstArgAllowed(cmd *Command, args [][]byte, left *int) bool {
+	if len(args) < 2 {
+		return false
+	}
+	word := bytesToString(args[1])
+	for _, arg := range s.firstArgs[cmd.bit] {
+		if *left--; *left <= 0 {
+			return false
+		}
+		if len(arg) == len(word) {
+			if *left -= len(word) / bytesPerStep; strings.EqualFold(arg, word) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // access returns what a user must be allowed to do with a key that a command uses so.
@@ -127,7 +160,7 @@ func (u *User) MayListen(channel string, pattern bool) bool {
 
 // MayListenToAll is MayListen for many channels, with the steps of one check.
 func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
-	left := maxCheckSteps
+	left := checkSteps(len(channels))
 	for _, channel := range channels {
 		if !u.MayListenWithin(bytesToString(channel), pattern, &left) {
 			return false
@@ -240,10 +273,10 @@ func onlyGets(ops [][]byte) bool {
 // readsAnyKey reports whether one selector allows the command and reading of every key. SORT needs
 // this for its patterns.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
+	left := checkSteps(len(args))
 	return u == nil || u.free || slices.ContainsFunc(u.selectors, func(s *selector) bool {
-		left := maxCheckSteps
 		why, _ := s.check(cmd, args, &left)
-		return why == Allowed && (s.allKeys || slices.ContainsFunc(s.keys, func(k namePattern) bool {
+		return left > 0 && why == Allowed && (s.allKeys || slices.ContainsFunc(s.keys, func(k namePattern) bool {
 			return k.pattern == "*" && k.access&keyReads != 0
 		}))
 	})

@@ -60,7 +60,8 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 		return Reply{}, true
 	}
 	c.User = u
-	why, arg := u.Check(c.Cmd, c.Args)
+	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
+	c.steps += steps / stepsOfWork // Watch may not be called yet
 	if why == Allowed {
 		return Reply{}, true
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"lockstep/store/redistext"
@@ -120,6 +121,43 @@ func TestCheckEndsAtTheFirstDeniedKey(t *testing.T) {
 		}
 	}); n > 1 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestCheckStepsAreFew: a check runs on an event loop, so it takes some 131,072 steps and 32 for each argument. Ordinary users need
+// far fewer, and words are compared only with those of their length.
+func TestCheckStepsAreFew(t *testing.T) {
+	for _, c := range []struct {
+		name, pattern  string
+		keys, patterns int
+		most           int
+		want           DenyReason
+	}{
+		{strings.Repeat("a", 2000), "~*" + strings.Repeat("[a]", 63) + "[b]%d", 1, 90, 1 << 18, Undecided},
+		{"app:3999:x", "~*:%d:*", 100_000, 4000, 2 << 20, Undecided},
+		{"app:3999:x", "~*:%d:*", 1, 4000, 1 << 17, Allowed},
+		{"app:9:x", "~*:%d:*", 1000, 10, 1 << 17, Allowed},
+	} {
+		u, mget, args := mgetOf(t, c.keys, c.name, c.pattern, c.patterns)
+		if why, _, steps := u.CheckSteps(mget, args); why != c.want || steps > c.most {
+			t.Errorf("%.20s: %v, after %d steps", c.pattern, why, steps)
+		}
+	}
+	var rules []string
+	for i := range 4000 {
+		rules = append(rules, fmt.Sprintf("+get|w%04d", i))
+	}
+	u, refusal := NewUser(NewTable(Commands()), "u", true).WithRules(append(rules, "~*"), true)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	get := u.table.Lookup([]byte("get"))
+	if why, _ := u.Check(get, [][]byte{[]byte("get"), []byte("W3999")}); why != Allowed {
+		t.Errorf("the last word: %v", why)
+	}
+	long := [][]byte{[]byte("get"), make([]byte, 1<<20)}
+	if n := testing.AllocsPerRun(1, func() { u.Check(get, long) }); n > 0 {
+		t.Errorf("a long word is copied %v times", n)
 	}
 }
 
