@@ -25,7 +25,7 @@ func runSetUser(c *store.Ctx) store.Reply {
 	if u == nil {
 		u = store.NewUser(table, name, all)
 	}
-	u, refusal := u.WithRules(rules, all)
+	u, refusal := c.WithRules(u, rules, all)
 	if refusal != "" {
 		return store.Err(refusal)
 	}
@@ -56,13 +56,16 @@ func runGetUser(c *store.Ctx) store.Reply {
 	if u == nil {
 		return store.Nil
 	}
+	c.Work(2 * u.DescribeSteps())
 	return u.Describe()
 }
 
 func runACLList(c *store.Ctx) store.Reply {
 	r, size := store.List(), int64(0)
 	for _, name := range c.UserNames() {
-		line := store.Str("user " + name + " " + c.Txn.User(c.Cmd.Table(), name).String())
+		u := c.Txn.User(c.Cmd.Table(), name)
+		c.Work(1 + u.DescribeSteps())
+		line := store.Str("user " + name + " " + u.String())
 		if size += int64(store.Extent([]store.Reply{line}, 0)); size > c.MaxReply() {
 			return store.Err(c.ErrReply())
 		}
@@ -87,7 +90,8 @@ func runDryRun(c *store.Ctx) store.Reply {
 	case !ok, !cmd.ArityOK(len(args)):
 		return store.Err(store.ErrWrongArgs(cmd.FullName()))
 	}
-	why, arg := u.Check(cmd, args)
+	why, arg, steps := u.CheckSteps(cmd, args)
+	c.Work(store.CheckedSteps(steps))
 	if why == store.Allowed {
 		return store.OK
 	}

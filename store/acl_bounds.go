@@ -17,15 +17,19 @@ type crowd struct {
 
 // AdmitUser is SetUser within the bounds of users. Users of an earlier version may be beyond them: they may change, but not grow.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
-	a, old := newAccount(u), t.account(u.Name)
-	rules, size := a.weigh()
+	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()
-	now := t.crowd()
-	switch {
+	switch least := u.leastRules(); {
 	case old == nil && len(u.Name) > maxUserName:
 		return ErrUserName
 	case old == nil && now.users >= maxUsers:
 		return ErrUsers
+	case least > maxUserRules && least > oldRules:
+		return ErrUserRules // to find the rules of so many selectors takes long
+	}
+	a := newAccount(u)
+	rules, size := a.weigh()
+	switch {
 	case rules > maxUserRules && rules > oldRules:
 		return ErrUserRules
 	case now.size+size-oldSize > maxUsersSize && size > oldSize:
@@ -34,6 +38,21 @@ func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	t.setAccount(a)
 	return ""
 }
+
+// leastRules returns a number of rules that the user has at least.
+func (u *User) leastRules() int {
+	n := len(u.Passwords)
+	for _, s := range u.selectors {
+		n += 2 + len(s.keys) + len(s.channels) // on or off or the separator, and one for the commands
+	}
+	return n
+}
+
+// DescribeSteps returns how many steps of Ctx.Work it takes to describe the user.
+func (u *User) DescribeSteps() int { return describeSelector * len(u.selectors) }
+
+// describeSelector is the number of steps in which the rules of a selector are found: some 20 µs.
+const describeSelector = 128
 
 // crowd returns the users as this transaction sees them.
 func (t *Txn) crowd() crowd {

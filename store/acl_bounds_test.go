@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -72,4 +73,29 @@ func TestUsersAreBounded(t *testing.T) {
 	admits(named(fmt.Sprint("u", maxUsers-1), "on"), "")
 	txn.DeleteUser(fmt.Sprint("u", maxUsers-1))
 	admits(named("another"), "")
+}
+
+// TestCategoriesLookForNoWords: a category forgets the first words of its commands, and does not look through those of all others.
+func TestCategoriesLookForNoWords(t *testing.T) {
+	table := NewTable(Commands())
+	u := NewUser(table, "u", false)
+	s := u.selectors[0]
+	for _, rule := range []string{"+get|a", "+set|b", "-@geo", "+incr|c", "-@read", "+get|d", "-@write"} {
+		if fault := u.apply(rule, false); fault != "" {
+			t.Fatal(fault)
+		}
+		for bit := range table.acl.bits {
+			if s.worded != nil && s.worded.has(bit) != (len(s.firstArgs[bit]) > 0) {
+				t.Errorf("%s: command %d", rule, bit)
+			}
+		}
+	}
+	if got := u.seal().String(); !strings.HasSuffix(got, " -@all +get|d") || s.worded != nil {
+		t.Error(got)
+	}
+	many := slices.Repeat([]string{"(+@all)"}, 1400)
+	u, refusal := u.WithRules(many, false)
+	if rules, _ := newAccount(u).weigh(); refusal != "" || u.leastRules() > rules {
+		t.Errorf("%q: %d rules, and %d at least", refusal, rules, u.leastRules())
+	}
 }

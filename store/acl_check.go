@@ -51,6 +51,9 @@ const (
 // stepsOfWork is how many such steps take as long as one of Ctx.work.
 const stepsOfWork = 4
 
+// CheckedSteps returns how many steps of Ctx.Work the steps of a check are.
+func CheckedSteps(steps int) int { return steps / stepsOfWork }
+
 // checkSteps is the number of steps of a check of so many arguments.
 func checkSteps(args int) int { return min(baseCheckSteps+stepsPerArg*args, maxCheckSteps) }
 

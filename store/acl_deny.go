@@ -61,7 +61,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	}
 	c.User = u
 	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
-	c.steps += steps / stepsOfWork // Watch may not be called yet
+	c.steps += CheckedSteps(steps) // Watch may not be called yet
 	if why == Allowed {
 		return Reply{}, true
 	}

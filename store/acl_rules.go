@@ -1,6 +1,7 @@
 package store
 
 import (
+	"math/bits"
 	"strings"
 
 	"lockstep/store/redistext"
@@ -45,13 +46,30 @@ func MergeSelectors(args []string) (rules []string, open string) {
 // WithRules returns a copy of the user with all rules applied, or an error. allChannels is the
 // setting acl-pubsub-default.
 func (u *User) WithRules(rules []string, allChannels bool) (*User, Error) {
+	return u.withRules(rules, allChannels, nil)
+}
+
+// WithRules is User.WithRules for a command, which Watch may end meanwhile.
+func (c *Ctx) WithRules(u *User, rules []string, allChannels bool) (*User, Error) {
+	return u.withRules(rules, allChannels, c.work)
+}
+
+func (u *User) withRules(rules []string, allChannels bool, work func(int)) (*User, Error) {
 	c := u.clone()
+	c.work = work
 	for _, rule := range rules {
+		c.worked(stepsOf(rule))
 		if fault := c.apply(rule, allChannels); fault != "" {
 			return nil, ErrACLModifier(rule, fault)
 		}
 	}
 	return c.seal(), ""
+}
+
+func (u *User) worked(steps int) {
+	if u.work != nil {
+		u.work(steps)
+	}
 }
 
 // apply applies one rule and returns its error, or "".
@@ -89,6 +107,7 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 		// ignored.
 		words, _ := redistext.SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
 		for _, w := range words {
+			u.worked(1)
 			if fault := s.apply(u.table.acl, string(w)); fault != "" {
 				return fault
 			}
@@ -146,7 +165,7 @@ func (s *selector) apply(a *aclTable, rule string) (fault string) {
 	case "allcommands", "+@all", "nocommands", "-@all":
 		s.future = rule[0] == '+' || rule[0]|0x20 == 'a'
 		s.commands.fill(len(a.bits), s.future)
-		s.firstArgs, s.wordAt = nil, nil
+		s.firstArgs, s.wordAt, s.worded = nil, nil, nil
 		return ""
 	case "":
 		return faultSyntax
@@ -221,12 +240,15 @@ func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault st
 	if at < 0 {
 		return faultUnknown
 	}
-	for bit := range s.firstArgs {
-		if a.reach[at].has(bit) {
-			s.forgetWords(bit)
-		}
+	if s.worded == nil && len(s.firstArgs) > 0 {
+		s.findWorded()
 	}
 	for i, word := range a.reach[at] {
+		if s.worded != nil {
+			for both := word & s.worded[i]; both != 0; both &= both - 1 {
+				s.forgetWords(i*64 + bits.TrailingZeros64(both))
+			}
+		}
 		if allow {
 			s.commands[i] |= word
 		} else {
@@ -234,6 +256,14 @@ func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault st
 		}
 	}
 	return ""
+}
+
+// findWorded completes worded. To look through firstArgs for each category would take long.
+func (s *selector) findWorded() {
+	s.worded = make(bitmap, len(s.commands))
+	for bit := range s.firstArgs {
+		s.worded.set(bit, true)
+	}
 }
 
 // allow allows or forbids a command with its subcommands, and drops the rules for its first
@@ -251,6 +281,9 @@ func (s *selector) forgetWords(bit int) {
 	if len(s.firstArgs[bit]) > 0 {
 		delete(s.firstArgs, bit)
 		delete(s.wordAt, bit)
+		if s.worded != nil {
+			s.worded.set(bit, false)
+		}
 	}
 }
 
@@ -301,4 +334,7 @@ func (s *selector) allowFirstArg(bit int, args ...string) {
 		}
 	}
 	s.firstArgs[bit], s.wordAt[bit] = list, at
+	if s.worded != nil {
+		s.worded.set(bit, true)
+	}
 }

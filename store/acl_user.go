@@ -36,8 +36,9 @@ type User struct {
 	sanitize   sanitize
 	selectors  []*selector
 	table      *Table
-	passwordAt places // while rules are applied
-	free       bool   // may run everything with every key and channel
+	passwordAt places    // while rules are applied
+	work       func(int) // Ctx.work, while a command applies rules; may be nil
+	free       bool      // may run everything with every key and channel
 }
 
 // sanitize stores what the user's rules say about RESTORE's payloads. This server always checks
@@ -65,6 +66,7 @@ type selector struct {
 	// While rules are applied:
 	keyAt, channelAt places
 	wordAt           map[int]places // like firstArgs, in lower case
+	worded           bitmap         // the commands that firstArgs has; nil: not known yet
 }
 
 // keyAccess says how a key may be used.
@@ -125,9 +127,10 @@ func (u *User) seal() *User {
 		u.passwordAt = nil
 	}
 	for _, s := range u.selectors {
-		s.keyAt, s.channelAt, s.wordAt = nil, nil, nil
+		s.keyAt, s.channelAt, s.wordAt, s.worded = nil, nil, nil, nil
 		s.keySet, s.channelSet = newPatternSet(s.keys), newPatternSet(s.channels)
 	}
+	u.work = nil
 	u.free = slices.ContainsFunc(u.selectors, func(s *selector) bool {
 		if !s.allKeys || !s.allChannels || !s.future {
 			return false

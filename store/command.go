@@ -216,6 +216,9 @@ func (c *Ctx) work(steps int) {
 // keySteps is the cost of the lookup of a key in steps: its hash and the way through the index.
 const keySteps = 4
 
+// Work is work for commands of other packages.
+func (c *Ctx) Work(steps int) { c.work(steps) }
+
 // Arg returns a copy of argument i as a string.
 func (c *Ctx) Arg(i int) string { return string(c.Args[i]) }
 
