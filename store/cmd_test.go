@@ -2,10 +2,30 @@ package store
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 )
+
+// TestCommandsDoNotPeek: what a command shows a client it has looked up. A key that peek and dead have found expired could come back
+// under the next leader.
+func TestCommandsDoNotPeek(t *testing.T) {
+	files, err := filepath.Glob("cmd_*.go")
+	if err != nil || len(files) < 10 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasSuffix(file, "_test.go") && strings.Contains(string(text), ".peek(") {
+			t.Errorf("%s: peek", file)
+		}
+	}
+}
 
 // TestNothingWritten: a command that changes nothing costs no disk write.
 func TestNothingWritten(t *testing.T) {

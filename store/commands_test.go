@@ -74,6 +74,9 @@ var newerRows = map[string]recordedRow{
 	"zrevrank": {Arity: -3, Usage: "key member [WITHSCORE]"},
 }
 
+// ownRows are commands that Redis does not have.
+var ownRows = map[string]bool{}
+
 func TestRowsEqualRedis(t *testing.T) {
 	f, err := os.Open("testdata/command-info.jsonl")
 	if err != nil {
@@ -91,7 +94,9 @@ func TestRowsEqualRedis(t *testing.T) {
 	eachRow(func(c *Command) {
 		want, ok := recorded[c.FullName()]
 		if !ok {
-			t.Errorf("%s is not recorded", c.FullName())
+			if !ownRows[c.FullName()] {
+				t.Errorf("%s is not recorded: record it if Redis 7.0.15 has it, or else add it to ownRows", c.FullName())
+			}
 			return
 		}
 		delete(recorded, want.Name)

@@ -30,7 +30,7 @@ func TestSortKeepsWhatItReplies(t *testing.T) {
 		}
 	}
 	c := d.ctx(d.begin(), "SORT", "l", "ALPHA")
-	items, _ := c.sortFirst(&sortCall{alpha: true}, c.Lookup(0, []byte("l")), 1)
+	items, _ := c.sortFirst(&sortCall{alpha: true, work: c.work}, c.Lookup(0, []byte("l")), 1)
 	if cap(items) > 2*sortSpare {
 		t.Errorf("for one element it keeps %d", cap(items))
 	}

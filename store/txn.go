@@ -194,7 +194,8 @@ func (t *Txn) dead(e *Entry) bool {
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key for reading, even if it has expired.
+// peek returns the entry of a key for reading, even if it has expired. What a client learns it learns by Lookup: Lookup has the batch
+// delete a key that was found expired, so that it does not come back under the next leader.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
