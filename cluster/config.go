@@ -249,6 +249,9 @@ func (c *Config) validatePeers(fault func(string, ...any)) {
 		seen[p.ID], addrs[p.Addr] = true, p.ID
 		mine = mine || p.ID == c.ID
 	}
+	if len(c.Peers) > raftnode.MaxMembers {
+		fault("--peers names %d nodes; a cluster may have %d", len(c.Peers), raftnode.MaxMembers)
+	}
 	if len(c.Peers) > 0 && !mine {
 		fault("--peers does not include this node: add %s=host:port, or set --id to one of its ids", c.ID)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,12 @@ func TestValidateReportsEveryFault(t *testing.T) {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)
 		}
+	}
+	for i := range 65 {
+		cfg.Peers = append(cfg.Peers, Peer{ID: fmt.Sprint("m", i), Addr: fmt.Sprint("m:", i+1)})
+	}
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "a cluster may have 64") {
+		t.Errorf("65 nodes and more: %v", err)
 	}
 	cfg = Default()
 	cfg.Ephemeral, cfg.Data, cfg.PeerListen = true, "", ""

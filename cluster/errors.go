@@ -52,12 +52,19 @@ var (
 
 // Client-visible errors of this package. Clients resend on CLUSTERDOWN and BUSY, so these two always mean
 // that the command had no effect; no client resends on INDETERMINATE.
+//
+// A client is told ErrIndeterminate if its entry is not committed in time (pendingBatches.begin), if a snapshot has taken the place of
+// the entry, or the node ends (giveUp), if the request has been sent to a leader that is gone and no other one answers in time
+// (carried.refused), if a script of it may have ended the leader's process (submission.go), or if the leader has forgotten the
+// answer (once.go). It is told ErrReplyLost if the answer is found, but the leases in it are over (grants.go), or if the answer was too
+// long to be kept (once.go). It is told ErrReplyLeftOut if its node reads too slowly (serve.go). A blocked client may be told
+// ErrIndeterminate when its leader is lost (block_registry.go).
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"
 	ErrRemoved         store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
-	ErrIndeterminate   store.Error = "INDETERMINATE The leader was lost before the outcome was known; the command may or may not have been executed"
-	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost with the leader"
+	ErrIndeterminate   store.Error = "INDETERMINATE The outcome was not known in time, because the leader was lost or stalls; the command may have been executed, or may yet be"
+	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost or comes too late"
 	ErrReplyLeftOut    store.Error = "INDETERMINATE The command was executed, but its reply is too large to be sent to this node at present"
 	ErrTransactionTime store.Error = "ERR The transaction exceeded the time limit (script-time-limit) and was stopped. Nothing of it was kept."
 	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."

@@ -250,6 +250,31 @@ func (n *testNode) mustKeep(key string, d time.Duration) {
 	}
 }
 
+// A new leader serves nobody before it has applied what earlier ones have written. That time is without a leader, too.
+func TestTheBarrierTakesNothingFromLeases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		n.expect("OK", "SET lock v PX 1000")
+		for range 2 {
+			time.Sleep(400 * ms)
+			n.log.set(func(l *fakeLog) { l.contact = time.Now(); l.barrier = func() error { return errDeposed } })
+			n.depose()
+			n.elect()
+			time.Sleep(5 * time.Second) // elected, but the barrier does not end
+			n.log.set(func(l *fakeLog) { l.barrier = nil })
+			time.Sleep(20 * ms)
+			if s := n.Status(); !n.alive("lock") || s.LastLeaderless < 5*time.Second {
+				t.Fatalf("the lock is there: %v, without a leader: %v", n.alive("lock"), s.LastLeaderless)
+			}
+		}
+		time.Sleep(300 * ms)
+		if n.alive("lock") {
+			t.Error("the lock outlives its lease by more than the time without a leader")
+		}
+	})
+}
+
 // The time without a leader does not count; time under one does.
 func TestFailoverLengthensLeasesByTheLeaderlessTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ import (
 // correction a lease would end that much early, as its owner sees it. A new leader does not know how late
 // its predecessor acknowledged. Lateness up to latenessKept is made up for by the clock, which is behind
 // by at least as much: the leader sets its stamps back by the worst lateness, and if the last entry
-// granted leases, the next leader's clock begins that much behind it (Lease.lead). Larger lateness
+// granted leases, the next leader's clock begins that much behind it (Lease.Lead). Larger lateness
 // stands in the log before the reply: an entry of its own moves the deadlines in question, so a slow
 // write lengthens its own leases and no others.
 //

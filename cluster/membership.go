@@ -234,6 +234,8 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 		}
 		at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == a.id })
 		switch {
+		case at < 0 && len(members) >= raftnode.MaxMembers:
+			return raftnode.Change{}, contradicts("the cluster has %d members, and may not have more: take one out first: lockstep remove", len(members))
 		case at < 0:
 			return raftnode.Change{Kind: raftnode.AddNonVoter, ID: a.id, Addr: a.addr}, nil
 		case a.kind == adminJoin && members[at].Voter:

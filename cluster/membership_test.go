@@ -341,6 +341,42 @@ func TestMembershipRefusals(t *testing.T) {
 	}
 }
 
+// Members refuse an entry with more members than a cluster may have: a leader that made one would commit nothing any more.
+func TestNoMoreMembersThanMembersAccept(t *testing.T) {
+	n := openNode(t, dataConfig(t, t.TempDir()))
+	defer closeNode(t, n)
+	dead := func(i int) error { return n.Add(fmt.Sprint("x", i), fmt.Sprintf("127.0.0.1:%d", 1+i%7)) }
+	for i := range 7 {
+		if err := dead(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := 8; i < raftnode.MaxMembers; i++ {
+		err := n.cons.Reconfigure(t.Context(), func([]raftnode.Member) (raftnode.Change, error) {
+			return raftnode.Change{Kind: raftnode.AddNonVoter, ID: fmt.Sprint("x", i), Addr: fmt.Sprint("host:", i)}, nil
+		})
+		if err != nil {
+			t.Fatalf("member %d: %v", i+1, err)
+		}
+	}
+	if err := n.Add("one-more", "127.0.0.1:9"); err == nil || !strings.Contains(err.Error(), "64 members, and may not have more") {
+		t.Errorf("member 65: %v", err)
+	}
+	for what, c := range map[string]raftnode.Change{
+		"member 65":  {Kind: raftnode.AddNonVoter, ID: "one-more", Addr: "host:1000"},
+		"an address": {Kind: raftnode.AddVoter, ID: "x3", Addr: "nowhere"},
+		"no voter":   {Kind: raftnode.RemoveMember, ID: "n1"},
+	} {
+		err := n.cons.Reconfigure(t.Context(), func([]raftnode.Member) (raftnode.Change, error) { return c, nil })
+		if !errors.Is(err, errNotExecuted) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if got := lines(t, n, "SET k v"); got != "OK" {
+		t.Errorf("a write afterwards: %s", got)
+	}
+}
+
 // An operator may announce a node before it starts, and give a member another
 // address.
 func TestAddBeforeStartAndChangeAddress(t *testing.T) {

@@ -48,6 +48,7 @@ type Node struct {
 	busy          atomic.Int64 // busy threshold, ns
 	served        atomic.Int64 // number of peers that forward to this node
 	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
+	saidStalled   atomic.Int64 // monotonic time of the last log line of stalled
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
@@ -141,6 +142,7 @@ func newNode(cfg Config) (_ *Node, err error) {
 	}
 	n.blockRegistry = newBlockRegistry(n)
 	n.guests.limit = cfg.BlockedMemory
+	n.pending.stalled = n.stalled
 	n.work.Add(1)
 	go n.blockRegistry.run()
 	return n, nil
@@ -178,10 +180,7 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 // that every entry of earlier terms is applied here, and for an entry of its own term. A leader that
 // has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
-	leaderless := time.Duration(1<<63 - 1) // no node has led since this process started
-	if last, known := n.cons.LastContact(); known {
-		leaderless = n.cfg.Time.Monotonic() - last
-	}
+	last, known := n.cons.LastContact() // if it is not known, no node has led since this process started
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if !n.cons.Fixed() {
@@ -209,10 +208,14 @@ func (n *Node) startTerm() (end func()) {
 				}
 				continue
 			}
+			leaderless := time.Duration(1<<63 - 1)
+			if known {
+				leaderless = (n.cfg.Time.Monotonic() - last).Truncate(time.Millisecond)
+			}
 			n.clock.Lead(leaderless, n.late())
 			n.leadTerm(ctx)
 			n.clock.Follow()
-			leaderless = 0
+			last, known = n.cfg.Time.Monotonic(), true
 		}
 	}()
 	return func() {

@@ -18,6 +18,8 @@ import (
 // leadership, the log alone answers, even if this node leads anew and the batch is an entry of the later term. The
 // watchdog answers what has waited for too long.
 type pendingBatches struct {
+	stalled func() // called when clients have waited for too long
+
 	mu   sync.Mutex
 	list []*batch
 }
@@ -28,8 +30,25 @@ func (p *pendingBatches) begin(b *batch, patience time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	b.proposing = true
-	b.watchdog = time.AfterFunc(patience, func() { b.end(errUnknown) })
+	b.watchdog = time.AfterFunc(patience, func() {
+		if !b.answered.Load() {
+			p.stalled()
+		}
+		b.end(errUnknown)
+	})
 	p.list = append(p.list, b)
+}
+
+// stalledEvery is the least time between two log lines of stalled.
+const stalledEvery = 10 * time.Second
+
+// stalled logs that clients are told INDETERMINATE although this node leads. They are told nothing of the reason.
+func (n *Node) stalled() {
+	now, last := n.cfg.Time.Monotonic(), n.saidStalled.Load()
+	if last != 0 && now-time.Duration(last) < stalledEvery || !n.saidStalled.CompareAndSwap(last, int64(max(now, 1))) {
+		return
+	}
+	n.cfg.Logger.Warn("An entry is not committed: the disk of this leader stalls, or its way to a majority; clients are told INDETERMINATE", "after", n.cfg.FailoverWait)
 }
 
 // settle answers a batch that had no effect, as Raft has told the sequencer.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"log/slog"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -154,6 +155,8 @@ func TestCloseAnswersWhatIsPending(t *testing.T) {
 func TestWatchdog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
+		said := &linesOf{count: map[string]int{}}
+		n.cfg.Logger = slog.New(said)
 		n.lead()
 		n.log.decides(10*time.Second, once(commitSlowly))
 		start := time.Now()
@@ -164,6 +167,9 @@ func TestWatchdog(t *testing.T) {
 		n.expect("2", "INCR counter") // waits for the first, which took effect
 		if took := time.Since(start); took < 10*time.Second {
 			t.Errorf("the second batch went past the first after %v", took)
+		}
+		if said.of("An entry is not committed: the disk of this leader stalls, or its way to a majority; clients are told INDETERMINATE") != 1 {
+			t.Errorf("the log does not say why: %v", said.count)
 		}
 	})
 }

@@ -21,6 +21,8 @@ func TestACLCommandsAreWatched(t *testing.T) {
 	c.send(array(slow...))
 	c.expect("+OK\r\n")
 	c.do("ACL SETUSER rich "+strings.Repeat("(~a) ", 1000), "+OK\r\n")
+	ts.fake.mu.Lock()
+	defer ts.fake.mu.Unlock()
 	for _, words := range [][]string{
 		{"ACL", "DRYRUN", "slow", "GET", strings.Repeat("a", 2000)},
 		{"ACL", "LIST"},

@@ -40,7 +40,7 @@ type Lease struct {
 	known   bool          // offset has been set
 	look    time.Duration // monotonic time of the next look at the wall clock
 
-	lengthened time.Duration // the time without a leader that lead has left out in all …
+	lengthened time.Duration // the time without a leader that Lead has left out in all …
 	lately     time.Duration // … and in the last election
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/roster"
 )
 
 // Changes of membership, as Raft makes them: one server at a time, each as an entry of the log. Each
@@ -26,6 +28,29 @@ type Change struct {
 	Kind     changeKind
 	ID, Addr string
 }
+
+// on returns the configuration that the change makes of the present one.
+func (c Change) on(members []Member) (conf raft.Configuration) {
+	with := func(id, addr string, votes bool) {
+		s := raft.Server{ID: raft.ServerID(id), Address: raft.ServerAddress(addr), Suffrage: raft.Nonvoter}
+		if votes {
+			s.Suffrage = raft.Voter
+		}
+		conf.Servers = append(conf.Servers, s)
+	}
+	for _, m := range members {
+		if m.ID != c.ID {
+			with(m.ID, m.PeerAddr, m.Voter)
+		}
+	}
+	if c.Kind != RemoveMember {
+		with(c.ID, c.Addr, c.Kind == AddVoter)
+	}
+	return conf
+}
+
+// MaxMembers is the most members that a cluster may have.
+const MaxMembers = roster.MaxMembers
 
 // ErrNoChange is the error of decide if the configuration needs no change.
 var ErrNoChange = errors.New("cluster: nothing to change")
@@ -58,6 +83,9 @@ func (r *Node) Reconfigure(ctx context.Context, decide func([]Member) (Change, e
 	}
 	if err != nil {
 		return err
+	}
+	if err := roster.Check(c.on(members)); err != nil {
+		return fmt.Errorf("%w: the members would refuse an entry: %w", ErrNotExecuted, err)
 	}
 	id, addr := raft.ServerID(c.ID), raft.ServerAddress(c.Addr)
 	var f raft.IndexFuture

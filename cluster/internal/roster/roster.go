@@ -57,25 +57,30 @@ func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
 		}
 	}()
 	conf = raft.DecodeConfiguration(data)
+	return conf, Check(conf)
+}
+
+// Check fails on a configuration that members would refuse.
+func Check(conf raft.Configuration) error {
 	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, 0
 	for _, s := range conf.Servers {
 		if err := errors.Join(CheckID(string(s.ID)), CheckAddress(string(s.Address))); err != nil {
-			return conf, fmt.Errorf("its configuration: %w", err)
+			return fmt.Errorf("its configuration: %w", err)
 		}
 		switch {
 		case ids[s.ID] || addrs[s.Address]:
-			return conf, fmt.Errorf("its configuration has %s or %s twice", s.ID, s.Address)
+			return fmt.Errorf("its configuration has %s or %s twice", s.ID, s.Address)
 		case s.Suffrage == raft.Voter:
 			voters++
 		case s.Suffrage != raft.Nonvoter:
-			return conf, fmt.Errorf("its configuration gives %s the suffrage %d", s.ID, s.Suffrage)
+			return fmt.Errorf("its configuration gives %s the suffrage %d", s.ID, s.Suffrage)
 		}
 		ids[s.ID], addrs[s.Address] = true, true
 	}
 	if voters == 0 || len(conf.Servers) > MaxMembers {
-		return conf, fmt.Errorf("its configuration has %d members, of which %d vote", len(conf.Servers), voters)
+		return fmt.Errorf("its configuration has %d members, of which %d vote", len(conf.Servers), voters)
 	}
-	return conf, nil
+	return nil
 }
 
 // Changes returns the number of members in which two configurations differ.
