@@ -51,8 +51,8 @@ func TestHeavyCommandsRunOneAtATime(t *testing.T) {
 		"MULTI\r\nCLIENT LIST\r\nEXEC": cluster.OwnList,
 	} {
 		t.Run(line, func(t *testing.T) {
-			bothPaths(t, func(t *testing.T, ts *testServer) {
-				ts.cfg.EnableDebugCommand = "yes"
+			eachPath(t, func(t *testing.T, loops int) {
+				ts := newTestServer(t, func(c *Config) { c.Loops, c.EnableDebugCommand = loops, "yes" })
 				locks, c := ts.dial(t), ts.dial(t)
 				leave, _ := ts.fake.Alone(nil, kind)
 				skip := strings.Count(line, "\r\n")
