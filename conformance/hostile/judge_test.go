@@ -209,7 +209,7 @@ func TestJudgeLooksAgain(t *testing.T) {
 	for range 3 {
 		play(false, "while true do end")
 	}
-	if found := play(true, "for i = 1, 4e6 do end return 1"); found[unlikeRedis] != 0 || count.again.Load() != 1 {
+	if found := play(true, "for i = 1, 15e5 do end return 1"); found[unlikeRedis] != 0 || count.again.Load() != 1 {
 		t.Errorf("after endless scripts: %v, and %d were looked at again", found, count.again.Load())
 	}
 	if found := play(true, "for i = 1, 1e8 do end return 1"); found[unlikeRedis] != 1 {
