@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"errors"
 	"io"
 	"sync/atomic"
 
@@ -21,8 +20,6 @@ type earlier struct {
 	over   chan struct{}
 	giveUp func()
 }
-
-var errBackupGivenUp = errors.New("the backup was given up, because the node needs the memory for what has been overwritten since it began: begin again")
 
 // hash returns the hash of a state. It reads the whole state; the node keeps serving. One hash is computed at a time (StateHash).
 func (n *Node) hash(snap *raftfsm.Snapshot) (string, error) {
