@@ -6,7 +6,7 @@ import (
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/peers"
-	"lockstep/store"
+	"lockstep/raftfsm"
 )
 
 // What a session submits.
@@ -59,17 +59,8 @@ type Status struct {
 	Term       uint64
 	Applied    uint64 // Raft index of the last entry applied here
 	Commit     uint64
-	Sequence   uint64 // of the last write set applied here
-	Keys       [store.Databases]int
-	Deadlines  [store.Databases]int
-	Scripts    int
-	ScriptSize int64 // bytes that the scripts take
-	Libraries  int   // of functions
-	Functions  int
-	Expired    uint64
 
-	DataSize    int64 // what the keys take, as maxmemory counts it
-	MemoryLimit int64 // maxmemory; 0: none
+	raftfsm.Facts // of the state
 
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota

@@ -281,7 +281,7 @@ func (n *Node) setLeader(l raftnode.Leadership) {
 	}()
 }
 
-// Status describes the node.
+// Status describes the node. It does not wait for a running script.
 func (n *Node) Status() Status {
 	n.mu.Lock()
 	l := n.leader
@@ -296,22 +296,15 @@ func (n *Node) Status() Status {
 	f := n.cons.Facts()
 	s.Term, s.Applied, s.Commit, s.DirectorySize, s.DirectoryQuota = f.Term, f.Applied, f.Commit, f.DirectorySize, f.DirectoryQuota
 	s.Leaderless, s.LastLeaderless = n.clock.Leaderless()
-	n.fsm.View(func(st *store.Store, seq uint64) {
-		s.Sequence, s.Scripts, s.ScriptSize, s.Expired = seq, st.Scripts(), st.ScriptSize(), st.Expired()
-		s.Libraries, s.Functions = st.Libraries()
-		s.DataSize, s.MemoryLimit = st.DataSize(), st.MemoryLimit(n.cfg.Limits)
-		for db := range s.Keys {
-			s.Keys[db], s.Deadlines[db] = st.Keys(db)
-		}
-	})
+	s.Facts = n.fsm.Facts()
 	return s
 }
 
 // Config returns a parameter of the cluster as this node knows it. ok is false if the parameter has never been
-// set.
+// set. It does not wait for a running script.
 func (n *Node) Config(name string) (value string, ok bool) {
-	n.fsm.View(func(st *store.Store, _ uint64) { value, ok = st.Config(name) })
-	return value, ok
+	facts := n.fsm.Facts()
+	return facts.Config(name)
 }
 
 // OutOfMemory reports whether the data is at its limit, as far as this node knows. It does not wait for a
@@ -459,12 +452,6 @@ func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr
 // them: to read them is work, too. It returns at once if they are few.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
-}
-
-// KeptReplies returns how many bytes of replies this node keeps in case that their writes are sent again.
-func (n *Node) KeptReplies() (bytes int) {
-	n.fsm.ViewAnswers(func(_ *store.Store, _ uint64, done *raftfsm.Answers) { bytes = done.Size() })
-	return bytes
 }
 
 // RepliesInHand returns how many bytes of large replies are in hand.

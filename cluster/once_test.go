@@ -106,7 +106,7 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 				t.Fatalf("%d: got %.30q", id, got)
 			}
 		}
-		if got := n.KeptReplies(); got > maxKept+maxRecorded || got < maxKept {
+		if got := n.Status().KeptReplies; got > maxKept+maxRecorded || got < maxKept {
 			t.Errorf("%d bytes of replies are kept", got)
 		}
 		for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
 				t.Fatalf("%d: got %.30q", last, got)
 			}
 		}
-		if got := n.KeptReplies(); got > raftfsm.MaxOrigin {
+		if got := n.Status().KeptReplies; got > raftfsm.MaxOrigin {
 			t.Errorf("%d bytes of replies are kept", got)
 		}
 		for _, c := range []struct {

@@ -108,6 +108,32 @@ func TestOthersWaitForTwoScripts(t *testing.T) {
 	})
 }
 
+// TestFactsWaitForNoScript: what INFO, CONFIG GET and the metrics tell of the state does not wait for a script. What waits would
+// stand before a client that has to give way, and so before SCRIPT KILL.
+func TestFactsWaitForNoScript(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, _ := newLimited(t)
+		n.do("SET k v")
+		n.do("SET due v PX 60000")
+		before := n.Status()
+		script := n.start("RUN 2s")
+		synctest.Wait()
+		start := time.Now()
+		during := n.Status()
+		_, known := n.Config("maxmemory")
+		if took := time.Since(start); took > 0 || known {
+			t.Errorf("they took %v; maxmemory is set: %v", took, known)
+		}
+		if during.Keys != before.Keys || during.Sequence != before.Sequence || during.Keys[0] != 2 || during.Deadlines[0] != 1 {
+			t.Errorf("%+v\nbefore the script: %+v", during.Facts, before.Facts)
+		}
+		<-script
+		if after := n.Status(); after.Keys[0] != 3 || after.Sequence <= before.Sequence {
+			t.Errorf("after the script: %+v", after.Facts)
+		}
+	})
+}
+
 // The scripts of a transaction may run together for as long as one may; then nothing of the
 // transaction takes place. It counts as one script to those who are told BUSY.
 func TestTransactionHasTheTimeOfOneScript(t *testing.T) {

@@ -128,12 +128,12 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 		f.keys.Applied(e.Writes)
 	}
 	f.seq++
-	f.measure()
-	f.tellAccounts(f.seq)
 	// The lease clock never runs backwards, whatever a proposer stamps.
 	before := f.lease
 	f.lease, f.wall = max(f.lease, e.Lease), e.Wall
 	f.done.add(list, before, f.lease)
+	f.measure()
+	f.tellAccounts(f.seq)
 	out.Accepted, out.Sequence, out.Lease, out.Messages = true, f.seq, f.lease, sink.used
 	return out, nil
 }

@@ -1,6 +1,7 @@
 package raftfsm
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"lockstep/store"
@@ -16,7 +17,30 @@ type room struct {
 	size   atomic.Int64
 
 	catalogue atomic.Pointer[store.Catalogue]
+
+	mu    sync.Mutex // never held for long
+	facts Facts
 }
+
+// Facts describe the state after the last entry.
+type Facts struct {
+	Sequence    uint64 // of the last write set
+	Keys        [store.Databases]int
+	Deadlines   [store.Databases]int // how many of the keys have one
+	Expired     uint64
+	Scripts     int
+	ScriptSize  int64 // bytes that the scripts take
+	Libraries   int   // of functions
+	Functions   int
+	DataSize    int64 // what the keys take, as maxmemory counts it
+	MemoryLimit int64 // maxmemory; 0: none
+	KeptReplies int   // bytes of replies that are kept in case that their writes are sent again
+
+	parameters store.Parameters
+}
+
+// Config returns the value of a cluster parameter, or false if it was never set.
+func (f *Facts) Config(name string) (string, bool) { return f.parameters.Get(name) }
 
 // Limit sets the limits that apply while the cluster parameters are not set. It must be called
 // before the first entry is applied.
@@ -36,6 +60,23 @@ func (f *FSM) measure() {
 	if now := f.store.Catalogue(old); now != old {
 		f.room.catalogue.Store(now)
 	}
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	is := &f.room.facts
+	is.Sequence, is.Expired, is.KeptReplies = f.seq, f.store.Expired(), f.done.Size()
+	is.DataSize, is.MemoryLimit, is.parameters = f.room.size.Load(), f.store.MemoryLimit(f.room.limits), f.store.Parameters()
+	is.Scripts, is.ScriptSize = f.store.Scripts(), f.store.ScriptSize()
+	is.Libraries, is.Functions = f.store.Libraries()
+	for db := range is.Keys {
+		is.Keys[db], is.Deadlines[db] = f.store.Keys(db)
+	}
+}
+
+// Facts returns the facts.
+func (f *FSM) Facts() Facts {
+	f.room.mu.Lock()
+	defer f.room.mu.Unlock()
+	return f.room.facts
 }
 
 // OutOfMemory reports whether the data has reached its limit.

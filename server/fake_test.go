@@ -267,7 +267,8 @@ func (f *fakeBackend) Members() ([]cluster.Member, error) {
 func (f *fakeBackend) Status() cluster.Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	st := cluster.Status{ID: "n1", Role: cluster.Leader, LeaderID: f.leader, Term: 3, Applied: f.seq, Commit: f.seq, Sequence: f.seq}
+	st := cluster.Status{ID: "n1", Role: cluster.Leader, LeaderID: f.leader, Term: 3, Applied: f.seq, Commit: f.seq}
+	st.Sequence = f.seq
 	if f.leader != "n1" {
 		st.Role = cluster.Follower
 	}
@@ -471,7 +472,7 @@ func (f *fakeBackend) FunctionFlags(name string) (store.FunctionFlags, bool) {
 func (f *fakeBackend) Config(name string) (string, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.store.Config(name)
+	return f.store.Parameters().Get(name)
 }
 
 // MaxReply is what a test has set.

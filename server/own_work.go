@@ -195,6 +195,9 @@ func (s *session) named(n int) {
 
 // mustRest reports whether the client has to give way before this node answers a command for it by itself.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
+	if s.srv.kills[cmd] {
+		return false // what it would give way for may wait for the script
+	}
 	limit := ownSlice
 	if isPlumbing(cmd) {
 		limit *= plumbingSlices

@@ -61,6 +61,29 @@ func TestOwnWorkRests(t *testing.T) {
 	})
 }
 
+// TestKillsGiveWayForNobody: what gives way may wait for something that waits for the script.
+func TestKillsGiveWayForNobody(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		value := strings.Repeat("x", 200_000)
+		for _, kill := range []string{array("SCRIPT", "KILL"), array("FUNCTION", "KILL")} {
+			c := ts.dial(t)
+			c.send(array("ECHO", value) + array("ECHO", value))
+			c.expect(bulk(value) + bulk(value))
+			before := ts.fake.rested.Load()
+			c.send(kill)
+			c.expect("+OK\r\n") // of the test's backend
+			if n := ts.fake.rested.Load() - before; n != 0 {
+				t.Errorf("%q has given way for %d ns", kill, n)
+			}
+			c.send("PING\r\n")
+			c.expect("+PONG\r\n")
+			if n := ts.fake.rested.Load() - before; n == 0 {
+				t.Error("PING has not given way")
+			}
+		}
+	})
+}
+
 // So it does within one EXEC: a transaction of such commands is not all of them at once.
 func TestOwnWorkRestsWithinExec(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {

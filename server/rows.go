@@ -99,6 +99,17 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
+// findKills returns the commands that end a script.
+func findKills(handlers map[*store.Command]handler) map[*store.Command]bool {
+	found := map[*store.Command]bool{}
+	for cmd := range handlers {
+		if name := cmd.FullName(); name == "script|kill" || name == "function|kill" {
+			found[cmd] = true
+		}
+	}
+	return found
+}
+
 // RunInScript runs a command of this package that a script has called, such as INFO or PUBSUB. It runs
 // on the leader during an evaluation, so it must not ask the backend for anything that waits for an
 // evaluation.

@@ -26,6 +26,7 @@ type Server struct {
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool            // handlers that cannot wait
 	heavy    map[*store.Command]cluster.OwnKind // handlers that run one at a time
+	kills    map[*store.Command]bool            // handlers that end a script
 	execCmd  *store.Command                     // it and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
 	debugCmd *store.Command
@@ -116,6 +117,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.handlers = bindHandlers(table)
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.heavy = findHeavy(srv.handlers)
+	srv.kills = findKills(srv.handlers)
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})
 	srv.docs = newCommandDocs(table)

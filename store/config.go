@@ -58,11 +58,17 @@ func (c config) with(name, value string) config {
 // names returns the names of the parameters that were set, in order.
 func (c config) names() []string { return slices.Sorted(maps.Keys(c.values)) }
 
-// Config returns the value of a cluster parameter, or false if it was never set.
-func (s *Store) Config(name string) (string, bool) {
-	value, ok := s.config.values[name]
+// Parameters are the cluster parameters that were set, at one time.
+type Parameters struct{ values map[string]string }
+
+// Get returns the value of a cluster parameter, or false if it was never set.
+func (p Parameters) Get(name string) (string, bool) {
+	value, ok := p.values[name]
 	return value, ok
 }
+
+// Parameters returns the cluster parameters of the state. They do not change with it.
+func (s *Store) Parameters() Parameters { return Parameters{s.config.values} }
 
 // Config returns the value of a cluster parameter, or false if it was never set.
 func (t *Txn) Config(name string) (string, bool) {

@@ -95,10 +95,10 @@ func TestConfigIsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.s = s
-	if v, ok := d.s.Config(ParamEvents); v != "AnE" || !ok {
+	if v, ok := d.s.Parameters().Get(ParamEvents); v != "AnE" || !ok {
 		t.Errorf("restored %q, %v", v, ok)
 	}
-	if v, ok := d.s.Config("another"); v != "" || !ok {
+	if v, ok := d.s.Parameters().Get("another"); v != "" || !ok {
 		t.Errorf("restored %q, %v", v, ok)
 	}
 	if _, ok := d.begin().Config("third"); ok {

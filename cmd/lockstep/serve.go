@@ -289,7 +289,7 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 		{"lockstep_data_dir_bytes", "gauge", "Bytes of the files in the data directory, looked at every five seconds, with a quota four times a second.", uint64(s.DirectorySize)},
 		{"lockstep_data_dir_quota_bytes", "gauge", "From how much of them on nothing may be added, while this node leads; 0: no limit.", uint64(s.DirectoryQuota)},
 		{"lockstep_reply_bytes", "gauge", "Bytes of large replies that wait to be encoded for their clients; beyond 8 MB long reads wait, beyond 24 MB every request.", uint64(node.RepliesInHand())},
-		{"lockstep_kept_reply_bytes", "gauge", "Bytes of replies to writes of other nodes, kept in case that they are sent again; about 8 MB of one node at most.", uint64(node.KeptReplies())},
+		{"lockstep_kept_reply_bytes", "gauge", "Bytes of replies to writes of other nodes, kept in case that they are sent again; about 8 MB of one node at most.", uint64(s.KeptReplies)},
 		{"lockstep_scripts", "gauge", "Scripts in the cache.", uint64(s.Scripts)},
 	} {
 		m.write(w)
