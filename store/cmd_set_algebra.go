@@ -81,7 +81,10 @@ func (c *Ctx) intersect(sets []*MemberSet, fn func(name string) bool) {
 	if slices.Contains(sets, nil) {
 		return
 	}
-	slices.SortStableFunc(sets, func(a, b *MemberSet) int { return a.Len() - b.Len() })
+	slices.SortStableFunc(sets, func(a, b *MemberSet) int {
+		c.work(1)
+		return a.Len() - b.Len()
+	})
 	sets[0].Each(func(name string) bool {
 		for _, s := range sets[1:] {
 			c.work(stepsOf(name))

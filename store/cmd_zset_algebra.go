@@ -59,6 +59,7 @@ type weighted struct {
 	scores  *SortedSet
 	members *MemberSet
 	weight  float64
+	find    *finder // of scores; nil before the first search
 }
 
 func (w *weighted) len() int {
@@ -71,14 +72,22 @@ func (w *weighted) len() int {
 	return 0
 }
 
-func (w *weighted) score(name string) (float64, bool) {
+// score returns the score of a member that a command looks for among others.
+func (w *weighted) score(c *Ctx, name string) (score float64, ok bool) {
+	c.work(stepsOf(name))
 	switch {
-	case w.scores != nil:
-		return w.scores.Score(name)
 	case w.members != nil:
 		return 1, w.members.Has(name)
+	case w.scores == nil:
+		return 0, false
+	case w.scores.byScore != nil:
+		return w.scores.Score(name)
+	case w.find == nil:
+		w.find = &finder{} // of its own: the inputs are searched in turn
 	}
-	return 0, false
+	score, ok, passed := w.find.score(w.scores, name)
+	c.work(passed / passedPerStep)
+	return score, ok
 }
 
 func (w *weighted) each(fn func(m Scored) bool) {
@@ -158,7 +167,7 @@ func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination
 		k.inputs = append(k.inputs, in)
 	}
 	for args = args[1+n:]; len(args) > 0; {
-		used, e := k.option(args, words)
+		used, e := k.option(c, args, words)
 		if e != "" {
 			return refuse(e)
 		}
@@ -168,10 +177,11 @@ func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination
 }
 
 // option parses one option and returns the number of its arguments.
-func (k *combination) option(args [][]byte, words combineWords) (used int, e Error) {
+func (k *combination) option(c *Ctx, args [][]byte, words combineWords) (used int, e Error) {
 	switch n := len(k.inputs); {
 	case words.weights && len(args) > n && equalFold(args[0], "weights"):
 		for i := range k.inputs {
+			c.work(1)
 			var ok bool
 			if k.inputs[i].weight, ok = redistext.ParseFloat(args[1+i]); !ok {
 				return 0, ErrWeight
@@ -205,8 +215,11 @@ func (k *combination) option(args [][]byte, words combineWords) (used int, e Err
 
 // bySize sorts the inputs, the smallest first, as Redis does: the order of additions shows in the
 // last digits of the scores.
-func (k *combination) bySize() {
-	slices.SortStableFunc(k.inputs, func(a, b weighted) int { return a.len() - b.len() })
+func (k *combination) bySize(c *Ctx) {
+	slices.SortStableFunc(k.inputs, func(a, b weighted) int {
+		c.work(1)
+		return a.len() - b.len()
+	})
 }
 
 // newResult returns an empty set in the large form, in which Redis computes: the compact form has
@@ -219,12 +232,11 @@ func newResult() *SortedSet {
 
 // eachCommon calls fn for the members that all inputs have, with their scores, until fn returns false.
 func (k *combination) eachCommon(c *Ctx, fn func(m Scored) bool) {
-	k.bySize()
+	k.bySize(c)
 	k.inputs[0].each(func(m Scored) bool {
 		score := k.inputs[0].weigh(m.Score)
 		for i := 1; i < len(k.inputs); i++ {
-			c.work(stepsOf(m.Member))
-			other, ok := k.inputs[i].score(m.Member)
+			other, ok := k.inputs[i].score(c, m.Member)
 			if !ok {
 				return true
 			}
@@ -244,7 +256,7 @@ func (k *combination) inter(c *Ctx, room *resultRoom) *SortedSet {
 }
 
 func (k *combination) union(c *Ctx, room *resultRoom) *SortedSet {
-	k.bySize()
+	k.bySize(c)
 	totals := map[string]float64{}
 	for i := range k.inputs {
 		in := &k.inputs[i]
@@ -274,8 +286,7 @@ func (k *combination) diff(c *Ctx, room *resultRoom) *SortedSet {
 	result := newResult()
 	k.inputs[0].each(func(m Scored) bool {
 		for i := 1; i < len(k.inputs); i++ {
-			c.work(stepsOf(m.Member))
-			if _, ok := k.inputs[i].score(m.Member); ok {
+			if _, ok := k.inputs[i].score(c, m.Member); ok {
 				return true
 			}
 		}

@@ -18,7 +18,7 @@ const (
 	shiftShare = 8
 	// removedBytes is how many bytes are shifted in the time in which one of many elements is removed from a list. A write of
 	// some bytes removes any number.
-	removedBytes = 2048
+	removedBytes = 4096
 )
 
 const (

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -50,6 +51,68 @@ func TestCompactFormsAreIndexed(t *testing.T) {
 		if apply.find.moved > 200*MaxCompact*fieldBytes {
 			t.Errorf("to apply %s of %d passed %d bytes", args[0], n, apply.find.moved)
 		}
+	}
+}
+
+// TestCombinationsAreIndexed: a command that combines sorted sets searches none of them from the start for each member.
+func TestCombinationsAreIndexed(t *testing.T) {
+	d := newTestDB(t)
+	z := &SortedSet{}
+	for i := range MaxCompact {
+		z.set(fmt.Sprintf("%04d", i), float64(i), &anyForm, nil)
+	}
+	if z.byScore != nil {
+		t.Fatal("not compact")
+	}
+	c := d.ctx(d.begin(), "ZDIFF", "1", "z")
+	in := &weighted{scores: z, weight: 1}
+	for i := range MaxCompact {
+		score, ok := in.score(c, fmt.Sprintf("%04d", i))
+		none, any := in.score(c, fmt.Sprintf("none %d", i))
+		if !ok || score != float64(i) || any || none != 0 {
+			t.Fatal(i, score, ok, none, any)
+		}
+	}
+	if in.find.scores == nil || in.find.passed > (searchesPerIndex+1)*MaxCompact {
+		t.Errorf("%d elements were passed", in.find.passed)
+	}
+}
+
+// TestTrimKeepsTheEnds: however many elements a list keeps at its ends, they are those.
+func TestTrimKeepsTheEnds(t *testing.T) {
+	const n = 3000
+	full, size := newList(), []int64{}
+	for i := range n {
+		full.push(false, strings.Repeat("x", i%40))
+		size = append(size, listElem{value: strings.Repeat("x", i%40)}.size())
+	}
+	for _, ends := range [][2]int{{1, 0}, {0, 1}, {1, 1}, {100, 0}, {0, 100}, {70, 100}, {176, 0}, {177, 0}, {0, 177}, {1000, 1000}, {n, 0}, {0, 0}} {
+		l := full.clone().(*Deque)
+		l.remove(ends[0], n-ends[0]-ends[1])
+		bytes, i := int64(0), 0
+		l.Each(0, func(value string) bool {
+			at := i
+			if i >= ends[0] {
+				at = n - ends[1] + i - ends[0]
+			}
+			if len(value) != at%40 {
+				t.Fatalf("%v: element %d has %d bytes", ends, i, len(value))
+			}
+			bytes += size[at]
+			i++
+			return true
+		})
+		if l.bytes != bytes || i != ends[0]+ends[1] {
+			t.Errorf("%v: %d elements of %d bytes, counted as %d", ends, i, bytes, l.bytes)
+		}
+		l.push(true, "first")
+		l.push(false, "last")
+		if l.At(0) != "first" || l.At(l.Len()-1) != "last" {
+			t.Errorf("%v: pushed in the wrong places", ends)
+		}
+	}
+	if full.Len() != n {
+		t.Error("the original has changed")
 	}
 }
 

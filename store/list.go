@@ -181,6 +181,10 @@ func (l *Deque) remove(i, n int) {
 		l.bytes = 0
 		return
 	}
+	if left := l.Len() - n; keepsFew(left, n) {
+		l.keep(i, left-i)
+		return
+	}
 	for ; n > 0; n-- {
 		var gone listElem
 		switch i {
@@ -194,4 +198,26 @@ func (l *Deque) remove(i, n int) {
 		}
 		l.bytes -= gone.size()
 	}
+}
+
+// keepsFew reports whether the elements that stay are so few that to put them into a new tree is the least work and needs little
+// memory.
+func keepsFew(stay, leave int) bool { return stay <= leave/16 }
+
+// keep removes all elements but some at each end.
+func (l *Deque) keep(head, tail int) {
+	kept := newList()
+	add := func(e listElem) {
+		kept.tree.Load(e)
+		kept.bytes += e.size()
+	}
+	for i := range head {
+		e, _ := l.tree.GetAt(i)
+		add(e)
+	}
+	for i := l.Len() - tail; i < l.Len(); i++ {
+		e, _ := l.tree.GetAt(i)
+		add(e)
+	}
+	*l = *kept
 }

@@ -54,7 +54,11 @@ func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) boo
 	before, length := e.elems.size(), e.elems.Len()
 	edit(e.List())
 	if left := e.elems.Len(); left > 0 && left < length {
-		t.finds().wrote(int64(length-left) * removedBytes)
+		moved := length - left
+		if keepsFew(left, moved) {
+			moved = left
+		}
+		t.finds().wrote(int64(moved) * removedBytes)
 	}
 	changed(t, db, e, false, before)
 	return true
