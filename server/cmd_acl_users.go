@@ -43,6 +43,7 @@ func runDelUser(c *store.Ctx) store.Reply {
 	}
 	n := int64(0)
 	for i := 2; i < len(c.Args); i++ {
+		c.Work(2)
 		if name := c.Arg(i); c.Txn.User(c.Cmd.Table(), name) != nil {
 			c.DeleteUser(name)
 			n++
