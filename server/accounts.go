@@ -17,6 +17,7 @@ type accounts struct {
 	current atomic.Bool // since its start this node has once known all users that the leader knew
 	version atomic.Uint64
 	def     *account
+	cluster *accounts // of the server whose users a Sentinel admits; nil: these
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
@@ -125,10 +126,22 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
+// ruling returns the accounts that say who is admitted.
+func (a *accounts) ruling() *accounts {
+	if a.cluster != nil {
+		return a.cluster
+	}
+	return a
+}
+
 // admits reports whether a password is right for a user. Until this node has caught up with the leader,
 // it does not admit a user without a password or the default user of its own configuration: the leader
 // may know other rules, and the leader believes this node.
 func (a *accounts) admits(acc *account, password []byte) bool {
+	if a.cluster != nil {
+		acc = a.cluster.get(acc.name)
+		return acc != nil && a.cluster.admits(acc, password)
+	}
 	u := acc.user.Load()
 	if !a.current.Load() && (u.NoPass || a.isInitial(u)) {
 		return false

@@ -147,31 +147,66 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 // operators: another node may have taken the right from the user. The leader itself checks the commands
 // that the leader runs.
 func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
-	a := s.srv.hub.accounts
+	a := s.srv.hub.accounts.ruling()
+	srv := a.srv // of a Sentinel that of the plain listener
 	switch {
-	case !cmd.Is(store.Admin):
+	case !cmd.Is(store.Admin) || ofSentinel(cmd) && !changesCluster(cmd):
 		return ""
 	case !s.authed.Load() && !a.current.Load() && !asksNodeAlone(cmd):
 		// The log may have users that this node has not applied since its start.
-		s.srv.catchUp()
+		srv.catchUp()
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
 		}
-	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !s.srv.backend.Reaches() && !s.srv.pulse.stopped(s.srv.cfg.Clock()):
+	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !srv.backend.Reaches() && !srv.pulse.stopped(srv.cfg.Clock()):
 	default:
-		patience := s.srv.patience
+		patience := srv.patience
 		if changesCluster(cmd) {
 			patience *= clusterTimes
 		}
-		if k := s.srv.upToDate(patience, patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
+		if k := srv.upToDate(patience, patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
 			return errRightsUnknown
 		}
 	}
 	if s.needsAuth() {
 		return store.ErrNoAuth
 	}
+	return s.mayAtSentinel(cmd)
+}
+
+// mayAtSentinel returns why a client of a Sentinel may not run a command for operators: the user has lost the password or the
+// right in the cluster since the login. The rights are those to the command of the same name, and for the Sentinel's own those to
+// FAILOVER.
+func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
+	a := s.srv.hub.accounts
+	if a.cluster == nil {
+		return ""
+	}
+	acc := a.cluster.get(s.account.Load().name)
+	if acc == nil || s.proof != "" && !acc.user.Load().HasPassword(s.proof) {
+		s.leave()
+		return store.ErrNoAuth
+	}
+	words := []string{"failover"}
+	if !ofSentinel(cmd) {
+		words = strings.Split(cmd.FullName(), "|")
+	}
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	same, ok := a.cluster.srv.table.Resolve(args)
+	if !ok {
+		return errBadCommand
+	}
+	if why, _, _ := acc.user.Load().CheckSteps(same, args); why != store.Allowed {
+		return why.Refusal(cmd)
+	}
 	return ""
 }
+
+// ofSentinel reports whether a command is one that Sentinels alone have.
+func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
 // asksNodeAlone reports whether a node that has no leader runs an operator's command. The node answers
 // from what it has applied. One of the first entries sets the password, if the first node has one.
@@ -187,7 +222,7 @@ func asksNodeAlone(cmd *store.Command) bool {
 // runs it only if the node knows the rights that the leader knows.
 func changesCluster(cmd *store.Command) bool {
 	switch cmd.FullName() {
-	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "failover", "cluster|failover", "replicaof", "slaveof":
+	case "lockstep|add", "lockstep|remove", "lockstep|transfer", "failover", "cluster|failover", "sentinel|failover", "replicaof", "slaveof":
 		return true
 	}
 	return false
@@ -231,7 +266,7 @@ func (s *session) login(known knowledge, command, name, password []byte) (refusa
 		}
 		return ""
 	}
-	if !s.srv.hub.accounts.current.Load() {
+	if !s.srv.hub.accounts.ruling().current.Load() {
 		return cluster.ErrClusterDown
 	}
 	s.denied(store.Denial{Reason: store.DeniedAuth, Context: s.context(), Object: string(command), User: string(name)})
@@ -248,6 +283,9 @@ func (s *session) enter(name string, password []byte) bool {
 	if acc.gone.Load() {
 		s.account.Store(before)
 		return false
+	}
+	if s.srv.hub.accounts.cluster != nil {
+		s.proof = store.HashPassword(password)
 	}
 	s.known()
 	return true
@@ -292,9 +330,9 @@ func greets(cmd *store.Command) bool {
 
 // leave undoes the session's login: the session is the default user's again.
 func (s *session) leave() {
-	s.unsure = ""
+	s.unsure, s.proof = "", ""
 	s.account.Store(s.srv.hub.accounts.def)
-	a := s.srv.hub.accounts
+	a := s.srv.hub.accounts.ruling()
 	s.authed.Store(a.current.Load() && a.open.Load())
 }
 
@@ -363,10 +401,10 @@ func (srv *Server) learnUsers() {
 // needsNoPassword reports whether the default user accepts any password. It asks the leader before it
 // answers yes, because this node may be behind.
 func (srv *Server) needsNoPassword() bool {
-	def := srv.hub.accounts.def
-	if !def.user.Load().NoPass {
+	a := srv.hub.accounts.ruling()
+	if !a.def.user.Load().NoPass {
 		return false
 	}
-	srv.lookAgain()
-	return srv.hub.accounts.current.Load() && def.user.Load().NoPass
+	a.srv.lookAgain()
+	return a.current.Load() && a.def.user.Load().NoPass
 }

@@ -46,6 +46,8 @@ type Config struct {
 	TLS *Certificates
 	// TLSPort is the tls-port in CONFIG.
 	TLSPort int
+	// AnyClient is true for a Sentinel that asks for no password.
+	AnyClient bool
 	// secretSentinel is true if the clients of a Sentinel speak TLS.
 	secretSentinel bool
 	// LibraryMemory returns how many bytes function libraries keep between calls on this node; nil:

@@ -71,7 +71,7 @@ func (srv *Server) inputOf(known bool) int {
 // prepare sets the options of a client's socket.
 func (srv *Server) prepare(c *net.TCPConn) {
 	srv.keepAlive(c)
-	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.open.Load()))))
+	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
 // limitWindow makes a listener offer its clients no more than they may send after AUTH. A client that was offered more makes

@@ -199,6 +199,9 @@ func doClientPause(s *session, args [][]byte) store.Reply {
 	if ms < 0 {
 		return store.Err(errTimeoutSign)
 	}
+	if s.srv.cfg.AnyClient {
+		return store.Err(errPauseOfStranger)
+	}
 	s.srv.pause.begin(mode, ms)
 	return store.OK
 }

@@ -62,13 +62,17 @@ type aside struct{ Backend }
 func (aside) Busy() bool { return false }
 
 // NewSentinel makes a Sentinel with a name for its master. Like New, it panics on a configuration that
-// Validate refuses.
+// Validate refuses. The configuration is that of a server that New has made: who may log in there may do so here.
 //
 // All clients of a Sentinel get the same events, with the same addresses. So TLS clients, which need
 // other addresses, have a Sentinel of their own.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
+	users := cfg.Hub.accounts
 	cfg.Hub = NewHub() // clients of the plain listener must not get the events
+	if !cfg.AnyClient {
+		cfg.Hub.accounts.cluster = users
+	}
 	own := sentinelRows()
 	var list []store.Command
 	for _, r := range rows() {

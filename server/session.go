@@ -47,6 +47,7 @@ type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
 	unsure  string // hash of the login's password, if the leader could not confirm it
+	proof   string // at a Sentinel: hash of the login's password
 	replica bool   // READONLY on the Cluster listener
 	silent  bool   // CLIENT REPLY OFF
 	skip    int    // commands until CLIENT REPLY SKIP is over; see finish
@@ -193,7 +194,9 @@ func (s *session) exempts(by int64) {
 
 func (s *session) userMemory() *userMemory { return &s.account.Load().memory }
 
-func (s *session) needsAuth() bool { return !s.authed.Load() && !s.srv.hub.accounts.open.Load() }
+func (s *session) needsAuth() bool {
+	return !s.authed.Load() && !s.srv.hub.accounts.ruling().open.Load()
+}
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 

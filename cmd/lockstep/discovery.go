@@ -131,7 +131,7 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 	}
 	if o.sentinelAuth == "no" {
 		// Any client may ask for the leader, but may not stop the Sentinel.
-		sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = "", false, nil
+		sc.AnyClient, sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = true, "", false, nil
 	}
 	return server.NewSentinel(sc, node, o.masterName, secret)
 }

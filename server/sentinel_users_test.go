@@ -1,0 +1,68 @@
+package server
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSentinelObeysTheClusterPassword: at a Sentinel the password of the cluster counts, whatever the node was started with. It
+// was the one of the start for ever, also when it had been withdrawn, up to SHUTDOWN.
+func TestSentinelObeysTheClusterPassword(t *testing.T) {
+	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "old" })
+	addr := ts.sentinel(t)
+	admin := ts.dial(t)
+	admin.do("AUTH old", "+OK\r\n")
+	before := dialTo(t, addr)
+	before.do("AUTH old", "+OK\r\n")
+	before.do("CLIENT KILL ID 9999", ":0\r\n")
+
+	admin.do("CONFIG SET requirepass new", "+OK\r\n")
+	late := dialTo(t, addr)
+	late.do("AUTH old", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+	late.do("SENTINEL MYID", "-NOAUTH Authentication required.\r\n")
+	late.do("SHUTDOWN", "-NOAUTH Authentication required.\r\n")
+	late.do("AUTH new", "+OK\r\n")
+	late.do("CLIENT KILL ID 9999", ":0\r\n")
+	// Who was there goes on, as elsewhere, but commands what only operators may with a right password.
+	before.do("PING", "+PONG\r\n")
+	before.do("SHUTDOWN", "-NOAUTH Authentication required.\r\n")
+	before.do("AUTH new", "+OK\r\n")
+
+	admin.do("ACL SETUSER default -failover -shutdown", "+OK\r\n")
+	for _, command := range []string{"SENTINEL FAILOVER mymaster", "SHUTDOWN"} {
+		words := strings.Fields(strings.ToLower(command))
+		if words[0] == "sentinel" {
+			words[0] = "sentinel|" + words[1]
+		}
+		before.do(command, "-NOPERM this user has no permissions to run the '"+words[0]+"' command\r\n")
+	}
+	admin.do("ACL SETUSER default off", "+OK\r\n")
+	before.do("CLIENT KILL ID 9999", "-NOAUTH Authentication required.\r\n")
+	before.do("AUTH new", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+}
+
+// TestSentinelOfAClusterWithAPassword: the node was started without one.
+func TestSentinelOfAClusterWithAPassword(t *testing.T) {
+	ts := newTestServer(t, nil)
+	admin := ts.dial(t)
+	admin.do("CONFIG SET requirepass secret", "+OK\r\n")
+	addr := ts.sentinel(t)
+	c := dialTo(t, addr)
+	for _, command := range []string{"CLIENT LIST", "SHUTDOWN", "SENTINEL MASTERS", "SUBSCRIBE x"} {
+		c.do(command, "-NOAUTH Authentication required.\r\n")
+	}
+	c.do("AUTH secret", "+OK\r\n")
+	c.do("PING", "+PONG\r\n")
+}
+
+// TestStrangersDoNotPause: one CLIENT PAUSE of a stranger ended discovery until the node was started anew, for CLIENT UNPAUSE waits,
+// too.
+func TestStrangersDoNotPause(t *testing.T) {
+	ts := newTestServer(t, nil)
+	known := dialTo(t, ts.sentinel(t))
+	ts.cfg.AnyClient = true
+	stranger := dialTo(t, ts.sentinel(t))
+	stranger.do("CLIENT PAUSE 4000000000000 ALL", "-ERR This Sentinel asks for no password, so none of its clients may pause the others. Start the node with --sentinel-auth yes\r\n")
+	stranger.do("PING", "+PONG\r\n")
+	known.do("CLIENT PAUSE 0", "+OK\r\n")
+}
