@@ -55,8 +55,8 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 }
 
 // Restore makes a data directory that begins with a backup, for a new cluster of one node. It reads the
-// whole backup first, and makes the directory under another name, so that a failure leaves no part of a
-// directory.
+// whole backup first, and no node starts with the directory before it is whole. The directory may be an
+// empty mount point. A failure leaves nothing in it but LOCK.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := datadir.CheckEmpty(cfg.Data); err != nil {
 		return facts, err

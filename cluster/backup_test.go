@@ -9,8 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/crashdisk"
@@ -158,8 +161,8 @@ func TestIndexOfABackup(t *testing.T) {
 	}
 }
 
-// The power may fail at any step of a restore: there is a whole directory then
-// or none, and restoring again succeeds.
+// The power may fail at any step of a restore into an empty volume. No node starts then with a part of the backup, and
+// restoring again succeeds.
 func TestRestoreStoppedAtEveryStep(t *testing.T) {
 	clustertest.Slow(t)
 	n := openNode(t, dataConfig(t, t.TempDir()))
@@ -167,9 +170,9 @@ func TestRestoreStoppedAtEveryStep(t *testing.T) {
 	file := backupOf(t, n)
 	closeNode(t, n)
 	for at := 1; ; at++ {
-		base := t.TempDir()
-		d := crashdisk.New(base, at)
-		cfg := dataConfig(t, filepath.Join(base, "new"))
+		volume := t.TempDir()
+		d := crashdisk.New(volume, at)
+		cfg := dataConfig(t, volume)
 		cfg.disk = d.As()
 		_, err := Restore(cfg, bytes.NewReader(file))
 		if !d.Down() {
@@ -178,18 +181,114 @@ func TestRestoreStoppedAtEveryStep(t *testing.T) {
 			}
 			return
 		}
+		step := d.Steps()[at-1]
+		for _, o := range crashdisk.Outcomes {
+			cfg := dataConfig(t, t.TempDir())
+			if err := errors.Join(d.Image(cfg.Data, o), os.Mkdir(filepath.Join(cfg.Data, "lost+found"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			startsOnceRestored(t, cfg, file, fmt.Sprintf("stopped at step %d (%s), %s", at, step, o.Name))
+		}
 		cfg.disk = datadir.SystemDisk()
-		_, err = Restore(cfg, bytes.NewReader(file))
-		if err != nil && !strings.Contains(err.Error(), "not empty") {
-			t.Fatalf("stopped at step %d (%s): %v", at, d.Steps()[at-1], err)
-		}
-		n := openNode(t, cfg)
-		if got := lines(t, n, "GET s"); got != "v" {
-			t.Errorf("stopped at step %d (%s): %q", at, d.Steps()[at-1], got)
-		}
-		closeNode(t, n)
+		startsOnceRestored(t, cfg, file, fmt.Sprintf("ended at step %d (%s)", at, step))
 	}
 }
+
+// startsOnceRestored starts a node with a directory that an interrupted restore has left. If the directory is refused,
+// or is empty, the backup is restored again first.
+func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
+	t.Helper()
+	_, err := os.Stat(filepath.Join(cfg.Data, "node.json"))
+	again := err != nil
+	if _, err := os.Stat(filepath.Join(cfg.Data, "RESTORING")); err == nil {
+		again = true
+		if _, err := Open(cfg); err == nil || !strings.Contains(err.Error(), "run lockstep restore again") {
+			t.Fatalf("%s: a node starts: %v", after, err)
+		}
+	}
+	if again {
+		if _, err := Restore(cfg, bytes.NewReader(file)); err != nil {
+			t.Fatalf("%s: %v", after, err)
+		}
+	}
+	n := openNode(t, cfg)
+	if got := lines(t, n, "GET s"); got != "v" {
+		t.Errorf("%s: %q", after, got)
+	}
+	closeNode(t, n)
+}
+
+// A backup is restored into a directory that is there: a mount point cannot be replaced, and neither is a link. What is
+// beside it, or in it, is nobody else's to delete.
+func TestRestoreInPlace(t *testing.T) {
+	n := openNode(t, dataConfig(t, t.TempDir()))
+	lines(t, n, "SET s v")
+	file := backupOf(t, n)
+	closeNode(t, n)
+	base := t.TempDir()
+	at := func(name string) string { return filepath.Join(base, name) }
+	volume, link := at("volume"), at("link")
+	err := errors.Join(os.MkdirAll(filepath.Join(volume, "lost+found"), 0o700), os.Symlink(volume, link),
+		os.Mkdir(at("link.restoring"), 0o700), os.WriteFile(at("link.restoring/file"), []byte("precious"), 0o600))
+	if err != nil {
+		t.Fatal(err)
+	}
+	was, err := os.Stat(volume)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := dataConfig(t, link)
+
+	// A restore that fails leaves nothing behind, and one is not made where anything is.
+	cfg.disk = datadir.SystemDisk()
+	cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return brokenStable{} }
+	if _, err := Restore(cfg, bytes.NewReader(file)); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk: %v", err)
+	}
+	if list, err := os.ReadDir(volume); err != nil || len(list) != 2 {
+		t.Errorf("a restore that failed has left %v, %v", list, err)
+	}
+	cfg.disk = datadir.SystemDisk()
+	for _, mine := range []string{"file", "node.json", "RESTORING/file"} {
+		path := filepath.Join(volume, mine)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("precious"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Restore(cfg, bytes.NewReader(file))
+		if b, gone := os.ReadFile(path); err == nil || gone != nil || string(b) != "precious" {
+			t.Errorf("with %s: %v; it is %q, %v", mine, err, b, gone)
+		}
+		if err := errors.Join(os.RemoveAll(path), os.RemoveAll(filepath.Join(volume, "RESTORING"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if _, err := Restore(cfg, bytes.NewReader(file)); err != nil {
+		t.Fatal(err)
+	}
+	if is, err := os.Stat(volume); err != nil || !os.SameFile(was, is) {
+		t.Errorf("the directory was replaced: %v", err)
+	}
+	if to, err := os.Readlink(link); err != nil || to != volume {
+		t.Errorf("the link leads to %q, %v", to, err)
+	}
+	if b, err := os.ReadFile(at("link.restoring/file")); err != nil || string(b) != "precious" {
+		t.Errorf("%q, %v", b, err)
+	}
+	n = openNode(t, cfg)
+	if got := lines(t, n, "GET s"); got != "v" {
+		t.Error(got)
+	}
+	closeNode(t, n)
+}
+
+// brokenStable is a term and a vote that find no room.
+type brokenStable struct{ raft.StableStore }
+
+func (brokenStable) Get([]byte) ([]byte, error)       { return nil, errors.New("not found") }
+func (brokenStable) GetUint64([]byte) (uint64, error) { return 0, errors.New("not found") }
+func (brokenStable) Set(_, _ []byte) error            { return syscall.ENOSPC }
+func (brokenStable) SetUint64([]byte, uint64) error   { return syscall.ENOSPC }
 
 // Any node gives a backup, and it holds what was acknowledged by any other.
 func TestBackupFromAFollower(t *testing.T) {

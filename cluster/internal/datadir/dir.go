@@ -61,7 +61,7 @@ func Open(path string, o Options) (*Dir, error) {
 		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", path, err)
 	}
 	d := &Dir{path: path, disk: o.Disk}
-	if err := d.open(o.ID, o.LogStore, o.Lines); err != nil {
+	if err := d.open(o); err != nil {
 		d.Close()
 		return nil, d.Unusable(err, err)
 	}
@@ -81,35 +81,38 @@ func (d *Dir) Unusable(err, otherwise error) error {
 	return otherwise
 }
 
-func (d *Dir) open(id, kind string, logs hclog.Logger) (err error) {
-	if err := d.acquire(); err != nil {
+func (d *Dir) open(o Options) (err error) {
+	if !o.Unfinished {
+		if d.lock, err = acquire(d.path); err != nil {
+			return err
+		}
+		if err := checkRestored(d.path); err != nil {
+			return err
+		}
+	}
+	if err := d.identify(o.ID, o.LogStore); err != nil {
 		return err
 	}
-	if err := d.identify(id, kind); err != nil {
-		return err
-	}
-	if d.Snapshots, err = openSnapshots(d.path, d.disk, logs); err != nil {
+	if d.Snapshots, err = openSnapshots(d.path, d.disk, o.Lines); err != nil {
 		return fmt.Errorf("data directory %s: %w", d.path, err)
 	}
-	return d.openLog(logs)
+	return d.openLog(o.Lines)
 }
 
-// acquire makes sure that no other process uses the directory.
-func (d *Dir) acquire() error {
-	path := filepath.Join(d.path, lockFile)
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+// acquire makes sure that no other process uses a directory, until the file is closed.
+func acquire(path string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return fmt.Errorf("data directory %s: %w; give this user the right to write there, or name another one with --data", d.path, err)
+		return nil, fmt.Errorf("data directory %s: %w; give this user the right to write there, or name another one with --data", path, err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		f.Close()
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
-			return fmt.Errorf("data directory %s cannot be locked: %w; it needs a file system with flock(2), so name one on a local disk with --data", d.path, err)
+			return nil, fmt.Errorf("data directory %s cannot be locked: %w; it needs a file system with flock(2), so name one on a local disk with --data", path, err)
 		}
-		return fmt.Errorf("data directory %s is in use by another lockstep process: stop that one, or name another directory with --data", d.path)
+		return nil, fmt.Errorf("data directory %s is in use by another lockstep process: stop that one, or name another directory with --data", path)
 	}
-	d.lock = f
-	return nil
+	return f, nil
 }
 
 // identify checks that the directory belongs to this node, and marks a new one.

@@ -11,6 +11,7 @@
 //	log.last    the index of the log's last entry; see Log
 //	log.settled the index up to which the log is committed; see settled.go
 //	snapshots/  the latest two snapshots; see Snapshots
+//	RESTORING   while a backup is restored into the directory; see restore.go
 //
 // These rules hold, whenever the process or the machine stops:
 //
@@ -18,6 +19,7 @@
 //   - Open refuses a directory that has lost its log, its term or its vote, or a part of
 //     them: a node that forgets an acknowledged entry or a vote can break the majority that
 //     it was part of.
+//   - Open refuses a directory into which a backup was restored in part.
 //   - An entry is on the disk before this node acknowledges it to a leader, applies it, or
 //     tells others that it is committed. A leader may send it earlier.
 //   - Open tells a damaged end of the log from a write that a crash has torn. The torn write

@@ -47,8 +47,8 @@ func mustNotOpen(t *testing.T, dir string, want ...string) {
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("more than one line: %v", err)
 	}
-	again := &Dir{path: dir}
-	if err := again.acquire(); err != nil {
+	again, err := acquire(dir)
+	if err != nil {
 		t.Errorf("still locked: %v", err)
 	}
 	again.Close()

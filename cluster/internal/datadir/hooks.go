@@ -15,6 +15,8 @@ type Options struct {
 	LogStore string       // LogWAL or LogBolt; "": the directory's own, or LogWAL for a new one
 	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
+
+	Unfinished bool // for the fill of Make, which holds the lock
 }
 
 // Hooks are functions of the running node that its data directory calls. They take effect when

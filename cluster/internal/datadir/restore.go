@@ -5,41 +5,118 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
-// CheckEmpty fails if the directory at path holds anything: a backup is restored into a new
-// directory.
+// restoringFile is in a directory while a backup is restored into it. It is on the disk before any other file is
+// made, and is removed when all of them are there.
+const restoringFile = "RESTORING"
+
+const restoringText = "lockstep restore has not finished here. Run it again, or name another directory.\n"
+
+// lostAndFound is in the root of a file system. A volume in a container or in Kubernetes has it from the start.
+const lostAndFound = "lost+found"
+
+// ownFiles are the files of a directory, without LOCK.
+var ownFiles = []string{nodeFile, boltFile, votesFile, walDir, markFile, settledPath, snapshotDir}
+
+// CheckEmpty fails if the directory at path holds anything of somebody's: a backup is restored into a new
+// directory. The lost+found of a file system, a LOCK, and what an interrupted restore has left do not count.
 func CheckEmpty(path string) error {
 	list, err := os.ReadDir(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("data directory %s: %w", path, err)
-	case len(list) > 0:
-		return fmt.Errorf("data directory %s is not empty: a backup is restored into a new one; name another with --data", path)
+	}
+	restoring := slices.ContainsFunc(list, func(e os.DirEntry) bool { return e.Name() == restoringFile })
+	for _, e := range list {
+		name := e.Name()
+		switch {
+		case name == lostAndFound && e.IsDir(), name == lockFile, name == restoringFile:
+		case restoring && slices.Contains(ownFiles, strings.TrimSuffix(name, ".tmp")):
+		default:
+			return fmt.Errorf("data directory %s is not empty, it has %q: a backup is restored into a new one; name another with --data", path, name)
+		}
 	}
 	return nil
 }
 
-// Make calls fill to make a directory under a temporary name, and then renames it to path, so
-// that path is a whole directory or none.
+// Make calls fill to make a directory out of an empty one, or of none. The directory may be a mount point or a link, so
+// it is filled where it is. Open refuses it until it is whole; fill opens it as Unfinished.
 func Make(disk Disk, path string, fill func(path string) error) error {
-	making := filepath.Clean(path) + ".restoring"
-	if err := disk.Remove(making); err != nil {
+	fail := func(err error) error { return fmt.Errorf("data directory %s: %w", path, err) }
+	_, err := os.Stat(path)
+	made := errors.Is(err, os.ErrNotExist)
+	if err := disk.Mkdir(path); err != nil {
+		return fail(err)
+	}
+	lock, err := acquire(path)
+	if err != nil {
 		return err
 	}
-	if err := fill(making); err != nil {
-		return errors.Join(fmt.Errorf("data directory %s: %w", path, err), disk.Remove(making))
-	}
-	// An empty directory may be in the way; if it is not empty, this fails.
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	defer lock.Close() // releases the lock
+	if err := CheckEmpty(path); err != nil {
 		return err
 	}
-	if err := disk.Rename(making, path); err != nil {
+	if err := beginRestore(disk, path); err != nil {
+		return fail(err)
+	}
+	if err := clearOut(disk, path); err != nil {
+		return fail(err)
+	}
+	err = fill(path)
+	if err == nil && made {
+		err = disk.SyncDir(filepath.Dir(filepath.Clean(path)))
+	}
+	if err == nil {
+		return endRestore(disk, path)
+	}
+	err = fail(err)
+	if left := clearOut(disk, path); left != nil {
+		return errors.Join(err, left) // the mark stays
+	}
+	return errors.Join(err, endRestore(disk, path))
+}
+
+// beginRestore says on the disk that a directory is being restored.
+func beginRestore(disk Disk, path string) error {
+	if err := writeFile(disk, filepath.Join(path, restoringFile), []byte(restoringText)); err != nil {
 		return err
 	}
-	return disk.SyncDir(filepath.Dir(filepath.Clean(path)))
+	return disk.SyncDir(path)
+}
+
+// clearOut removes what a restore has made in a directory.
+func clearOut(disk Disk, path string) error {
+	for _, name := range ownFiles {
+		if err := errors.Join(disk.Remove(filepath.Join(path, name)), disk.Remove(filepath.Join(path, name+".tmp"))); err != nil {
+			return err
+		}
+	}
+	return disk.SyncDir(path)
+}
+
+// endRestore says that what is in the directory is whole, or nothing.
+func endRestore(disk Disk, path string) error {
+	if err := disk.Remove(filepath.Join(path, restoringFile)); err != nil {
+		return err
+	}
+	return disk.SyncDir(path)
+}
+
+// checkRestored refuses a directory that was not restored to the end.
+func checkRestored(path string) error {
+	_, err := os.Lstat(filepath.Join(path, restoringFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("data directory %s: %w", path, err)
+	}
+	return fmt.Errorf("data directory %s has %s: lockstep restore was interrupted there, so it lacks a part of the backup; run lockstep restore again with it, or name another directory with --data", path, restoringFile)
 }
 
 // Begin records the term of a new directory, and that its log begins behind the snapshot of

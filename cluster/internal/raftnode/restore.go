@@ -15,7 +15,7 @@ const restoredTerm = 1
 
 // Restore fills a new directory with a backup, as the log of a cluster of one member up to an index.
 func Restore(cfg *Config, path string, backup io.Reader, index uint64) error {
-	dir, err := openDirectory(cfg, path, raftLogger(cfg.Logger), datadir.Hooks{})
+	dir, err := datadir.Open(path, datadir.Options{Disk: cfg.Disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: raftLogger(cfg.Logger), Unfinished: true})
 	if err != nil {
 		return err
 	}
