@@ -218,6 +218,9 @@ func (f *TLSFiles) certificate() (tls.Certificate, error) {
 		return tls.Certificate{}, fmt.Errorf("tls-key-file %s: %w", f.KeyFile, err)
 	}
 	pair, err := tls.X509KeyPair(cert, key)
+	if err == nil {
+		_, err = turns.ParseCertificates(cert) // X509KeyPair passes by a half written one behind the first
+	}
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls-cert-file %s and tls-key-file %s: %w", f.CertFile, f.KeyFile, err)
 	}
@@ -259,10 +262,12 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tls-ca-cert-file: %w", err)
 		}
-		if !pool.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("tls-ca-cert-file %s: there is no certificate in it", f.CACertFile)
+		if found, err = addCertificates(pool, text); err == nil && !found {
+			err = errors.New("there is no certificate in it")
 		}
-		found = true
+		if err != nil {
+			return nil, fmt.Errorf("tls-ca-cert-file %s: %w", f.CACertFile, err)
+		}
 	}
 	if f.CACertDir == "" {
 		return pool, nil
@@ -280,12 +285,25 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tls-ca-cert-dir: %w", err)
 		}
-		found = pool.AppendCertsFromPEM(text) || found
+		some, err := addCertificates(pool, text)
+		if err != nil {
+			return nil, fmt.Errorf("tls-ca-cert-dir: %s: %w", path, err)
+		}
+		found = found || some
 	}
 	if !found {
 		return nil, fmt.Errorf("tls-ca-cert-dir %s: there is no certificate in it", f.CACertDir)
 	}
 	return pool, nil
+}
+
+// addCertificates adds the certificates of a file to a pool, and reports whether there are any.
+func addCertificates(pool *x509.CertPool, text []byte) (some bool, err error) {
+	list, err := turns.ParseCertificates(text)
+	for _, c := range list {
+		pool.AddCert(c)
+	}
+	return len(list) > 0, err
 }
 
 // tlsVersions reads tls-protocols. The server does not speak versions before 1.2.

@@ -314,11 +314,26 @@ func TestTLSFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := TLSFiles{CertFile: files.Cert, KeyFile: files.Key, CACertFile: files.CA}
+	// half returns a file in a directory of its own that is written up to the middle of a second certificate.
+	half := func(path string) string {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(t.TempDir(), "half")
+		if err := os.WriteFile(to, append(b, b[:len(b)/2]...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return to
+	}
 	for want, change := range map[string]func(*TLSFiles){
 		"tls-key-file":                 func(f *TLSFiles) { f.KeyFile = "" },
 		"tls-cert-file":                func(f *TLSFiles) { f.CertFile += "x" },
 		"tls-auth-clients needs":       func(f *TLSFiles) { f.CACertFile = "" },
 		"there is no certificate":      func(f *TLSFiles) { f.CACertFile = files.Key },
+		"half: what comes after":       func(f *TLSFiles) { f.CACertFile = half(files.CA) },
+		"tls-ca-cert-dir: ":            func(f *TLSFiles) { f.CACertFile, f.CACertDir = "", filepath.Dir(half(files.CA)) },
+		"what comes after certificate": func(f *TLSFiles) { f.CertFile = half(files.Cert) },
 		"want yes, no or optional":     func(f *TLSFiles) { f.AuthClients = "maybe" },
 		"want TLSv1.2, TLSv1.3":        func(f *TLSFiles) { f.Protocols = "TLSv1.1" },
 		"is not served":                func(f *TLSFiles) { f.Ciphers = "RC4-MD5" },

@@ -1,6 +1,9 @@
 package turns
 
 import (
+	"bytes"
+	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"os"
@@ -30,4 +33,38 @@ func ReadFile(path string) ([]byte, error) {
 		err = fmt.Errorf("%s is longer than %d bytes: it is none of what it is said to be", path, maxFile)
 	}
 	return b, err
+}
+
+// ParseCertificates returns the certificates of a PEM file. It refuses a file with a block that is damaged or has no end,
+// because the file may be half written: the parsers of the standard library pass by such a block. Text between the
+// blocks is fine, and so are blocks of other kinds, such as a key.
+func ParseCertificates(text []byte) (list []*x509.Certificate, err error) {
+	for {
+		block, rest := pem.Decode(text)
+		switch {
+		case block == nil && borders(text) > 0, block != nil && borders(text[:len(text)-len(rest)]) != 2:
+			return nil, fmt.Errorf("what comes after certificate %d in it is damaged or cut short", len(list))
+		case block == nil:
+			return list, nil
+		}
+		if text = rest; block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d in it: %w", len(list)+1, err)
+		}
+		list = append(list, c)
+	}
+}
+
+// borders returns how many lines begin or end a block of PEM. The last line may be the beginning of such a one.
+func borders(text []byte) (n int) {
+	dashes := []byte("-----")
+	for line := range bytes.Lines(text) {
+		if bytes.HasPrefix(line, dashes) || bytes.HasPrefix(dashes, line) {
+			n++
+		}
+	}
+	return n
 }

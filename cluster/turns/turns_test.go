@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -115,5 +116,35 @@ func TestFilesThatDoNotEnd(t *testing.T) {
 	}
 	if b, err := ReadFile(good); err != nil || len(b) != 1<<20 {
 		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
+
+// A file of certificates that is cut inside one of them, or has a damaged one, is refused. Keys and comments are not.
+func TestHalfWrittenCertificates(t *testing.T) {
+	one, two := authority(t, "one").PEM(), authority(t, "two").PEM()
+	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("key")})
+	text := slices.Concat([]byte("# one\n"), one, key, []byte("\n two - 2 -- \r\n"), two, []byte("end"))
+	inside := func(at int) bool {
+		for _, block := range [][]byte{one, key, two} {
+			from := bytes.Index(text, block)
+			if at > from && at < from+len(block)-1 { // it needs no newline at its end
+				return true
+			}
+		}
+		return false
+	}
+	for n := range len(text) + 1 {
+		list, err := ParseCertificates(text[:n])
+		if want := bytes.Count(text[:n], []byte("-----END CERTIFICATE-----")); (err != nil) != inside(n) || err == nil && len(list) != want {
+			t.Errorf("cut to %q: %d certificates, %v, want %d", text[max(0, n-30):n], len(list), err, want)
+		}
+	}
+	for _, old := range []string{"MII", "-----END", "-----BEGIN"} {
+		for _, block := range [][]byte{one, two} {
+			broken := bytes.Replace(block, []byte(old), []byte("*"+old), 1)
+			if list, err := ParseCertificates(bytes.Replace(text, block, broken, 1)); err == nil {
+				t.Errorf("with a damaged %s: %d certificates", old, len(list))
+			}
+		}
 	}
 }

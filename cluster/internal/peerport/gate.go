@@ -208,16 +208,19 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 	if k.cert, err = tls.X509KeyPair(content[0], content[1]); err != nil {
 		return nil, fmt.Errorf("--peer-tls-cert-file %s and --peer-tls-key-file %s: %w", g.cfg.CertFile, g.cfg.KeyFile, err)
 	}
-	if !k.roots.AppendCertsFromPEM(content[2]) {
-		return nil, fmt.Errorf("--peer-tls-ca-cert-file %s: there is no certificate in it (PEM)", g.cfg.CAFile)
+	chain, err := turns.ParseCertificates(content[0])
+	if err != nil {
+		return nil, fmt.Errorf("--peer-tls-cert-file %s: %w", g.cfg.CertFile, err)
 	}
-	chain := make([]*x509.Certificate, 0, len(k.cert.Certificate))
-	for _, der := range k.cert.Certificate {
-		c, err := x509.ParseCertificate(der)
-		if err != nil {
-			return nil, fmt.Errorf("--peer-tls-cert-file %s: %w", g.cfg.CertFile, err)
-		}
-		chain = append(chain, c)
+	authorities, err := turns.ParseCertificates(content[2])
+	if err == nil && len(authorities) == 0 {
+		err = errors.New("there is no certificate in it (PEM)")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--peer-tls-ca-cert-file %s: %w", g.cfg.CAFile, err)
+	}
+	for _, c := range authorities {
+		k.roots.AddCert(c)
 	}
 	// Report at the start a certificate that the peers would refuse.
 	if err := k.verify(chain, k.name, g.wall()); err != nil {

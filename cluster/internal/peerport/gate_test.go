@@ -222,6 +222,14 @@ func TestPeerKeysAreLookedAt(t *testing.T) {
 	mixed.KeyFile = peerOf(ca, "n2").KeyFile
 	empty := peerOf(ca, "n3")
 	empty.CAFile = file("empty", "")
+	halfCA, halfCert := peerOf(ca, "n5"), peerOf(ca, "n6")
+	for half, path := range map[string]*string{"half-ca": &halfCA.CAFile, "half-cert": &halfCert.CertFile} {
+		b, err := os.ReadFile(*path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*path = file(half, string(b)+string(b[:len(b)/2]))
+	}
 	misnamed := peerOf(ca, "n4")
 	misnamed.Name = "peers.cluster"
 	for want, with := range map[string]TLS{
@@ -237,6 +245,8 @@ func TestPeerKeysAreLookedAt(t *testing.T) {
 		"serverAuth and clientAuth":             clients,
 		"private key does not match public key": mixed,
 		"there is no certificate in it":         empty,
+		"half-ca: what comes after":             halfCA,
+		"half-cert: what comes after":           halfCert,
 		"peers.cluster":                         misnamed,
 	} {
 		if _, err := openGate(with, time.Now, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
