@@ -113,8 +113,9 @@ type peerGate struct {
 	turns *turns.Turns // orders the handshakes of callers
 	known peerAddrs
 
-	mu     sync.Mutex // held while loading
-	failed string     // why the last load failed; guarded by mu
+	mu     sync.Mutex // held while loading; guards the following
+	failed string     // why the last load of watch failed
+	found  [][]byte   // bytes of the files at the last load, if they are not those of keys
 }
 
 // openGate reads the files of a configuration. It returns nil if the configuration asks for no proof.
@@ -163,11 +164,11 @@ func (g *peerGate) warnOfReaders() {
 func (g *peerGate) reload() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.load()
+	return g.load(1)
 }
 
-// load is reload; mu is held.
-func (g *peerGate) load() error {
+// load is reload; mu is held. New content counts when it has been found as many times as looks says, 1 or 2.
+func (g *peerGate) load(looks int) error {
 	content := make([][]byte, 0, 3)
 	for _, f := range g.files() {
 		b, err := turns.ReadFile(f)
@@ -178,12 +179,16 @@ func (g *peerGate) load() error {
 	}
 	old := g.keys.Load()
 	if old != nil && slices.EqualFunc(old.content, content, bytes.Equal) {
+		g.found = nil
 		return nil
 	}
+	again := slices.EqualFunc(g.found, content, bytes.Equal)
+	g.found = content
 	keys, err := g.parse(content)
-	if err != nil {
+	if err != nil || looks > 1 && !again {
 		return err
 	}
+	g.found = nil
 	keys.content = content
 	g.keys.Store(keys)
 	if old != nil {
@@ -230,7 +235,7 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 }
 
 // watch loads the files again when they have changed, until stop is closed. It may read a file that
-// is half written, so it logs an error only when it finds it twice.
+// is half written, so nothing new counts, and no error is logged, until it finds the same twice.
 func (g *peerGate) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(peerReloadPeriod)
 	defer tick.Stop()
@@ -242,7 +247,7 @@ func (g *peerGate) watch(stop <-chan struct{}) {
 		case <-tick.C:
 		}
 		g.mu.Lock()
-		err := g.load()
+		err := g.load(2)
 		before := g.failed
 		g.failed = ""
 		if err != nil {

@@ -333,6 +333,41 @@ func TestPeerSecretsAreReadAnew(t *testing.T) {
 	})
 }
 
+// A file that is being written, and could be used as it is, counts only when it is found unchanged; by SIGHUP it counts at once.
+func TestHalfWrittenSecret(t *testing.T) {
+	const old, neu = clustertest.Secret, clustertest.OtherSecret
+	path, write := clustertest.SecretFile(t, old)
+	gate, err := openGate(TLS{SecretFile: path}, time.Now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, step := range []struct {
+		text  string
+		hup   bool
+		taken bool
+	}{
+		{neu[:20], false, false},
+		{neu + "\n" + old[:20], false, false},
+		{neu + "\n" + old, false, false},
+		{neu + "\n" + old, false, true},
+		{neu, false, false},
+		{neu + "\n" + old, false, false}, // what counts already
+		{neu, false, false},
+		{neu, false, true},
+		{old, true, true},
+	} {
+		write(step.text)
+		before := gate.keys.Load()
+		load := func() error { return gate.load(2) }
+		if step.hup {
+			load = gate.reload
+		}
+		if err := load(); err != nil || (gate.keys.Load() != before) != step.taken {
+			t.Errorf("step %d, %q: taken %v, want %v, %v", i, step.text, !step.taken, step.taken, err)
+		}
+	}
+}
+
 // A peer's certificate comes with few others: each is tried with the keys of all of them.
 func TestPeerChainIsBounded(t *testing.T) {
 	ca := clustertest.NewCA(t, "ca")
