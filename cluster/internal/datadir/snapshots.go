@@ -75,7 +75,7 @@ type Snapshots struct {
 
 	mu      sync.Mutex
 	list    []snapshotMeta           // whole snapshots, the newest first
-	spoiled []string                 // directories of damaged snapshots
+	spoiled []string                 // directories of damaged snapshots, and of those that could not be deleted
 	number  uint64                   // number of the next snapshot
 	read    map[uint64]time.Duration // time of the last read of a snapshot, by its index
 }
@@ -385,7 +385,7 @@ func (k *snapshotSink) Cancel() error {
 		return nil
 	}
 	k.closed = true
-	return errors.Join(k.file.Close(), k.store.disk.Remove(k.dir))
+	return errors.Join(k.file.Close(), k.store.discard(k.meta.ID))
 }
 
 // Close checks the snapshot and gives it its final name: an inconsistent snapshot must
@@ -402,11 +402,11 @@ func (k *snapshotSink) Close() error {
 	}
 	k.closed = true
 	if err := errors.Join(k.file.Sync(), k.file.Close()); err != nil {
-		return errors.Join(err, k.store.disk.Remove(k.dir))
+		return errors.Join(err, k.store.discard(k.meta.ID))
 	}
 	k.meta.CRC = k.sum.Sum(nil)
-	if err := k.finish(); err != nil {
-		return errors.Join(err, k.store.disk.Remove(k.dir))
+	if err := k.finish(); err != nil { // it may have its name by now
+		return errors.Join(err, k.store.discard(k.meta.ID))
 	}
 	return k.store.add(k.meta)
 }
@@ -463,18 +463,33 @@ func (s *Snapshots) add(meta snapshotMeta) error {
 		s.list = s.list[:snapshotsKept]
 	}
 	s.mu.Unlock()
-	var faults []error
-	for _, id := range gone {
-		// After a crash, a half deleted snapshot must not look like a damaged one.
-		path := filepath.Join(s.dir, id)
-		if err := s.disk.Rename(path, path+unfinished); err != nil {
-			faults = append(faults, err)
-			continue
-		}
-		faults = append(faults, s.disk.Remove(path+unfinished))
-	}
-	if err := errors.Join(faults...); err != nil {
+	if err := s.discard(gone...); err != nil {
 		s.log.Warn("old snapshots could not be deleted", "error", err)
 	}
 	return nil
+}
+
+// discard deletes snapshots that are not in the list. Those that stay are tried again with the next one.
+func (s *Snapshots) discard(gone ...string) error {
+	var faults []error
+	for _, id := range gone {
+		if err := s.erase(filepath.Join(s.dir, id)); err != nil {
+			faults = append(faults, err)
+			s.mu.Lock()
+			s.spoiled = append(s.spoiled, id)
+			s.mu.Unlock()
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// erase deletes a snapshot under its name, or as an unfinished one. After a crash, a half deleted snapshot must not look
+// like a damaged one.
+func (s *Snapshots) erase(path string) error {
+	if _, err := os.Lstat(path); err == nil {
+		if err := s.disk.Rename(path, path+unfinished); err != nil {
+			return err
+		}
+	}
+	return s.disk.Remove(path + unfinished)
 }
