@@ -262,7 +262,6 @@ func TestRestoreInPlace(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-
 	if _, err := Restore(cfg, bytes.NewReader(file)); err != nil {
 		t.Fatal(err)
 	}
