@@ -198,6 +198,9 @@ func (w *snapWriter) head(v interface {
 // ErrCorruptSnapshot is the error of Restore for bytes that are not a complete snapshot.
 var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 
+// maxUsersVersion is far beyond every number of changes, and leaves room to count on.
+const maxUsersVersion = 1 << 62
+
 // snapReader reads the records of a snapshot.
 type snapReader struct{ *codec.Stream }
 
@@ -220,13 +223,7 @@ func Restore(in io.Reader) (*Store, error) {
 				r.Err = fmt.Errorf("database %d", n)
 			}
 		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
-			if e := r.entry(tag); r.Err == nil {
-				s.dbs[db].set(e)
-				s.dbs[db].size += e.size()
-				if e.deadline != 0 {
-					s.leased = max(s.leased, e.leased)
-				}
-			}
+			r.key(s, s.dbs[db], tag)
 		case recScript:
 			c := script{sha: r.Str(), body: r.Str(), pinned: r.Uvarint() != 0, order: r.Uvarint()}
 			if r.Err == nil {
@@ -251,7 +248,9 @@ func Restore(in io.Reader) (*Store, error) {
 				s.accounts.set(a, 0)
 			}
 		case recUsers:
-			s.accounts.version = r.Uvarint()
+			if s.accounts.version = r.Uvarint(); s.accounts.version > maxUsersVersion {
+				r.Err = fmt.Errorf("version %d of the users", s.accounts.version)
+			}
 			s.accounts.forgotten = s.accounts.version
 		case recLibrary:
 			d := newDecoder(r.Bytes())
@@ -274,10 +273,29 @@ func Restore(in io.Reader) (*Store, error) {
 	}
 }
 
+// key reads a key into a database.
+func (r *snapReader) key(s *Store, ks *keyspace, tag byte) {
+	e := r.entry(tag)
+	if r.Err != nil {
+		return
+	}
+	before := ks.keys.size
+	if ks.set(e); ks.keys.size == before {
+		r.Err = fmt.Errorf("key %q twice", e.key)
+	}
+	ks.size += e.size()
+	if e.deadline != 0 {
+		s.leased = max(s.leased, e.leased)
+	}
+}
+
 func (r *snapReader) entry(tag byte) *Entry {
 	key := r.Str()
 	e := Entry{key: key, typ: TypeString,
 		deadline: int64(r.Uvarint()), created: r.Uvarint(), changed: r.Uvarint(), leased: r.Uvarint()}
+	if e.deadline < 0 && r.Err == nil {
+		r.Err = fmt.Errorf("key %q has the deadline %d", key, e.deadline)
+	}
 	var elems collection
 	switch tag {
 	case recString, recRaw, recText:

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/hex"
 	"errors"
@@ -363,4 +364,47 @@ func dumped(t *testing.T, name string) (b []byte) {
 		b = append(b, part...)
 	}
 	return b
+}
+
+// What no store writes is no snapshot: a key twice, a deadline below zero, a version of the users that cannot be counted on.
+func TestImpossibleSnapshots(t *testing.T) {
+	snapshot := func(parts func(w *snapWriter)) error {
+		var out bytes.Buffer
+		w := &snapWriter{Writer: bufio.NewWriter(&out)}
+		parts(w)
+		w.WriteByte(recEnd)
+		w.int(0)
+		w.int(0)
+		w.Flush()
+		_, err := Restore(&out)
+		return err
+	}
+	key := func(w *snapWriter, name string, deadline uint64) {
+		w.WriteByte(recString)
+		w.str(name)
+		for _, n := range []uint64{deadline, 5, 5, 7} {
+			w.int(n)
+		}
+		w.str("v")
+	}
+	users := func(w *snapWriter, version uint64) {
+		w.WriteByte(recUsers)
+		w.int(version)
+	}
+	for _, c := range []struct {
+		fault string
+		parts func(w *snapWriter)
+	}{
+		{"", func(w *snapWriter) { key(w, "a", 0); key(w, "b", math.MaxInt64); users(w, maxUsersVersion) }},
+		{"", func(w *snapWriter) { key(w, "a", 0); w.WriteByte(recDB); w.int(1); key(w, "a", 0) }},
+		{`key "a" twice`, func(w *snapWriter) { key(w, "a", 0); key(w, "b", 0); key(w, "a", 0) }},
+		{`key "a" has the deadline -9`, func(w *snapWriter) { key(w, "a", 1<<63) }},
+		{`key "a" has the deadline -1`, func(w *snapWriter) { key(w, "a", math.MaxUint64) }},
+		{"of the users", func(w *snapWriter) { users(w, math.MaxUint64) }},
+	} {
+		err := snapshot(c.parts)
+		if refused := errors.Is(err, ErrCorruptSnapshot) && strings.Contains(err.Error(), c.fault); refused != (c.fault != "") || err != nil && !refused {
+			t.Errorf("%q: %v", c.fault, err)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"lockstep/cluster"
@@ -79,7 +80,11 @@ func verifyBackup(path string) (facts raftfsm.BackupFacts, err error) {
 }
 
 func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
-	_, err := fmt.Fprintf(w, "%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets\n", path, facts.Keys, facts.Node,
+	node := facts.Node
+	if quoted := strconv.Quote(node); quoted != `"`+node+`"` {
+		node = quoted // whoever has made the file could write to the terminal
+	}
+	_, err := fmt.Fprintf(w, "%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets\n", path, facts.Keys, node,
 		time.UnixMicro(facts.Wall).UTC().Format(time.RFC3339), facts.Index, facts.Sequence)
 	return err
 }

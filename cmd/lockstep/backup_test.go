@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"lockstep/conformance/nodes"
+	"lockstep/raftfsm"
 )
 
 // command runs one of the administration commands in this process.
@@ -120,5 +121,15 @@ func TestBackupProcess(t *testing.T) {
 	}
 	if got := do(n, "AUTH", "ann", "pass"); got != "OK" {
 		t.Error(got)
+	}
+}
+
+// The name of the node in a backup is text of whoever has made the file: it does not reach the terminal as it is.
+func TestNameInABackup(t *testing.T) {
+	for name, want := range map[string]string{"n1": "taken on n1 at", "größe": "taken on größe at", "\x1b]0;x\a": `taken on "\x1b]0;x\a" at`, "a\nb": `taken on "a\nb" at`, "\xff": `taken on "\xff" at`} {
+		var out strings.Builder
+		if err := tellBackup(&out, "file", raftfsm.BackupFacts{BackupHead: raftfsm.BackupHead{Node: name}}); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%q: %q, %v", name, out.String(), err)
+		}
 	}
 }
