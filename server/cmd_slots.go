@@ -153,6 +153,7 @@ func runKeysInSlot(c *store.Ctx) store.Reply {
 	slot, most := n[0], n[1]
 	count, size, names := int64(0), int64(0), store.List()
 	c.Ascend(c.DB, 0, func(e *store.Entry) bool {
+		c.Work(len(e.Key()) / hashedPerStep)
 		if int64(slotOf([]byte(e.Key()))) != slot {
 			return true
 		}

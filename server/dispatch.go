@@ -341,14 +341,19 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
+	// The keys of a command that is too long are not looked at.
+	if refusal := s.tooLong(cmd, args); refusal != "" {
+		return cmd, refusal
+	}
 	// Does another node of the cluster own its keys?
 	if s.face == FaceCluster {
 		if refusal := s.redirect(cmd, args); refusal != "" {
 			return cmd, refusal
 		}
 	}
-	if refusal := s.beyondLimits(cmd, args); refusal != "" {
-		return cmd, refusal
+	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
+		// Redis then queues no command at all; here a transaction can still release a key.
+		return cmd, store.ErrOutOfMemory
 	}
 	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
 		return cmd, errTooFewReplicas
@@ -368,18 +373,10 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// beyondLimits refuses what the leader would refuse, too: a command that is too long to send to it, because one read of
-// 500 MB would hold up what everybody else sends, and a command for a transaction that needs memory when there is none.
-// Redis then queues no command at all; here a transaction can still release a key.
-func (s *session) beyondLimits(cmd *store.Command, args [][]byte) store.Error {
-	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
-		return store.ErrOutOfMemory
-	}
-	n := 0
-	for _, arg := range args {
-		n += len(arg)
-	}
-	if n > store.MinEntry {
+// tooLong refuses what the leader would refuse, too: a command that is too long to send to it, because one read of
+// 500 MB would hold up what everybody else sends.
+func (s *session) tooLong(cmd *store.Command, args [][]byte) store.Error {
+	if n := argumentBytes(args); n > store.MinEntry {
 		if limit := s.srv.backend.MaxEntry(); int64(n) > limit+store.MinEntry {
 			return cmd.ErrTooLong(limit)
 		}

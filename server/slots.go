@@ -27,6 +27,13 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
+// hashedPerStep is how many bytes of names are hashed in the time of a step of work, and hashedPerCheck in that of a step of
+// checks.
+const (
+	hashedPerStep  = 32
+	hashedPerCheck = 8
+)
+
 // slotOf returns the hash slot of a key. If there is text between the first { and the next }, only that
 // text is hashed.
 func slotOf(key []byte) int {
@@ -63,6 +70,7 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 		return "" // the command itself has a better error
 	}
 	if len(keys) > 0 {
+		s.checked += argumentBytes(keys) / hashedPerCheck
 		slot := slotOf(keys[0])
 		for _, key := range keys[1:] {
 			if slotOf(key) != slot {
@@ -86,6 +94,7 @@ func (s *session) redirectExec() store.Error {
 	for i := range s.multi.commands {
 		q := &s.multi.commands[i]
 		keys, _ := q.cmd.KeysOf(q.args)
+		s.checked += argumentBytes(keys) / hashedPerCheck
 		for _, key := range keys {
 			if n := slotOf(key); slot >= 0 && n != slot {
 				return errCrossSlot
