@@ -200,7 +200,7 @@ func doClientPause(s *session, args [][]byte) store.Reply {
 		return store.Err(errTimeoutSign)
 	}
 	if s.srv.cfg.AnyClient {
-		return store.Err(errPauseOfStranger)
+		return store.Err(errStrangerPause)
 	}
 	s.srv.pause.begin(mode, ms)
 	return store.OK

@@ -23,7 +23,7 @@ func TestSentinelObeysTheClusterPassword(t *testing.T) {
 	late.do("SHUTDOWN", "-NOAUTH Authentication required.\r\n")
 	late.do("AUTH new", "+OK\r\n")
 	late.do("CLIENT KILL ID 9999", ":0\r\n")
-	// Who was there goes on, as elsewhere, but commands what only operators may with a right password.
+	// A session that was there stays, as at other ports. Its commands for operators need a right password.
 	before.do("PING", "+PONG\r\n")
 	before.do("SHUTDOWN", "-NOAUTH Authentication required.\r\n")
 	before.do("AUTH new", "+OK\r\n")
