@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"lockstep/cluster/brake"
 	"lockstep/cluster/internal/clock"
 	"lockstep/cluster/internal/fair"
 	"lockstep/raftfsm"
@@ -94,7 +93,6 @@ type evaluation struct {
 	watches func()           // the method watch, bound once
 	company bool             // evaluated requests of the batch wait for the present one
 	done    *raftfsm.Answers // valid while the FSM is held
-	brake   brake.Worker
 }
 
 func newSequencer(n *Node) *sequencer {
@@ -331,7 +329,6 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	began := s.node.cfg.Time.Monotonic()
 	b, entry, rest := s.evaluate(ctx, q, started, stamp)
 	b.began = began
-	s.brake.Did(len(entry) + b.replied)
 	large, evaluated := b.largeWrites(len(entry)), s.node.cfg.Time.Monotonic()
 	if entry == nil {
 		leads = s.answerReads(b)
