@@ -73,16 +73,20 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			*refused = s.scriptEnds() || *refused
 		}
 	}()
-	return t.Run(txn, func(ctx *store.Ctx) store.Reply {
+	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
-		case !ctx.Cmd.Is(store.Scripting):
-			// A command of some milliseconds does not look at the clock itself, and there may be thousands.
+		case denied || !ctx.Cmd.Is(store.Scripting):
+			// A command of some milliseconds does not look at the clock itself, nor does the check that refuses one, and there may
+			// be thousands.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {
 					ctx.Stopped, ctx.StoppedForNow, s.ctx.StoppedForNow = ErrTransactionTime, forNow, forNow
 					s.wasStopped(ctx)
 					return store.Err(ErrTransactionTime)
 				}
+			}
+			if denied {
+				return refusal
 			}
 			return s.runCommand(ctx, ErrTransactionTime)
 		case began && s.overTime():

@@ -110,7 +110,12 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 		var r store.Reply
 		if c.Txn != nil {
 			f.txnUsers = append(f.txnUsers, c.User)
-			r, _ = c.Txn.Run(txn, func(ctx *store.Ctx) store.Reply { return ctx.Cmd.Run(ctx) })
+			r, _ = c.Txn.Run(txn, func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply {
+				if refused {
+					return refusal
+				}
+				return ctx.Cmd.Run(ctx)
+			})
 		} else if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 			r = refusal
 		} else if refusal, denied := ctx.NoRoom(); denied {

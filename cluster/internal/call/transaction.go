@@ -42,9 +42,9 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction and calls run for each of its commands. overrun is set if the transaction
+// Run evaluates the transaction and calls run for each of its commands, with the refusal if the command is refused. overrun is set if the transaction
 // may not take place: it has written too much, or one of its scripts was stopped.
-func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (reply store.Reply, overrun store.Error) {
+func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""
 	}
@@ -65,12 +65,9 @@ func (t *Transaction) Run(txn *store.Txn, run func(*store.Ctx) store.Reply) (rep
 		ctx.Cmd, ctx.Args, ctx.DB, ctx.RESP = c.Cmd, c.Args, c.DB, c.RESP
 		txn.SetOrigin(c.Origin)
 		// The rights may have changed since the command was queued.
-		if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
-			replies.Elems = append(replies.Elems, refusal)
-			continue
-		}
+		refusal, ok := ctx.Authorize(c.User, c.Users)
 		// A command that would block has set the reply for this case itself (wait.go).
-		replies.Elems = append(replies.Elems, run(&ctx))
+		replies.Elems = append(replies.Elems, run(&ctx, refusal, !ok))
 		ctx.Wait = nil
 		if ctx.Stopped != "" {
 			return store.Reply{}, ctx.Stopped
