@@ -342,7 +342,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		return cmd, refusal
 	}
 	// The keys of a command that is too long are not looked at.
-	if refusal := s.tooLong(cmd, args); refusal != "" {
+	if refusal := s.mayBeSoLong(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
 	// Does another node of the cluster own its keys?
@@ -373,15 +373,17 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// tooLong refuses what the leader would refuse, too: a command that is too long to send to it, because one read of
-// 500 MB would hold up what everybody else sends.
-func (s *session) tooLong(cmd *store.Command, args [][]byte) store.Error {
-	if n := argumentBytes(args); n > store.MinEntry {
-		if limit := s.srv.backend.MaxEntry(); int64(n) > limit+store.MinEntry {
-			return cmd.ErrTooLong(limit)
-		}
+// mayBeSoLong refuses what the leader would refuse, too: a command that is too long to send to it, because one read of
+// 500 MB would hold up what everybody else sends. The guard has cut most of such commands short.
+func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
+	limit := s.conn.cut
+	if limit == 0 {
+		limit = s.tooLong(int64(argumentBytes(args)))
 	}
-	return ""
+	if limit == 0 {
+		return ""
+	}
+	return cmd.ErrTooLong(limit)
 }
 
 func inPubSubContext(name string) bool {

@@ -58,6 +58,8 @@ type policy interface {
 	maxQuery() int64
 	// spared reports whether the client may hold so many bytes more though there is no room: it has CLIENT NO-EVICT.
 	spared(bytes int64) bool
+	// tooLong returns max-entry-size if so many bytes of arguments are too long for any command; 0 if not.
+	tooLong(bytes int64) (limit int64)
 	// exempts counts bytes that the client holds now, if it has CLIENT NO-EVICT.
 	exempts(by int64)
 	// userMemory returns the counts of the client's user.
@@ -98,6 +100,8 @@ type guard struct {
 	skip    int   // bytes of the line end after an argument still to come
 	inBulk  bool
 	size    int64    // bytes of the current command so far
+	args    int64    // bytes of its arguments, with what is still to come of the last one
+	cut     int64    // not 0: the current command is cut (cutShort), by this max-entry-size
 	large   [][]byte // arguments of the current command, if it is large
 
 	memory *clientMemory // for all clients; nil: memory is not counted
@@ -175,7 +179,7 @@ func (g *guard) recycle() {
 
 // fill reads from the socket: directly into the current argument if that is large, otherwise into buf.
 func (g *guard) fill() {
-	if g.large != nil && g.inBulk && g.payload > 0 {
+	if g.large != nil && g.cut == 0 && g.inBulk && g.payload > 0 {
 		g.fillArg()
 		return
 	}
@@ -207,7 +211,7 @@ func (g *guard) drop() {
 // takes returns the memory of the large command that is being built. Even an empty argument takes memory, and the last one
 // takes its capacity.
 func (g *guard) takes() int64 {
-	if len(g.large) == 0 {
+	if len(g.large) == 0 || g.cut > 0 {
 		return 0
 	}
 	last := g.large[len(g.large)-1]

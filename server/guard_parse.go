@@ -11,11 +11,14 @@ import (
 // parse turns input into commands until the input is used up. It stops early at a fault that must wait
 // for earlier commands to run, and at the end of the connection.
 func (g *guard) parse() {
+	if g.left == 0 {
+		g.cut = 0 // the command that was cut has been refused
+	}
 	g.parseInput()
 	if g.memory != nil && (g.strange.Load() > 0 || g.policy.needsAuth()) {
 		g.countStranger()
 	}
-	if g.large != nil && g.memory != nil && g.memory.beyond() && !g.policy.spared(0) && g.atRest() {
+	if g.large != nil && g.cut == 0 && g.memory != nil && g.memory.beyond() && !g.policy.spared(0) && g.atRest() {
 		g.refuse(g.size)
 	}
 }
@@ -48,7 +51,7 @@ func (g *guard) parseInput() {
 		default:
 			ok = g.takeLine('\n', "too big inline request", g.inline)
 		}
-		if !ok || len(g.ends) >= unauthBatch && g.policy.needsAuth() {
+		if !ok || len(g.ends) >= unauthBatch && g.policy.needsAuth() || g.cut > 0 && g.left == 0 {
 			return
 		}
 	}
@@ -186,7 +189,7 @@ func (g *guard) arrayHeader(line []byte) bool {
 	if n <= 0 {
 		g.vain++
 	} else {
-		g.left = n
+		g.left, g.args = n, 0
 		g.addHeader('*', n)
 		g.grew(int64(len(line)) + 2)
 	}
@@ -208,11 +211,30 @@ func (g *guard) bulkHeader(line []byte) bool {
 	case n > unauthBulk && g.policy.needsAuth():
 		return g.fault("unauthenticated bulk length")
 	}
+	if limit := g.policy.tooLong(g.args + n); limit > 0 && g.cut == 0 {
+		if !g.atRest() {
+			return false
+		}
+		g.cutShort(limit)
+	}
 	g.inBulk, g.payload, g.skip = true, n, 2
+	g.args += n
+	if !g.addArgument(n) {
+		return false
+	}
+	g.grew(int64(len(line)) + 2)
+	return true
+}
+
+// addArgument makes room for an argument of n bytes. It reports false if it has cut the client off.
+func (g *guard) addArgument(n int64) bool {
 	if g.large == nil && (int64(len(g.out)-g.done)+n > largeCommand || len(g.marks) >= 2*largeCount) {
 		g.makeParcel()
 	}
-	if g.large != nil {
+	switch {
+	case g.cut > 0:
+		g.addBeginning()
+	case g.large != nil:
 		if len(g.large) == cap(g.large) { // append would copy a long list four times as often
 			if list := (int64(len(g.large)) + g.left) * argumentCost; g.memory != nil && g.hopeless(list) && !g.policy.spared(list) && g.atRest() {
 				g.refuse(list)
@@ -221,11 +243,10 @@ func (g *guard) bulkHeader(line []byte) bool {
 			g.large = slices.Grow(g.large, len(g.large))
 		}
 		g.large = append(g.large, make([]byte, 0, min(n, largeCommand)))
-	} else {
+	default:
 		g.addHeader('$', n)
 		g.marks = append(g.marks, len(g.out), len(g.out)+int(n))
 	}
-	g.grew(int64(len(line)) + 2)
 	return true
 }
 
@@ -245,10 +266,13 @@ func (g *guard) takePayload() bool {
 	in := g.buf[g.r:g.w]
 	if g.payload > 0 {
 		n := int(min(g.payload, int64(len(in))))
-		if g.large != nil {
+		switch {
+		case g.cut > 0:
+			g.keepBeginning(in[:n])
+		case g.large != nil:
 			last := len(g.large) - 1
 			g.large[last] = append(g.large[last], in[:n]...)
-		} else {
+		default:
 			g.out = append(g.out, in[:n]...)
 		}
 		g.r += n

@@ -38,20 +38,27 @@ type rules struct {
 	auth     bool
 	max      int64
 	query    int64
+	long     int64 // 0: no command is too long
 	failures []string
 	memory   userMemory
 }
 
-func (r *rules) needsAuth() bool           { return r.auth }
-func (r *rules) spared(int64) bool         { return false }
-func (r *rules) exempts(int64)             {}
-func (r *rules) userMemory() *userMemory   { return &r.memory }
-func (r *rules) maxBulk() int64            { return r.max }
-func (r *rules) maxQuery() int64           { return r.query }
+func (r *rules) needsAuth() bool         { return r.auth }
+func (r *rules) spared(int64) bool       { return false }
+func (r *rules) exempts(int64)           {}
+func (r *rules) userMemory() *userMemory { return &r.memory }
+func (r *rules) maxBulk() int64          { return r.max }
+func (r *rules) maxQuery() int64         { return r.query }
+func (r *rules) tooLong(n int64) int64 {
+	if r.long == 0 || n <= r.long {
+		return 0
+	}
+	return r.long
+}
 func (r *rules) protocolError(text string) { r.failures = append(r.failures, text) }
 func (r *rules) received(int)              {}
 
-func usualRules() *rules { return &rules{max: 512 << 20, query: 1 << 30} }
+func usualRules() *rules { return &rules{max: 512 << 20, query: 1 << 30, long: 8 << 20} }
 
 // read runs input through a guard and redcon, as a connection would, and
 // returns the commands and the error message, if any.
@@ -68,13 +75,20 @@ func read(in [][]byte, r *rules) (commands [][]string, failure string) {
 			return commands, strings.Join(r.failures, "|")
 		}
 		for _, c := range cmds {
-			var args []string
-			for _, a := range g.claim(c.Args) {
-				args = append(args, string(a))
-			}
-			commands = append(commands, args)
+			commands = append(commands, g.shown(g.claim(c.Args), len(cmds)))
 		}
 	}
+}
+
+// shown returns a command as the tests compare it; of is the size of its batch.
+func (g *guard) shown(args [][]byte, of int) (show []string) {
+	for _, a := range args {
+		show = append(show, string(a))
+	}
+	if g.cut > 0 {
+		show = append(show, fmt.Sprint("cut by ", g.cut, ", batch of ", of))
+	}
+	return show
 }
 
 // readDirect is read as an event loop does it, without redcon.
@@ -84,11 +98,7 @@ func readDirect(in [][]byte, r *rules) (commands [][]string, failure string) {
 	for g.end == nil && g.failure == "" {
 		g.parse()
 		for i := range g.ends {
-			var args []string
-			for _, a := range g.command(i) {
-				args = append(args, string(a))
-			}
-			commands = append(commands, args)
+			commands = append(commands, g.shown(g.command(i), len(g.ends)))
 		}
 		if len(g.ends) > 0 {
 			g.recycle()
@@ -249,12 +259,13 @@ func FuzzGuard(f *testing.F) {
 		f.Add([]byte(s), uint64(2))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {
-		want, wantFailure := read([][]byte{slices.Clone(in)}, usualRules())
-		got, failure := read(chop(in, seed), usualRules())
+		fuzzRules := func() *rules { return &rules{max: 512 << 20, query: 1 << 30, long: int64(seed%3) * 10_000} }
+		want, wantFailure := read([][]byte{slices.Clone(in)}, fuzzRules())
+		got, failure := read(chop(in, seed), fuzzRules())
 		if !slices.EqualFunc(got, want, slices.Equal) || failure != wantFailure {
 			t.Fatalf("in one piece %.300q, %q; in pieces %.300q, %q", want, wantFailure, got, failure)
 		}
-		got, failure = readDirect(chop(in, seed), usualRules())
+		got, failure = readDirect(chop(in, seed), fuzzRules())
 		if !slices.EqualFunc(got, want, slices.Equal) || failure != wantFailure {
 			t.Fatalf("through redcon %.300q, %q; direct %.300q, %q", want, wantFailure, got, failure)
 		}
@@ -272,7 +283,8 @@ func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	for _, limit := range []int64{0, 20 << 20} {
 		ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = limit })
 		c := ts.dial(t)
-		c.send("*2\r\n$3\r\nGET\r\n$300000000\r\n")
+		c.do("CONFIG SET max-entry-size 33554432", "+OK\r\n")
+		c.send("*2\r\n$3\r\nGET\r\n$33554433\r\n")
 		piece := strings.Repeat("x", 1<<20)
 		sent := int64(0)
 		for range 32 {

@@ -200,6 +200,17 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
+// tooLong adds to max-entry-size what the leader does: room for what a command does not write.
+func (s *session) tooLong(bytes int64) (limit int64) {
+	if bytes <= store.MinEntry {
+		return 0
+	}
+	if limit = s.srv.backend.MaxEntry(); bytes <= limit+store.MinEntry {
+		return 0
+	}
+	return limit
+}
+
 func (s *session) received(n int) {
 	s.srv.stats.netIn.Add(int64(n))
 	brake.Bring(n)
