@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
+	"lockstep/cluster/internal/roster"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -196,8 +198,8 @@ const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 func (c *Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if c.ID == "" || strings.ContainsAny(c.ID, " ,=\t\r\n") {
-		fault("--id %q: use a name without spaces, commas or equal signs, such as n1", c.ID)
+	if err := roster.CheckID(c.ID); err != nil {
+		fault("--id: %w", err)
 	}
 	switch {
 	case c.FailoverWait <= 0:
@@ -224,8 +226,11 @@ func (c *Config) Validate() error {
 		if c.Data == "" {
 			fault("--data must name a directory")
 		}
-		if _, _, err := net.SplitHostPort(c.PeerListen); err != nil {
-			fault("--peer-listen %q: want host:port, such as 127.0.0.1:7379", c.PeerListen)
+		if err := CheckAddress(c.PeerListen); err != nil {
+			fault("--peer-listen: %w, such as 127.0.0.1:7379", err)
+		}
+		if err := CheckAddress(c.PeerAdvertise); err != nil && c.PeerAdvertise != "" {
+			fault("--peer-advertise: %w", err)
 		}
 	}
 	c.validatePeers(fault)
@@ -236,8 +241,8 @@ func (c *Config) Validate() error {
 func (c *Config) validatePeers(fault func(string, ...any)) {
 	seen, addrs, mine := map[string]bool{}, map[string]string{}, false
 	for _, p := range c.Peers {
-		if _, _, err := net.SplitHostPort(p.Addr); err != nil || p.ID == "" {
-			fault("--peers: %q is not id=host:port", p.ID+"="+p.Addr)
+		if err := cmp.Or(roster.CheckID(p.ID), CheckAddress(p.Addr)); err != nil {
+			fault("--peers: %w; they have the form id=host:port", err)
 			continue
 		}
 		if seen[p.ID] {
@@ -262,8 +267,8 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 		return
 	}
 	for _, addr := range c.Join {
-		if _, _, err := net.SplitHostPort(addr); err != nil {
-			fault("--join %q: want the --peer-listen address of a member, host:port", addr)
+		if err := CheckAddress(addr); err != nil {
+			fault("--join: %w, the --peer-listen of a member", err)
 		}
 	}
 	switch host, _, err := net.SplitHostPort(c.peerAddr()); {
@@ -274,6 +279,19 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 	case err == nil && everywhere(host):
 		fault("--peer-listen %s stands for every address: say with --peer-advertise under which one the members reach this node", c.PeerListen)
 	}
+}
+
+// CheckAddress fails if addr is not of the form host:port, with a port that the system chooses if it is 0. Peers refuse an address
+// in any other form.
+func CheckAddress(addr string) error {
+	some := addr
+	if host, any := strings.CutSuffix(addr, ":0"); any {
+		some = host + ":1"
+	}
+	if roster.CheckAddress(some) != nil {
+		return fmt.Errorf("%q is no address: want host:port", roster.Clip(addr))
+	}
+	return nil
 }
 
 // everywhere reports whether a host to listen on stands for all addresses of the machine.

@@ -181,8 +181,8 @@ func (o *options) clusterConfig() (cluster.Config, error) {
 
 func (o *options) validate() error {
 	faults := append(o.portFaults(), o.discoveryFaults()...)
-	if _, _, err := net.SplitHostPort(o.httpListen); err != nil && o.httpListen != "" {
-		faults = append(faults, fmt.Errorf("--http-listen %q: want host:port, such as 127.0.0.1:8379", o.httpListen))
+	if err := cluster.CheckAddress(o.httpListen); err != nil && o.httpListen != "" {
+		faults = append(faults, fmt.Errorf("--http-listen: %w, such as 127.0.0.1:8379", err))
 	}
 	if o.http.tls && o.tls.files.CertFile == "" {
 		faults = append(faults, errors.New("--http-tls needs --tls-cert-file and --tls-key-file"))

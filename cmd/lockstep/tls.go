@@ -4,7 +4,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -151,13 +150,13 @@ func (o *options) portFaults() (faults []error) {
 		}
 		served = served || p.flag == "listen" || p.flag == "tls-listen"
 		secret = secret || p.secret
-		if _, _, err := net.SplitHostPort(*p.addr); err != nil {
-			faults = append(faults, fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:6379", p.flag, *p.addr))
+		if err := cluster.CheckAddress(*p.addr); err != nil {
+			faults = append(faults, fmt.Errorf("--%s: %w, such as 127.0.0.1:6379", p.flag, err))
 		} else if o.open(p) && o.aclFile == "" {
 			faults = append(faults, fmt.Errorf("--%s %s is open to other machines and there is no password: set --requirepass-file, listen on 127.0.0.1, or say --protected-mode=no", p.flag, *p.addr))
 		}
-		if _, _, err := net.SplitHostPort(*p.advertise); err != nil && *p.advertise != "" {
-			faults = append(faults, fmt.Errorf("--%s %q: want host:port", own, *p.advertise))
+		if err := cluster.CheckAddress(*p.advertise); err != nil && *p.advertise != "" {
+			faults = append(faults, fmt.Errorf("--%s: %w", own, err))
 		}
 	}
 	if !served {
