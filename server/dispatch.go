@@ -109,11 +109,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 	case actRefuse:
 		s.submit()
 		s.rest(d.cmd, nil)
-		start, size := s.srv.cfg.Clock(), s.out.size()
-		s.reject(d.cmd, args, d.refusal)
-		end := s.srv.cfg.Clock()
-		s.own.add(nil, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
-		s.countChecks()
+		s.refuse(d, args)
 	case actQueue:
 		s.command.Store(d.cmd)
 		leave := s.giveWay(args)
@@ -135,33 +131,48 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 			s.submit()
 		}
 	case actHere:
-		s.command.Store(d.cmd)
-		s.submit()
-		if s.rest(d.cmd, args) {
-			return s.dispatch(args) // time has passed
-		}
-		if t := s.ask(d.cmd, args); t != nil {
-			s.calls = append(s.calls, s.transaction(d.cmd, args, t))
-			s.submit()
-			return true
-		}
-		end, ok := s.alone(d.cmd)
-		if !ok {
-			s.closeAfterReply()
-			return true
-		}
-		done := s.giveWay(args)
-		leave := func() {
-			done()
-			end()
-		}
-		if s.mayWait() && s.paused(d.cmd, args) { // time may have passed
-			leave()
-			return s.dispatch(args)
-		}
-		s.answerHere(d.cmd, d.do, args, leave)
+		return s.handleHere(d, args)
 	}
 	return true
+}
+
+// handleHere is handle for a command that this node answers.
+func (s *session) handleHere(d decision, args [][]byte) (done bool) {
+	s.command.Store(d.cmd)
+	s.submit()
+	if s.rest(d.cmd, args) {
+		return s.dispatch(args) // time has passed
+	}
+	if t := s.ask(d.cmd, args); t != nil {
+		s.calls = append(s.calls, s.transaction(d.cmd, args, t))
+		s.submit()
+		return true
+	}
+	end, ok := s.alone(d.cmd)
+	if !ok {
+		s.closeAfterReply()
+		return true
+	}
+	gave := s.giveWay(args)
+	leave := func() {
+		gave()
+		end()
+	}
+	if s.mayWait() && s.paused(d.cmd, args) { // time may have passed
+		leave()
+		return s.dispatch(args)
+	}
+	s.answerHere(d.cmd, d.do, args, leave)
+	return true
+}
+
+// refuse answers a command with its refusal, and counts that as the client's own work.
+func (s *session) refuse(d decision, args [][]byte) {
+	start, size := s.srv.cfg.Clock(), s.out.size()
+	s.reject(d.cmd, args, d.refusal)
+	end := s.srv.cfg.Clock()
+	s.own.add(nil, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
+	s.countChecks()
 }
 
 // answerHere answers a command on this node, and calls leave when the reply is in the output.
