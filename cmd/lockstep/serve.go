@@ -69,13 +69,11 @@ type parts struct {
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
 }
 
-// assemble makes the parts of a node and starts it.
-func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
-	// Scripts may call INFO and similar commands, which the server answers; the server is made after
-	// the engine.
-	var srv atomic.Pointer[server.Server]
+// newEngine makes what runs scripts. Scripts may call INFO and similar commands, which the server answers; it is made after the
+// engine.
+func newEngine(o options, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, srv *atomic.Pointer[server.Server]) *luavm.Engine {
 	lines, faults := scriptLog(log, clock.Monotonic)
-	engine := luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,
+	return luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,
 		Absent: server.WhyAbsent, Interpret: o.without.has(fastScripts),
 		Allow: func(cmd *store.Command) bool {
 			s := srv.Load()
@@ -92,6 +90,26 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 				s.Watch(c)
 			}
 		}})
+}
+
+// configure sets what the flags, the container and the ports say of a server.
+func (o *options) configure(sc *server.Config, plan memoryPlan, ls listeners) {
+	sc.MaxMemoryClients, sc.Memory = plan.client, plan.all
+	sc.MaxClients = cmp.Or(o.maxClients, plan.count, sc.MaxClients)
+	sc.Port, sc.TLSPort, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), hostOf(ls.plain, ls.tlsPlain)
+	if o.without.has(eventLoops) {
+		sc.Loops = -1
+	}
+	sc.NoUring = o.without.has(ioUring)
+	sc.ACLFile = o.aclFile
+	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
+	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
+}
+
+// assemble makes the parts of a node and starts it.
+func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, shutdown func()) (*parts, error) {
+	var srv atomic.Pointer[server.Server]
+	engine := newEngine(o, plan, clock, log, &srv)
 	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
 	engine.Bind(table)
 	hub := server.NewHub()
@@ -119,20 +137,11 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err != nil {
 		return nil, errors.Join(err, ls.close())
 	}
+	o.configure(&sc, plan, ls)
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
-	sc.LibraryMemory = engine.Kept
-	sc.OnShutdown, sc.Limits, sc.MaxMemoryClients = shutdown, cfg.Limits, plan.client
-	sc.Memory = plan.all
-	sc.MaxClients = cmp.Or(o.maxClients, plan.count, sc.MaxClients)
-	sc.Port, sc.TLSPort, sc.TLS, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), certificates, hostOf(ls.plain, ls.tlsPlain)
-	if o.without.has(eventLoops) {
-		sc.Loops = -1
-	}
-	sc.NoUring = o.without.has(ioUring)
-	sc.DataDir, sc.Durable, sc.Ballast = cfg.Data, !cfg.Ephemeral, len(ballast)
-	sc.ACLFile, sc.ACLUsers = o.aclFile, users
-	sc.RequirePass, sc.ProtectedMode = o.password, o.protected == "yes"
-	sc.EnableDebugCommand = cmp.Or(o.debugCommand, sc.EnableDebugCommand)
+	sc.DataDir, sc.Durable, sc.Limits = cfg.Data, !cfg.Ephemeral, cfg.Limits
+	sc.TLS, sc.ACLUsers, sc.LibraryMemory = certificates, users, engine.Kept
+	sc.OnShutdown, sc.Ballast = shutdown, len(ballast)
 	if err := sc.Validate(); err != nil {
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
 	}
