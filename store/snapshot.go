@@ -217,59 +217,72 @@ func Restore(in io.Reader) (*Store, error) {
 		}
 		switch tag {
 		case recDB:
-			if n := r.Uvarint(); n < Databases {
-				db = int(n)
-			} else {
-				r.Err = fmt.Errorf("database %d", n)
-			}
+			db = r.database()
 		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
 			r.key(s, s.dbs[db], tag)
-		case recScript:
-			c := script{sha: r.Str(), body: r.Str(), pinned: r.Uvarint() != 0, order: r.Uvarint()}
-			if r.Err == nil {
-				s.scripts.bySHA.Set(c)
-				s.scripts.count(c, 1)
-				if !c.pinned {
-					s.scripts.evaled.Set(c)
-				}
-			}
-		case recSwapped:
-			if n, seq := r.Uvarint(), r.Uvarint(); n < Databases {
-				s.swapped[n] = seq
-			} else {
-				r.Err = fmt.Errorf("database %d", n)
-			}
-		case recConfig:
-			if name, value := r.Str(), r.Str(); r.Err == nil {
-				s.config = s.config.with(name, value)
-			}
-		case recUser:
-			if a := (&Account{Name: r.Str(), rules: r.Str()}); r.Err == nil {
-				s.accounts.set(a, 0)
-			}
-		case recUsers:
-			if s.accounts.version = r.Uvarint(); s.accounts.version > maxUsersVersion {
-				r.Err = fmt.Errorf("version %d of the users", s.accounts.version)
-			}
-			s.accounts.forgotten = s.accounts.version
-		case recLibrary:
-			d := newDecoder(r.Bytes())
-			if lib := d.library(); !d.Bad && len(d.B) == 0 {
-				s.libs = s.libs.with(lib)
-			} else if r.Err == nil {
-				r.Err = errors.New("a function library")
-			}
 		case recEnd:
 			s.expired, s.scripts.arrival = r.Uvarint(), r.Uvarint()
 			if r.Err == nil {
 				return s, nil
 			}
 		default:
-			r.Err = fmt.Errorf("record %q", tag)
+			r.other(s, tag)
 		}
 		if r.Err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCorruptSnapshot, r.Err)
 		}
+	}
+}
+
+// database reads the number of a database.
+func (r *snapReader) database() int {
+	n := r.Uvarint()
+	if n >= Databases {
+		r.Err = fmt.Errorf("database %d", n)
+		return 0
+	}
+	return int(n)
+}
+
+// other reads a record that is no key.
+func (r *snapReader) other(s *Store, tag byte) {
+	switch tag {
+	case recScript:
+		c := script{sha: r.Str(), body: r.Str(), pinned: r.Uvarint() != 0, order: r.Uvarint()}
+		if r.Err == nil {
+			s.scripts.bySHA.Set(c)
+			s.scripts.count(c, 1)
+			if !c.pinned {
+				s.scripts.evaled.Set(c)
+			}
+		}
+	case recSwapped:
+		db := r.database()
+		if seq := r.Uvarint(); r.Err == nil {
+			s.swapped[db] = seq
+		}
+	case recConfig:
+		if name, value := r.Str(), r.Str(); r.Err == nil {
+			s.config = s.config.with(name, value)
+		}
+	case recUser:
+		if a := (&Account{Name: r.Str(), rules: r.Str()}); r.Err == nil {
+			s.accounts.set(a, 0)
+		}
+	case recUsers:
+		if s.accounts.version = r.Uvarint(); s.accounts.version > maxUsersVersion {
+			r.Err = fmt.Errorf("version %d of the users", s.accounts.version)
+		}
+		s.accounts.forgotten = s.accounts.version
+	case recLibrary:
+		d := newDecoder(r.Bytes())
+		if lib := d.library(); !d.Bad && len(d.B) == 0 {
+			s.libs = s.libs.with(lib)
+		} else if r.Err == nil {
+			r.Err = errors.New("a function library")
+		}
+	default:
+		r.Err = fmt.Errorf("record %q", tag)
 	}
 }
 
