@@ -158,7 +158,7 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
 		}
-	case asksNodeAlone(cmd) && cmd.FullName() != "lockstep|backup" && !srv.backend.Reaches() && !srv.pulse.stopped(srv.cfg.Clock()):
+	case asksNodeAlone(cmd) && !readsAll(cmd) && !srv.backend.Reaches() && !srv.pulse.stopped(srv.cfg.Clock()):
 	default:
 		patience := srv.patience
 		if changesCluster(cmd) {
@@ -217,6 +217,9 @@ func asksNodeAlone(cmd *store.Command) bool {
 	}
 	return false
 }
+
+// readsAll reports whether a command shows all of the data.
+func readsAll(cmd *store.Command) bool { return cmd.FullName() == "lockstep|backup" }
 
 // changesCluster reports whether a command asks for a change of the members or of the leader. A node
 // runs it only if the node knows the rights that the leader knows.
@@ -307,6 +310,9 @@ func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	}
 	patience := clusterTimes * s.srv.patience
 	if s.srv.upToDate(patience, patience) != knowsAll {
+		if asksNodeAlone(cmd) {
+			return ""
+		}
 		return cluster.ErrClusterDown
 	}
 	right := s.account.Load().user.Load().HasPassword(s.unsure)
@@ -325,7 +331,7 @@ func greets(cmd *store.Command) bool {
 	case "ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":
 		return true
 	}
-	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd)
+	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
 // leave undoes the session's login: the session is the default user's again.

@@ -148,12 +148,13 @@ func TestLetInWithoutALeader(t *testing.T) {
 		ts.patience = 5 * time.Millisecond
 		ts.elsewhere("ACL SETUSER op on >p +@all ~* &*")
 		ts.fake.unready.Store(true)
-		old, right, waits, held := ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t)
+		old, right, waits, held, reads := ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t)
 		ts.fake.lags.Store(true)
 		old.do("AUTH op p", "+OK\r\n")
 		right.do("AUTH op p", "+OK\r\n")
 		waits.do("AUTH op p", "+OK\r\n")
 		held.do("AUTH op p", "+OK\r\n")
+		reads.do("AUTH op p", "+OK\r\n")
 		for _, line := range []string{"GET k", "SUBSCRIBE c", "BLPOP l 0", "CLIENT TRACKING ON", "CONFIG GET requirepass", "EVAL return 0", "ACL SETUSER evil on", "WATCH k"} {
 			old.do(line, "-"+string(cluster.ErrClusterDown)+"\r\n")
 		}
@@ -176,6 +177,7 @@ func TestLetInWithoutALeader(t *testing.T) {
 		held.expect("+OK\r\n")
 		ts.elsewhere("ACL SETUSER op <p")
 		old.do("GET k", "-"+string(store.ErrNoAuth)+"\r\n")
+		reads.do("LOCKSTEP BACKUP BEGIN b", "-"+string(store.ErrNoAuth)+"\r\n")
 		old.do("AUTH op q", "+OK\r\n")
 		old.do("GET k", "$-1\r\n")
 		right.do("GET k", "$-1\r\n")
