@@ -209,6 +209,7 @@ func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(forward.Result, 7, forward.AppendReplies(nil, []store.Reply{store.OK, store.List(store.Nil)})))
 	f.Add(store.AppendReply(nil, store.List(store.Str("a"), store.List(store.MapOf(store.OK, store.Float(1))))))
 	f.Add(oneFrame(forward.Transfer, 1, transferBody("n2")))
+	f.Add([]byte("\x01\x01800\x01\x010")) // a version of the users for the default user
 	f.Add(forward.Handshake{Speaks: current, ID: "n1", Client: "host:1"}.Append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if g, err := current.Read(reader(b)); err == nil {

@@ -98,6 +98,7 @@ func readCall(r *codec.Reader, table *store.Table) (Call, error) {
 	if c.RESP&wireUsers != 0 {
 		c.RESP &^= wireUsers
 		c.Users = r.Uvarint()
+		r.Bad = r.Bad || c.User == "" // no node sends a version for the default user
 	}
 	c.Origin = r.Uvarint()
 	argc := r.Count(1)
