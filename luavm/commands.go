@@ -163,6 +163,9 @@ func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
 		e.stop = msgKilled
 		return e.stopped(c)
 	}
+	if !c.HasRoomForScript(chunk.sha, chunk.body) {
+		return store.Err(store.ErrTooMuchCode)
+	}
 	c.LoadScript(chunk.sha, chunk.body, true)
 	return store.Str(chunk.sha)
 }

@@ -74,6 +74,9 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 	if err == "" {
 		err = s.collides(c, l)
 	}
+	if err == "" && !c.HasRoomForLibraries([]*store.Library{l.lib}, false) {
+		err = store.ErrTooMuchCode
+	}
 	if err != "" {
 		return store.Err(err)
 	}
@@ -153,6 +156,9 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 	if err == "" && policy != "flush" {
 		err = s.join(c, policy == "replace")
 	}
+	if err == "" && !c.HasRoomForLibraries(s.libraries(), policy == "flush") {
+		err = store.ErrTooMuchCode
+	}
 	if err != "" {
 		return store.Err(err)
 	}
@@ -171,6 +177,13 @@ func (e *Engine) functionRestore(c *store.Ctx) store.Reply {
 		delete(e.libs, l.lib.Name) // the next call loads it again
 	}
 	return store.OK
+}
+
+func (s *restored) libraries() (list []*store.Library) {
+	for _, l := range s.list {
+		list = append(list, l.lib)
+	}
+	return list
 }
 
 // readDump loads the libraries of a dump.

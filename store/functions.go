@@ -209,6 +209,21 @@ func (t *Txn) LoadLibrary(lib *Library) {
 	t.setLibraries(t.libraries().with(lib))
 }
 
+// HasRoomForLibraries reports whether libraries may be loaded that replace those of their names, or all.
+func (t *Txn) HasRoomForLibraries(list []*Library, all bool) bool {
+	grow := int64(0)
+	if all {
+		grow = -t.libraries().size()
+	}
+	for _, lib := range list {
+		grow += lib.size()
+		if old := t.Library(lib.Name); old != nil && !all {
+			grow -= old.size()
+		}
+	}
+	return t.hasRoomForCode(grow)
+}
+
 // DeleteLibrary deletes a function library; it must exist.
 func (t *Txn) DeleteLibrary(name string) {
 	t.ws.begin(opLibraryDelete, t.ws.db)

@@ -131,6 +131,28 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
+// codeShare is the divisor of maxmemory that bounds the pinned scripts and the libraries: who may load code, and write no key, must
+// not take the room of those who write keys. leastCode is what they may always have.
+const (
+	codeShare = 4
+	leastCode = 1 << 20
+)
+
+// hasRoomForCode reports whether the pinned scripts and the libraries may grow by so many bytes. What else a transaction has loaded
+// does not count: it is no more than an entry.
+func (t *Txn) hasRoomForCode(bytes int64) bool {
+	limit := t.config.memoryLimit(t.env.Limits)
+	return bytes <= 0 || limit <= 0 || t.s.scripts.pinnedSize+t.libraries().size()+bytes <= max(limit/codeShare, leastCode)
+}
+
+// HasRoomForScript reports whether SCRIPT LOAD may load a script.
+func (t *Txn) HasRoomForScript(sha, body string) bool {
+	if s, ok := t.s.scripts.get(sha); ok && s.pinned {
+		return true
+	}
+	return t.hasRoomForCode(script{sha: sha, body: body}.size())
+}
+
 // FlushScripts removes all scripts.
 func (t *Txn) FlushScripts() {
 	if t.scriptsReset && len(t.scripts) == 0 || !t.scriptsReset && t.s.Scripts() == 0 && len(t.scripts) == 0 {
