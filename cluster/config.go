@@ -242,7 +242,7 @@ func (c *Config) validatePeers(fault func(string, ...any)) {
 	seen, addrs, mine := map[string]bool{}, map[string]string{}, false
 	for _, p := range c.Peers {
 		if err := cmp.Or(roster.CheckID(p.ID), CheckAddress(p.Addr)); err != nil {
-			fault("--peers: %w; they have the form id=host:port", err)
+			fault("--peers: %q is not id=host:port: %w", roster.Clip(p.ID+"="+p.Addr), err)
 			continue
 		}
 		if seen[p.ID] {
