@@ -391,10 +391,24 @@ func TestImpossibleSnapshots(t *testing.T) {
 		w.WriteByte(recUsers)
 		w.int(version)
 	}
+	user := func(w *snapWriter, name string) {
+		w.WriteByte(recUser)
+		w.str(name)
+		w.str("")
+	}
+	library := func(w *snapWriter, code string) {
+		lib := &Library{Name: "l", Code: code, Functions: []Function{{Name: "f"}}}
+		w.WriteByte(recLibrary)
+		w.str(string(appendLibrary(nil, lib)))
+	}
 	for _, c := range []struct {
 		fault string
 		parts func(w *snapWriter)
 	}{
+		{"", func(w *snapWriter) { user(w, "u") }},
+		{"", func(w *snapWriter) { library(w, "#!lua name=l") }},
+		{"a user without a name", func(w *snapWriter) { user(w, "") }},
+		{"a function library", func(w *snapWriter) { library(w, "") }},
 		{"", func(w *snapWriter) { key(w, "a", 0); key(w, "b", math.MaxInt64); users(w, maxUsersVersion) }},
 		{"", func(w *snapWriter) { key(w, "a", 0); w.WriteByte(recDB); w.int(1); key(w, "a", 0) }},
 		{`key "a" twice`, func(w *snapWriter) { key(w, "a", 0); key(w, "b", 0); key(w, "a", 0) }},
