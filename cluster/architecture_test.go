@@ -202,7 +202,7 @@ var rooms = map[string][]string{
 	"cluster/internal/fair":     {"cluster/internal/call", "store"},
 	"cluster/internal/forward":  {"cluster/internal/call", "cluster/internal/fair", "cluster/internal/frame", "cluster/internal/raftnode", "cluster/internal/roster", "store", "store/codec"},
 	"cluster/internal/frame":    {"cluster/brake"},
-	"cluster/internal/peers":    {"cluster/internal/clock", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/raftnode", "cluster/internal/roster", "store/codec"},
+	"cluster/internal/peers":    {"cluster/internal/clock", "cluster/internal/fair", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/raftnode", "cluster/internal/roster", "store/codec"},
 	"cluster/internal/peerport": {"cluster/internal/frame", "cluster/turns"},
 	"cluster/internal/raftnode": {"cluster/brake", "cluster/internal/datadir", "cluster/internal/frame", "cluster/internal/peerport", "cluster/internal/roster", "raftfsm", "store/codec"},
 	"cluster/internal/roster":   nil,

@@ -354,6 +354,7 @@ func (c *Config) watcher(n *Node) peers.Config {
 		ID: c.ID, RunID: c.RunID, Data: c.Data, PeerAddr: c.peerAddr(), Addresses: c.addresses(), DownAfter: c.DownAfter,
 		Clock: c.Time, Logger: c.Logger, Dialer: c.peers, Opened: n.opened,
 		Raft: func() peers.Raft { return n.cons }, Leader: n.leading, Members: n.dismiss, Fatal: c.Fatal,
+		Overruns: n.tellOverruns,
 		Removed: func() {
 			if keys, ok := c.Sink.(store.KeySink); ok {
 				keys.Missed()

@@ -59,6 +59,8 @@ type Node struct {
 
 	peers *peers.Watcher
 
+	overruns fair.Limits // how long the work of a user may run; it outlives a term of leadership
+
 	mu        sync.Mutex
 	leader    raftnode.Leadership
 	unfollow  context.CancelFunc
@@ -240,6 +242,7 @@ func (n *Node) late() (late time.Duration) {
 
 // leadTerm runs a sequencer until the sequencer or ctx ends.
 func (n *Node) leadTerm(ctx context.Context) {
+	n.learnOverruns()
 	seq := newSequencer(n)
 	seq.term = n.term() // before others can find the sequencer
 	n.routes.set(ctx, seq, nil)

@@ -33,7 +33,25 @@ func (s *sequencer) startTurn(user string) {
 		return
 	}
 	s.turn.full = s.node.cfg.Scripts.TimeLimit()
-	s.turn.limit = s.overruns.Limit(user, s.turn.full, s.turn.since)
+	s.turn.limit = s.node.overruns.Limit(user, s.turn.full, s.turn.since)
+}
+
+// tellOverruns returns the users who have less time, for the other members.
+func (n *Node) tellOverruns() []fair.Overrun {
+	if n.cfg.Scripts == nil {
+		return nil
+	}
+	return n.overruns.Tell(n.cfg.Scripts.TimeLimit(), n.cfg.Time.Monotonic())
+}
+
+// learnOverruns takes over what the other members have told: whose work the last leader has stopped has no more time here. Else
+// endless scripts would have the whole limit again with each leader.
+func (n *Node) learnOverruns() {
+	if n.cfg.Scripts == nil {
+		return
+	}
+	full, now := n.cfg.Scripts.TimeLimit(), n.cfg.Time.Monotonic()
+	n.peers.Overruns(func(list []fair.Overrun, age time.Duration) { n.overruns.Learn(list, age, full, now) })
 }
 
 // ran returns how long the present turn has run.
@@ -89,9 +107,9 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 	now := s.node.cfg.Time.Monotonic()
 	s.turn.noted = true
-	if s.overruns.Note(s.turn.user, s.turn.full, now) {
+	if s.node.overruns.Note(s.turn.user, s.turn.full, now) {
 		s.log.Warn("a script or command was stopped by its time limit (script-time-limit) or for its memory, and nobody was served meanwhile; its user has half as much time for a minute, and half of that after the next",
-			"user", s.turn.user, "left", s.overruns.Limit(s.turn.user, s.turn.full, now))
+			"user", s.turn.user, "left", s.node.overruns.Limit(s.turn.user, s.turn.full, now))
 	}
 }
 
@@ -107,7 +125,7 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	}
 	beyond := now - s.turn.since - fair.GraceTime
 	if beyond > 0 && (refused || s.users.AnyLight(behind, now) || s.lightWaits(now)) {
-		s.overruns.Spend(s.turn.user, beyond, s.turn.full, now)
+		s.node.overruns.Spend(s.turn.user, beyond, s.turn.full, now)
 	}
 }
 

@@ -71,7 +71,6 @@ type sequencer struct {
 	long           longReads               // … or because they are long reads
 	script         longScript              // the script that runs
 	evaluation                             // of the present batch
-	overruns       fair.Limits             // how long the work of a user may run
 	blockedClients *blockedClients         // blocked clients that wait for an element …
 	serveTurns     serveTurns              // … and when those are served that are pending
 
@@ -96,7 +95,7 @@ type evaluation struct {
 }
 
 func newSequencer(n *Node) *sequencer {
-	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), blockedClients: newBlockedClients(), overruns: fair.Limits{}}
+	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), blockedClients: newBlockedClients()}
 	// On an ephemeral node submitters may run batches after lead has run the first one.
 	if n.cfg.Ephemeral {
 		s.in.Hand()

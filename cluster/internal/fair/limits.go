@@ -1,7 +1,10 @@
 package fair
 
 import (
+	"cmp"
 	"maps"
+	"slices"
+	"sync"
 	"time"
 )
 
@@ -22,10 +25,25 @@ const (
 	GraceMemory = 5 * time.Minute
 	// overrunUsers is the number of users from which on note deletes the old ones.
 	overrunUsers = 1000
+
+	// ToldUsers is how many users a node tells the others of, and toldName how long a name may be for that.
+	ToldUsers = 16
+	toldName  = 256
 )
 
-// Limits holds the users whose work was stopped, or kept others waiting, lately.
-type Limits map[string]overrun
+// Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.
+type Limits struct {
+	mu    sync.Mutex
+	users map[string]overrun
+}
+
+// Overrun is what a node tells the others of a user in Limits: one of them may be the next leader.
+type Overrun struct {
+	User     string
+	Halvings int
+	Rush     int
+	Spent    time.Duration
+}
 
 type overrun struct {
 	halvings int
@@ -37,26 +55,32 @@ type overrun struct {
 }
 
 // halvings returns how often the time limit of a user is halved now.
-func (l Limits) halvings(user string, now time.Duration) int {
-	u := l[user]
+func (l *Limits) halvings(user string, now time.Duration) int {
+	u := l.users[user]
 	return max(u.halvings-int((now-u.last)/OverrunMemory), 0)
 }
 
 // rush returns how often the time limit of a user is halved below LeastTime now.
-func (l Limits) rush(user string, now time.Duration) int {
-	u := l[user]
+func (l *Limits) rush(user string, now time.Duration) int {
+	u := l.users[user]
 	return max(u.rush-int((now-u.last)/RushMemory), 0)
 }
 
 // spent returns how much shorter the time limit of a user is now, because its work kept others waiting.
-func (l Limits) spent(user string, full, now time.Duration) time.Duration {
-	u := l[user]
+func (l *Limits) spent(user string, full, now time.Duration) time.Duration {
+	u := l.users[user]
 	back := time.Duration(float64(full) * float64(now-u.at) / float64(GraceMemory))
 	return max(u.spent-back, 0)
 }
 
 // Limit returns the part of the full time limit that a user has now.
-func (l Limits) Limit(user string, full, now time.Duration) time.Duration {
+func (l *Limits) Limit(user string, full, now time.Duration) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.limit(user, full, now)
+}
+
+func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 	left := full >> l.halvings(user, now)
 	if left > LeastTime {
 		return min(left, max(full-l.spent(user, full, now), GraceTime))
@@ -66,33 +90,74 @@ func (l Limits) Limit(user string, full, now time.Duration) time.Duration {
 
 // Note halves the time limit of a user; below LeastTime only if stopped work takes a quarter of all time. first
 // reports whether the user had the full limit until now.
-func (l Limits) Note(user string, full, now time.Duration) (first bool) {
+func (l *Limits) Note(user string, full, now time.Duration) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.forget(full, now)
-	u := l[user]
+	u := l.users[user]
 	u.halvings, u.rush, u.last = l.halvings(user, now), l.rush(user, now), now
 	first = u.halvings == 0
-	switch left := l.Limit(user, full, now); {
+	switch left := l.limit(user, full, now); {
 	case full>>u.halvings > LeastTime:
 		u.halvings++
-	case left > rushTime && now-l[user].last < 4*left:
+	case left > rushTime && now-l.users[user].last < 4*left:
 		u.rush++
 	}
-	l[user] = u
+	l.users[user] = u
 	return first
 }
 
 // Spend shortens the time limit of a user whose work kept others waiting for longer than GraceTime.
-func (l Limits) Spend(user string, beyond, full, now time.Duration) {
+func (l *Limits) Spend(user string, beyond, full, now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.forget(full, now)
-	u := l[user]
+	u := l.users[user]
 	u.spent, u.at = min(l.spent(user, full, now)+beyond, full), now
-	l[user] = u
+	l.users[user] = u
+}
+
+// Tell returns the users that have least time, ToldUsers at most.
+func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for user := range l.users {
+		o := Overrun{user, l.halvings(user, now), l.rush(user, now), l.spent(user, full, now)}
+		if o.Halvings+o.Rush > 0 || o.Spent > 0 {
+			list = append(list, o)
+		}
+	}
+	list = slices.DeleteFunc(list, func(o Overrun) bool { return len(o.User) > toldName })
+	slices.SortFunc(list, func(a, b Overrun) int {
+		return cmp.Or(cmp.Compare(b.Halvings+b.Rush, a.Halvings+a.Rush), cmp.Compare(b.Spent, a.Spent), cmp.Compare(a.User, b.User))
+	})
+	return list[:min(len(list), ToldUsers)]
+}
+
+// Learn takes over what another node has told, age ago, of users who have more time here.
+func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range list {
+		l.forget(full, now)
+		u := l.users[o.User]
+		if halvings := o.Halvings - int(age/OverrunMemory); halvings > l.halvings(o.User, now) {
+			u.halvings, u.rush, u.last = halvings, max(o.Rush-int(age/RushMemory), 0), now
+		}
+		if spent := o.Spent - time.Duration(float64(full)*float64(age)/float64(GraceMemory)); spent > l.spent(o.User, full, now) {
+			u.spent, u.at = min(spent, full), now
+		}
+		l.users[o.User] = u
+	}
 }
 
 // forget deletes the users that have the full limit again, if there are many.
-func (l Limits) forget(full, now time.Duration) {
-	if len(l) >= overrunUsers {
-		maps.DeleteFunc(l, func(user string, _ overrun) bool {
+func (l *Limits) forget(full, now time.Duration) {
+	if l.users == nil {
+		l.users = map[string]overrun{}
+	}
+	if len(l.users) >= overrunUsers {
+		maps.DeleteFunc(l.users, func(user string, _ overrun) bool {
 			return l.halvings(user, now) == 0 && l.spent(user, full, now) == 0
 		})
 	}

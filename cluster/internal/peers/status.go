@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/roster"
 	"lockstep/store/codec"
@@ -22,13 +23,15 @@ import (
 //	                str run id | uvarint applied | str name of the cluster |
 //	                you | str peer address of the sender | str data directory |
 //	                n, n times str id of a member |
-//	                str plain with TLS | str sentinel with TLS | str cluster with TLS
+//	                str plain with TLS | str sentinel with TLS | str cluster with TLS |
+//	                n, n times (str user | int halvings | int rush | int milliseconds)
 //
 // you is what the answering node thinks of the asking one: 0 nothing, 1 it is a member, 2 it is none, 3
 // it has the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
 // reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
 // the data directory or the members, so that versions can differ in what they say. A node tells its data
-// directory to members only: another node that names it would pass for this node. A frame that is longer
+// directory to members only: another node that names it would pass for this node. It tells members alone of the users
+// whose work was stopped lately (fair.Overrun), too, and of none in most cases: then the frame ends before them. A frame that is longer
 // than frame.MaxShort is refused. A status changes nothing unless it comes from a member, with the data directory
 // that the member was met with.
 const (
@@ -54,6 +57,9 @@ type Status struct {
 	// Members are the ids of the members that it knows; ToldMembers is false if it does not say.
 	Members     []string
 	ToldMembers bool
+
+	// Overruns are the users who have less time for their work on this node.
+	Overruns []fair.Overrun
 }
 
 // Standing is what a node thinks of another.
@@ -80,13 +86,28 @@ func (f Status) Append(buf []byte) []byte {
 		for _, id := range f.Members {
 			buf = codec.AppendStr(buf, id)
 		}
-		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" {
+		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" || len(f.Overruns) > 0 {
 			for _, s := range []string{f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster} {
 				buf = codec.AppendStr(buf, s)
 			}
 		}
+		buf = f.appendOverruns(buf)
 	}
 	return frame.End(buf, start)
+}
+
+func (f *Status) appendOverruns(buf []byte) []byte {
+	if len(f.Overruns) == 0 {
+		return buf
+	}
+	buf = binary.AppendUvarint(buf, uint64(len(f.Overruns)))
+	for _, o := range f.Overruns {
+		buf = codec.AppendStr(buf, o.User)
+		for _, n := range []int{o.Halvings, o.Rush, int(o.Spent.Milliseconds())} {
+			buf = binary.AppendUvarint(buf, uint64(n))
+		}
+	}
+	return buf
 }
 
 func Read(r *bufio.Reader) (Status, error) {
@@ -119,6 +140,11 @@ func Read(r *bufio.Reader) (Status, error) {
 	if len(in.B) > 0 {
 		f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster = string(in.Bytes()), string(in.Bytes()), string(in.Bytes())
 	}
+	if len(in.B) > 0 {
+		for n := in.Count(1); n > 0 && !in.Bad; n-- {
+			f.Overruns = append(f.Overruns, fair.Overrun{User: string(in.Bytes()), Halvings: in.Int(), Rush: in.Int(), Spent: time.Duration(in.Int()) * time.Millisecond})
+		}
+	}
 	if in.Bad || !f.sane() {
 		return Status{}, frame.ErrMalformed
 	}
@@ -146,7 +172,12 @@ func (f *Status) sane() bool {
 			return false
 		}
 	}
-	return roster.CheckID(f.ID) == nil && f.Applied < roster.Highest && len(f.Members) <= roster.MaxMembers
+	for _, o := range f.Overruns {
+		if len(o.User) > roster.MaxText || max(o.Halvings, o.Rush) > 64 || o.Spent < 0 {
+			return false
+		}
+	}
+	return roster.CheckID(f.ID) == nil && f.Applied < roster.Highest && len(f.Members) <= roster.MaxMembers && len(f.Overruns) <= fair.ToldUsers
 }
 
 func NewReader(conn net.Conn) *bufio.Reader { return bufio.NewReaderSize(conn, 512) }

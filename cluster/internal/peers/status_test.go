@@ -4,9 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
-	"lockstep/cluster/internal/frame"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
+
+	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/frame"
 )
 
 func reader(b []byte) *bufio.Reader { return bufio.NewReaderSize(bytes.NewReader(b), 16) }
@@ -33,10 +37,23 @@ func TestStatusRoundTrip(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	// A later version may say more.
-	body := append(bytes.Clone(whole[6:]), "more"...)
-	if got, err := Read(reader(oneFrame(FrameStatus, 0, body))); err != nil || !same(got, secretStatus) {
+	told := secretStatus
+	told.Overruns = []fair.Overrun{{User: "a", Halvings: 7, Rush: 2, Spent: 1500 * time.Millisecond}, {User: "b", Halvings: 1}}
+	if got, err := Read(reader(oneFrame(FrameStatus, 0, append(told.Append(nil)[6:], "more"...)))); err != nil || !same(got, told) {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
+	plain := told
+	plain.Addrs.TLSPlain, plain.Addrs.TLSCluster = "", ""
+	if got, err := Read(reader(plain.Append(nil))); err != nil || !same(got, plain) {
+		t.Errorf("with users and without TLS: %+v, %v", got, err)
+	}
+	for _, bad := range [][]fair.Overrun{{{User: "a", Halvings: 65}}, {{User: "a", Rush: 65}}, {{User: strings.Repeat("a", 1025)}}, make([]fair.Overrun, fair.ToldUsers+1)} {
+		told.Overruns = bad
+		if got, err := Read(reader(told.Append(nil))); err == nil {
+			t.Errorf("no node says %+v", got.Overruns)
+		}
+	}
+	body := bytes.Clone(whole[6:])
 	// Earlier ones say less.
 	size, early := len(whole)-6, secretStatus
 	early.Addrs.TLSPlain, early.Addrs.TLSCluster = "", ""

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/raftnode"
 )
@@ -25,12 +26,14 @@ type Config struct {
 	Logger    *slog.Logger
 	Dialer    *peerport.Dialer
 
-	Opened  <-chan struct{}                 // closed when Raft may be called
-	Raft    func() Raft                     // what Raft knows
-	Leader  func() raftnode.Leadership      // the leader as the node knows it
-	Members func(members []raftnode.Member) // is called with the members that Raft knows, in every Period
-	Removed func()                          // is called when the node finds that it has been removed
-	Fatal   func(error)                     // ends the node
+	Opened <-chan struct{}            // closed when Raft may be called
+	Raft   func() Raft                // what Raft knows
+	Leader func() raftnode.Leadership // the leader as the node knows it
+	// Overruns returns the users who have less time for their work on this node.
+	Overruns func() []fair.Overrun
+	Members  func(members []raftnode.Member) // is called with the members that Raft knows, in every Period
+	Removed  func()                          // is called when the node finds that it has been removed
+	Fatal    func(error)                     // ends the node
 }
 
 // Raft is what Raft and the data directory know.
@@ -184,6 +187,7 @@ func (w *Watcher) record(f Status, asked bool) {
 	}
 	if !asked { // a list of members counts only from a member that was found at its address
 		f.Members, f.ToldMembers = h.status.Members, h.status.ToldMembers
+		f.Overruns = h.status.Overruns
 		// Only answers have the TLS addresses.
 		f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster = h.status.Addrs.TLSPlain, h.status.Addrs.TLSSentinel, h.status.Addrs.TLSCluster
 	}
@@ -195,6 +199,16 @@ func (w *Watcher) record(f Status, asked bool) {
 		w.renew(now)
 	}
 	w.adopt(f)
+}
+
+// Overruns calls learn with what each member has told of users, and how long ago.
+func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
+	now := w.cfg.Clock.Monotonic()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.heard {
+		learn(h.status.Overruns, now-h.seen)
+	}
 }
 
 // Vouched reports whether a member that has been heard lately counts a node as a member. This node needs that if it
