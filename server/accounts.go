@@ -14,10 +14,10 @@ import (
 // Lock order: the state machine's lock, then accounts.mu, then Server.mu, Hub.mu and session.mu.
 type accounts struct {
 	open    atomic.Bool // the default user is on and needs no password
-	current atomic.Bool // since its start this node has once known all users that the leader knew
+	current atomic.Bool // since its start, this node has caught up with the leader's users at least once
 	version atomic.Uint64
 	def     *account
-	cluster *accounts // of the server whose users a Sentinel admits; nil: these
+	cluster *accounts // for a Sentinel: those of the plain listener, whose users it admits; else nil
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
@@ -96,7 +96,7 @@ func (a *accounts) update() {
 	if a.latest.Version != a.version.Load() {
 		for _, name := range a.latest.Gone {
 			if acc := a.byName[name]; acc != nil && acc != a.def {
-				remove(acc) // a user of the same name is another one
+				remove(acc) // if named has the name, that user was created later
 			}
 		}
 	}
@@ -183,8 +183,8 @@ func (a *accounts) dropAnonymous() {
 	a.close(lost)
 }
 
-// setCurrent notes that this node has caught up with the leader. While the default user is open, the
-// connections that are here now and those that come later count as authenticated for good, as in Redis.
+// setCurrent notes that this node has caught up with the leader. If the default user is open, the connections that are here now
+// count as authenticated for good, as in Redis. For later ones session.leave does the same.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -206,8 +206,8 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// losses are the accounts that have lost rights, and what remains of their users; nil for a user who was deleted. One command may
-// delete thousands of users, so the sessions are looked at once for all of them.
+// losses maps the accounts that have lost rights to their new users; nil for a deleted user. One command may delete thousands of
+// users, so the node goes through the sessions once for all of them.
 type losses map[*account]*store.User
 
 // expel closes the connections of sessions that must end.
@@ -228,8 +228,8 @@ func (a *accounts) expel(lost losses) {
 	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
-// close closes connections that have lost their rights. Their subscriptions end here if they are few: this goroutine
-// holds the state machine's lock.
+// close closes connections that have lost their rights, and ends their subscriptions. If these are many, another goroutine ends
+// them, because this one holds the state machine's lock.
 func (a *accounts) close(lost []*session) {
 	names, idle := 0, lost[:0]
 	for _, s := range lost {
@@ -244,16 +244,16 @@ func (a *accounts) close(lost []*session) {
 	}
 }
 
-// lookSteps is how many steps a node looks, after a change of users, for subscriptions that have lost their right: some 10 ms. A
-// subscription takes stepsOfSubscription of them, and what its user's patterns take. This goroutine holds the state machine's lock, so who
-// would take longer ends as if one of its subscriptions had lost its right, and never gets a message that it may not get.
+// lookSteps bounds the search, after a change of users, for subscriptions that have lost their right: some 10 ms, because this
+// goroutine holds the state machine's lock. A subscription takes stepsOfSubscription steps, and those of its user's patterns. If
+// a session needs more steps than it has, the node closes its connection: it must not get a message without the right.
 const (
 	lookSteps           = 1 << 20
 	stepsOfSubscription = 16
 )
 
-// listenElsewhere returns the sessions with a subscription that their users no longer permit. All have an equal part of the steps;
-// those with few subscriptions are first, and leave what they do not need.
+// listenElsewhere returns the sessions with a subscription that their users no longer permit. The sessions share the steps
+// equally. Those with few subscriptions come first, and the others share what they leave.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
 		return nil // the state machine need not wait for the lock
@@ -281,8 +281,8 @@ func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session
 	return ends
 }
 
-// listensElsewhere reports whether a session has a subscription that its user does not permit, or none of its steps is left. The
-// caller holds Hub.mu.
+// listensElsewhere reports whether a session has a subscription that its user does not permit, or left does not suffice to find
+// out. The caller holds Hub.mu.
 func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	for kind := range s.subs {
 		for name := range s.subs[kind].all() {
@@ -295,8 +295,8 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	return false
 }
 
-// expel closes a connection that has lost its rights: now, or when the submitted commands are answered. If now is true, the
-// caller ends its subscriptions.
+// expel closes a connection that has lost its rights: now, or when the submitted commands are answered. If it returns true, the
+// connection is closed now, and the caller ends the session's subscriptions.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running

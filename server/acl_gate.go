@@ -56,8 +56,8 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
-// callerAfter returns the caller of the commands after a queued AUTH or HELLO: the leader runs those
-// commands before this node runs the AUTH or HELLO.
+// callerAfter returns the caller of the commands behind a queued AUTH or HELLO. The leader runs those commands before this node
+// runs the AUTH or HELLO, so this node works out their caller beforehand.
 func (s *session) callerAfter(caller string, q *queued, known func() knowledge) string {
 	for _, words := range credentials(q) {
 		if known() == knowsAll {
@@ -120,8 +120,8 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	}
 }
 
-// caller returns the user name for a call, and the version of the users by which this node knows the
-// user.
+// caller returns the user name for a call, and the version of the users that this node has. By the version, the leader sees
+// whether the user has been deleted since, even if another user has the name now.
 func (s *session) caller() (name string, users uint64) {
 	users = s.srv.hub.accounts.version.Load() // first: the version must not be later than the account
 	acc := s.account.Load()
@@ -148,7 +148,7 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 // that the leader runs.
 func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts.ruling()
-	srv := a.srv // of a Sentinel that of the plain listener
+	srv := a.srv // a Sentinel uses the server of the plain listener
 	switch {
 	case !cmd.Is(store.Admin) || ofSentinel(cmd) && !changesCluster(cmd):
 		return ""
@@ -175,8 +175,8 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 }
 
 // mayAtSentinel returns why a client of a Sentinel may not run a command for operators: the user has lost the password or the
-// right in the cluster since the login. The rights are those to the command of the same name, and for the Sentinel's own those to
-// FAILOVER.
+// right in the cluster since the login. The right to the cluster's command of the same name counts. For a command that only
+// Sentinels have, the right to FAILOVER counts.
 func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	if a.cluster == nil {
@@ -208,8 +208,8 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node that has no leader runs an operator's command. The node answers
-// from what it has applied. One of the first entries sets the password, if the first node has one.
+// asksNodeAlone reports whether a node runs an operator's command even if it has no leader. The node then goes by the users that
+// it has applied. That is enough for the password: if the first node has one, one of the first entries sets it.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":

@@ -5,12 +5,12 @@ import (
 	"lockstep/store"
 )
 
-// This file has heavy commands that a node answers itself wait for each other (cluster.OwnKind), from the first one on. own_work.go
-// is about what a client has had already.
+// Heavy commands that a node answers itself run one at a time of each kind (cluster.OwnKind). This holds from a client's first
+// one on. own_work.go bounds what a client may have after that.
 
-// findHeavy returns the commands that run one at a time on a node. What they take grows with what clients have, or hundreds of them
-// at once would take the processors from the leader. LOCKSTEP STATUS is not among them: those who wait share its hash
-// (cluster.Node.StateHash). Nor are the commands that wait for the leader or for time; their work is done elsewhere.
+// findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with what clients have, or if
+// hundreds of them at once would take the processors from the leader. LOCKSTEP STATUS is not heavy: all clients that wait share
+// its hash (cluster.Node.StateHash). Nor are the commands that wait for the leader or for time: their work is done elsewhere.
 func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.OwnKind {
 	found := map[*store.Command]cluster.OwnKind{}
 	for cmd := range handlers {
@@ -27,9 +27,9 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	return found
 }
 
-// alone waits until the node runs no other command of the same kind for a client, and once the node has worked for ownAtOnce
-// within a second, until the others have had their time, too: there may be hundreds of clients with one such command each. ok is
-// false if the client has been cut off, or the node closes; otherwise leave must be called when the command has been run.
+// alone waits until the node runs no other command of the same kind. If the node has worked for ownAtOnce within a second, alone
+// then waits until the others have had their time, too: hundreds of clients may send one such command each. ok is false if the
+// client has been cut off, or the node closes. Otherwise the caller must call leave when the command has been run.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {
@@ -53,7 +53,8 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	}, true
 }
 
-// paced gives way, and does heavy work. It counts neither as the client's own work any more. ok is as for alone.
+// paced gives way, and then calls work. Neither the wait nor the work counts as the client's own work afterwards (own.paid). ok
+// is as for alone.
 func (s *session) paced(work func()) (ok bool) {
 	begun := s.srv.cfg.Clock()
 	defer func() { s.own.paid += s.srv.cfg.Clock().Sub(begun) }()
@@ -65,7 +66,8 @@ func (s *session) paced(work func()) (ok bool) {
 	return ok
 }
 
-// digests waits until no other digest is made: one of all keys holds all their names. A script waits for nobody.
+// digests waits until the node makes no other digest: a digest of all keys holds all their names in memory. A script does not
+// wait.
 func (s *session) digests() (leave func(), ok bool) {
 	if s.script != nil {
 		return func() {}, true

@@ -219,7 +219,7 @@ func (f *TLSFiles) certificate() (tls.Certificate, error) {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err == nil {
-		_, err = turns.ParseCertificates(cert) // X509KeyPair passes by a half written one behind the first
+		_, err = turns.ParseCertificates(cert) // X509KeyPair ignores a half-written certificate behind the first
 	}
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls-cert-file %s and tls-key-file %s: %w", f.CertFile, f.KeyFile, err)
@@ -279,7 +279,7 @@ func (f *TLSFiles) authorities() (*x509.CertPool, error) {
 	for _, e := range entries {
 		path := filepath.Join(f.CACertDir, e.Name())
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-			continue // such as the links to directories in a Kubernetes volume
+			continue // not a file: a Kubernetes volume has links to directories
 		}
 		text, err := turns.ReadFile(path)
 		if err != nil {
@@ -329,7 +329,7 @@ func tlsVersions(words string) (least, most uint16, err error) {
 	return least, most, nil
 }
 
-// cipherSuites reads tls-ciphers, with the names of RFC 5246 or OpenSSL.
+// cipherSuites reads tls-ciphers, with the names of IANA or of OpenSSL.
 func cipherSuites(words string) ([]uint16, error) {
 	var list []uint16
 	for _, w := range cipherWords(words) {

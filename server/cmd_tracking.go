@@ -68,9 +68,9 @@ func (o *trackingOptions) fit(old *tracking) store.Error {
 	return o.firstOverlap(old.listens())
 }
 
-// firstOverlap returns an error for the first given prefix that overlaps an old one of the session, which are
-// sorted, or another given one. One command may hold very many prefixes, and a session may have many, so
-// no search compares every pair.
+// firstOverlap returns an error for the first given prefix that overlaps another one: an old prefix of the session (old is
+// sorted), or another given one. A command may have very many prefixes, and a session too, so firstOverlap does not compare every
+// pair.
 func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	meets := overlapping(o.given)
 	for i, prefix := range o.given {

@@ -17,24 +17,23 @@ import (
 // So the guard reads the protocol first, by the rules of Redis, and hands over
 // only complete, well-formed arrays.
 //
-//	socket → buf → feed: line or payload → out (complete | being built) → redcon
-//	                                     ↘ parcel (a large command) → session
+//	socket → buf → parse: line or payload → out (complete | being built) → redcon
+//	                                      ↘ parcel (a large command) → session
 //
 // Small commands go through redcon byte for byte. A large one (largeCommand) would cost redcon's buffer
 // several times its size, so the guard assembles its arguments, each in memory of its own, while redcon
 // gets a stand-in of fixed size; the session asks claim for the real arguments. Memory grows with what
 // has arrived, not with what was announced (the exception is seriousArg).
 //
-// The guard acts on a fault only when every command before it has been executed: while complete
-// commands wait in out, the guard leaves the offending bytes where they are and looks at them again at
-// the next Read. Thus limits that depend on authentication see the effect of an AUTH in the same
-// pipeline.
+// The guard acts on a fault only when every command before it has been executed. Until then it leaves the bytes in buf, and
+// parses them again at the next Read (a loop: at its next parse). So limits that depend on authentication see the effect of an
+// AUTH in the same pipeline.
 
 const (
 	maxLine      = 64 << 10 // an inline request, or the digits of a header
 	maxArgs      = 1<<31 - 1
 	largeCommand = 16 << 10 // a command with more bytes of arguments is large …
-	largeCount   = 4 << 10  // … and one with more arguments, too: empty ones take memory
+	largeCount   = 4 << 10  // … and one with more arguments, too: even an empty argument takes memory
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
@@ -56,11 +55,12 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold so many bytes more though there is no room: it has CLIENT NO-EVICT.
+	// spared reports whether the client may hold so many more bytes although there is no room: it has CLIENT NO-EVICT, and all
+	// clients with it hold at most half of the limit then.
 	spared(bytes int64) bool
 	// tooLong returns max-entry-size if so many bytes of arguments are too long for any command; 0 if not.
 	tooLong(bytes int64) (limit int64)
-	// exempts counts bytes that the client holds now, if it has CLIENT NO-EVICT.
+	// exempts adds to the memory of all clients with CLIENT NO-EVICT, if the client has it. by may be negative.
 	exempts(by int64)
 	// userMemory returns the counts of the client's user.
 	userMemory() *userMemory
@@ -106,10 +106,10 @@ type guard struct {
 
 	memory *clientMemory // for all clients; nil: memory is not counted
 	held   atomic.Int64  // bytes of large arguments that have arrived …
-	whole  int64         // … and those of complete commands, when the last one was complete
+	whole  int64         // … and how many of them belonged to complete commands when the last of those was complete
 	user   *userMemory   // of the user to whom whole counts; nil if it is 0
 
-	vain    int          // lines since the last parse that made no command
+	vain    int          // lines without a command that a loop has not charged yet
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel
@@ -218,7 +218,8 @@ func (g *guard) takes() int64 {
 	return g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large))
 }
 
-// complete counts how much of what is held belongs to complete commands, for the user who has sent the first of them.
+// complete notes how many of the held bytes belong to complete commands. They count for the user who has sent the first of these
+// commands.
 func (g *guard) complete(bytes int64) {
 	switch {
 	case g.memory == nil || bytes == g.whole:
@@ -245,9 +246,9 @@ func (g *guard) holds(by int64) {
 	}
 }
 
-// When seriousArg bytes of a large argument have arrived, the guard allocates memory for all of it, if
-// it has at most wholeArg bytes: more doubling would leave as much garbage again. A longer argument
-// never gets more than twice the memory of what has arrived.
+// The memory for a large argument doubles as it arrives. From seriousArg bytes on, the guard allocates all of it at once if the
+// argument has at most wholeArg bytes: each doubling leaves the old copy as garbage. A longer argument never gets more than twice
+// the memory of what has arrived.
 const (
 	seriousArg = 256 << 10
 	wholeArg   = 8 << 20

@@ -2,12 +2,13 @@ package server
 
 import "slices"
 
-// A command with more bytes of arguments than max-entry-size and a little can only be refused (session.mayBeSoLong). The guard
-// knows that as soon as an argument is announced. It cuts the command short: it keeps the beginning, which says what the command
-// is, and drops the rest as it arrives. The memory for all of an argument of 500 MB, taken in steps and copied at each, would keep
-// the other clients of the loop waiting for seconds.
+// The node refuses every command whose arguments have more bytes than max-entry-size and store.MinEntry together
+// (session.mayBeSoLong). The guard knows that as soon as an argument is announced. It cuts the command short: it keeps the
+// beginning, which says what the command is, and drops the rest as it arrives. Otherwise an argument of 500 MB would grow step by
+// step, with a copy at each step, and the other clients of the loop would wait for seconds.
 //
-// Such a command is the only one of its batch: the limit may depend on the commands before it, and the session asks g.cut.
+// The guard parses such a command only when no other waits, because an earlier command may change the limit. It parses nothing
+// behind it: g.cut, which the session reads, is about one command.
 
 // These are the parts of a cut command that are kept: more than any check or error message looks at.
 const (
@@ -36,7 +37,7 @@ func (g *guard) addBeginning() {
 		return
 	}
 	last := &g.large[cutArgs-1]
-	*last = slices.Clip(*last) // it takes nothing of the arguments behind it
+	*last = slices.Clip(*last) // no room: keepBeginning must not append the bytes of later arguments
 }
 
 // keepBeginning takes payload of a cut command.

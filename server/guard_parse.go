@@ -26,7 +26,7 @@ func (g *guard) parse() {
 // atRest reports whether no complete command waits to run.
 func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
 
-// refuse cuts off a client that needs memory that is not there.
+// refuse cuts off a client for whose command there is no memory.
 func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
 	g.out, g.line, g.marks = nil, nil, nil
@@ -142,7 +142,7 @@ func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) b
 	return g.takeLongLine(in, end, tail, tooLong, use)
 }
 
-// takeLongLine continues a line that did not arrive in one piece.
+// takeLongLine takes a line that takeLine cannot take at once: it comes in pieces, is too long, or has a zero byte.
 func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use func(line []byte) bool) bool {
 	have := len(g.line)
 	g.line = append(g.line, in...)
@@ -235,7 +235,7 @@ func (g *guard) addArgument(n int64) bool {
 	case g.cut > 0:
 		g.addBeginning()
 	case g.large != nil:
-		if len(g.large) == cap(g.large) { // append would copy a long list four times as often
+		if len(g.large) == cap(g.large) { // double it: append would grow a long list by a quarter, and so copy four times as much
 			if list := (int64(len(g.large)) + g.left) * argumentCost; g.memory != nil && g.hopeless(list) && !g.policy.spared(list) && g.atRest() {
 				g.refuse(list)
 				return false

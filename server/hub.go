@@ -99,10 +99,9 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	})
 }
 
-// Every node matches every message before it applies the next entry, so no client may make that slow. After
-// matchSteps steps for one message, some milliseconds, the client with the most patterns is cut off. When that
-// has happened matchCuts times, the message comes to fewSteps for each of the other patterns, and to no client
-// of a pattern that takes more: that client is cut off, too.
+// Every node matches every message before it applies the next entry, so no client may make that slow. After matchSteps steps for
+// one message (some milliseconds), the hub cuts off the client with the most patterns. After matchCuts cuts, each of the other
+// patterns has only fewSteps, and the hub cuts off the clients of a pattern that needs more.
 const (
 	matchSteps = 1 << 20
 	matchCuts  = 3
@@ -209,8 +208,8 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	}
 }
 
-// byPatterns returns the sessions with patterns, those with the most first, without those that have been cut
-// off; others reports whether there are such. The caller holds mu for reading.
+// byPatterns returns the sessions with patterns that have not been cut off, those with the most patterns first. others reports
+// whether sessions that have been cut off still have patterns. The caller holds mu for reading.
 func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	seen := map[*session]struct{}{}
 	for _, subs := range h.patterns.all() {
@@ -230,8 +229,8 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns, and does not wait until each of them has ended to get rid of
-// these. The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns. It starts to remove the patterns, and does not wait for the sessions to end.
+// The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
 	go h.drop(sessions)
 	for _, s := range sessions {
@@ -339,8 +338,8 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions without confirmations. It takes the lock for many names at once: each
-// time it may wait until a message has been matched, and messages meanwhile are matched with what is left.
+// drop ends all subscriptions of sessions without confirmations. It takes the lock once for dropAtOnce names, because it may wait
+// each time until a message has been matched. Messages in between are matched with the names that are left.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)
@@ -350,7 +349,7 @@ func (h *Hub) drop(sessions []*session) {
 // dropAtOnce is how many names drop removes before it lets others have the lock.
 const dropAtOnce = 256
 
-// dropSome ends many subscriptions, and returns the sessions that have more.
+// dropSome ends up to dropAtOnce subscriptions, and returns the sessions that have more.
 func (h *Hub) dropSome(sessions []*session) []*session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -376,8 +375,8 @@ func (h *Hub) confirmNone(s *session, kind subKind) {
 	s.confirm(subWords[kind].unsubscribe, store.Nil, s.subscriptions(kind))
 }
 
-// nameSteps and stepsPerName bound how long PUBSUB CHANNELS looks for a pattern among the names, about a
-// millisecond and what comes to the names: it runs where other clients wait, and a script is not stopped within it.
+// nameSteps and stepsPerName bound the steps in which PUBSUB CHANNELS matches its pattern: nameSteps (about a millisecond), and
+// stepsPerName for each name. Other clients wait meanwhile, and a script is not stopped within it.
 const (
 	nameSteps    = 1 << 17
 	stepsPerName = 32

@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// TestPatternsThatTakeLong: who has many patterns that take long is cut off by the first message for which they do.
-// Others get it, and patterns that take long in small numbers are matched.
+// TestPatternsThatTakeLong: the first message for which many patterns of a client are slow cuts that client off. The other
+// clients get the message. A client with few slow patterns is not cut off.
 func TestPatternsThatTakeLong(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		evil := strings.Repeat("*[ac]", 20) + "*[bd]"
@@ -42,7 +42,7 @@ func TestPatternsThatTakeLong(t *testing.T) {
 	})
 }
 
-// TestMessagesThatTakeLongTogether: so do many short messages with many patterns, of which none takes long.
+// TestMessagesThatTakeLongTogether: many short messages cut off a client with many patterns, too, though none of them takes long.
 func TestMessagesThatTakeLongTogether(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		subscribe := func(n int) *client {
@@ -70,8 +70,8 @@ func TestMessagesThatTakeLongTogether(t *testing.T) {
 	})
 }
 
-// TestManyClientsOfPatternsAreCutOffAtOnce: to find half of the patterns takes one look at all of them. With one for each
-// client this test takes minutes.
+// TestManyClientsOfPatternsAreCutOffAtOnce: the hub goes through all patterns once to find the clients that have half of them. If
+// it did so for each client, this test would take minutes.
 func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	const clients, each = 5000, 40
@@ -96,8 +96,9 @@ func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	ts.await(func() bool { return ts.hub.size(subPattern) == (clients-cut)*each+each/2 })
 }
 
-// TestMessageThatTakesLongWithManyClients: after a few clients with many patterns, all those are cut off that have one
-// which takes long with this message, before it has taken long. With a million steps for each of them this test takes minutes.
+// TestMessageThatTakesLongWithManyClients: the hub first cuts off a few clients with the most patterns, and then every client
+// with a pattern that needs more than fewSteps for this message. With a million steps for each of them this test would take
+// minutes.
 func TestMessageThatTakesLongWithManyClients(t *testing.T) {
 	ts := newTestServer(t, nil)
 	evil := strings.Repeat("*[ac]", 20) + "*[bd]"
@@ -135,8 +136,8 @@ func (ts *testServer) subscriberTo(n int, text string) *session {
 	return s
 }
 
-// TestPatternForChannelNamesIsBounded: PUBSUB CHANNELS with a pattern that takes long is refused. Without the bound
-// this test takes minutes.
+// TestPatternForChannelNamesIsBounded: PUBSUB CHANNELS with a pattern that takes long is refused. Without the bound this test
+// would take minutes.
 func TestPatternForChannelNamesIsBounded(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)

@@ -7,11 +7,11 @@ import (
 	"lockstep/store"
 )
 
-// Commands that a node answers itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …) are in no batch of the leader, so they are
-// not among the turns that users take there. A few connections that pipeline them would have all of a node's processors, and
-// a leader without a processor is replaced. So a client whose commands of this kind have taken ownSlice within a second
-// gives way before the next one: such work has a quarter of the time while others have requests (fair.Gate.Rest), and all of
-// it otherwise.
+// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). They are in no batch of the leader, so the turns
+// of users there do not bound them. A few connections that pipeline such commands could take all of a node's processors, and a
+// leader without a processor loses its leadership. So a client gives way before its next command of this kind (fair.Gate.Rest)
+// once such commands have taken ownSlice within a second. They then have a quarter of the time while others have requests, and
+// all of it otherwise.
 
 // Many clients that each stay below ownSlice would have all processors, too. So once a node has worked for ownAtOnce within
 // a second, for whomever, each client has a tenth of ownSlice for the rest of that second.
@@ -19,20 +19,20 @@ import (
 const (
 	// ownSlice is how long a node works for a client before the client gives way …
 	ownSlice = time.Millisecond
-	// … and ownMemory is after how long that begins anew.
+	// … and ownMemory is the time after which this count begins anew.
 	ownMemory = time.Second
-	// ownAtOnce is how long a node works for all clients in a second before they have less each: ownSlice/ownCrowd.
+	// ownAtOnce is how long a node works for all clients in a second before each of them has only ownSlice/ownCrowd.
 	ownAtOnce = 100 * time.Millisecond
 	ownCrowd  = 10
-	// ownStep is how much of a client's work is told to the node at once.
+	// ownStep is how much of a client's work is added to the count of the node at once.
 	ownStep = 20 * time.Microsecond
-	// queueTakes is the time that a command takes that MULTI has queued for nothing.
+	// queueTakes is the cost of a command that MULTI has queued, if the transaction does not run.
 	queueTakes = 500 * time.Nanosecond
-	// emptyTakes is the time that a line takes that makes no command; emptyBytes of spaces count as another line.
+	// emptyTakes is the cost of a line without a command. Each emptyBytes bytes of the line cost as much again.
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
-	// plumbingTakes is the time that a command takes of those that isPlumbing names, whatever the clock says, and
-	// plumbingSlices how many times ownSlice a client has for them.
+	// plumbingTakes is the fixed cost of a command for which isPlumbing is true, whatever the clock says. plumbingSlices is how
+	// many times ownSlice a client has for such commands.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
 	// byteTakes is the time that reading, or encoding and sending, a byte takes.
@@ -43,9 +43,9 @@ const (
 type ownWork struct {
 	all   *allOwnWork
 	took  time.Duration
-	told  time.Duration // the part of it that all has
+	told  time.Duration // the part of took that has been added to all
 	since time.Time
-	paid  time.Duration // the client has given way for this part of the next command already
+	paid  time.Duration // the part of the next command's time for which the client has given way already
 }
 
 // allOwnWork is what a node has done by itself for all its clients in this second.
@@ -61,10 +61,10 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 	w.took.Add(int64(took))
 }
 
-// isMuch reports whether it is so much that each client has less.
+// isMuch reports whether the node has worked so much in this second that each client has only ownSlice/ownCrowd.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add counts a command that ended now, and had so many bytes of arguments and reply; cmd is nil if there is none of that name.
+// add counts a command that has just ended. bytes are those of its arguments and its reply. cmd is nil if the name is unknown.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -80,15 +80,15 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	}
 }
 
-// rested begins anew, after the client has given way, and returns what the work has taken.
+// rested returns what the work has taken, and begins anew: the client is about to give way for it.
 func (w *ownWork) rested(now time.Time) (took time.Duration) {
 	took = w.took
 	w.took, w.told, w.since = 0, 0, now
 	return took
 }
 
-// exceeds reports whether the work has taken more than limit, or a part of limit if the node works much for all its clients,
-// and was done lately. It reads the clock only if it has to.
+// exceeds reports whether the work of the last second has taken more than limit, or more than limit/ownCrowd if the node works
+// much for all its clients. It reads the clock only if it has to.
 func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	if w.took <= limit/ownCrowd || w.took <= limit && !w.all.isMuch() {
 		return false
@@ -96,7 +96,7 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports whether the work does so with a command that will take some time.
+// wouldExceed is exceeds with one more command, which will take the time takes.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took
@@ -111,8 +111,8 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether a command belongs to what locks are made of: subscriptions and transactions. A client has some
-// thousand of them in a second before it gives way.
+// isPlumbing reports whether locks are made of a command: subscriptions and transactions. A client may run up to 5,000 of them in
+// a second before it gives way, or 500 if the node works much for all its clients.
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false
@@ -124,11 +124,12 @@ func isPlumbing(cmd *store.Command) bool {
 	return false
 }
 
-// fewNames is how many subscriptions, or prefixes of tracking, a loop begins or ends at once.
+// fewNames is the most subscriptions, or prefixes of tracking, that a loop begins or ends itself. A goroutine takes more than
+// that.
 const fewNames = 200
 
-// namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. What a client of a few has does not
-// count.
+// namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. Outside MULTI it returns 0 if they
+// and those that the client has are few together.
 func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	has := s.listensTo()
 	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
@@ -150,14 +151,15 @@ func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	return 0
 }
 
-// fewChecks is how many steps of checks of rights do not count for a command, and checkTakes the time of any other.
+// fewChecks is how many steps the checks of a command's rights may take without a charge. If they take more, each step costs
+// checkTakes.
 const (
 	fewChecks  = 256
 	checkTakes = 20 * time.Nanosecond
 )
 
-// countChecks counts, once a command has been run, collected or refused, how long its rights were checked. No earlier: it would
-// have to give way for its own checks, which are made again then.
+// countChecks charges the client for the checks of a command's rights, once the command has been run, collected or refused.
+// Before that, the client would have to give way for these very checks, and the node would make them again afterwards.
 func (s *session) countChecks() {
 	if n := s.checked; n > fewChecks {
 		paid := s.own.paid
@@ -168,8 +170,8 @@ func (s *session) countChecks() {
 	s.checked = 0
 }
 
-// checksMuch reports whether a command for the leader has to give way before: its rights take long to check, and the client has had
-// its part.
+// checksMuch reports whether the client has to give way before the node collects a command for the leader: the checks of its
+// rights took long, and the client has used up its part of the time.
 func (s *session) checksMuch() bool {
 	return s.checked > fewChecks && s.own.exceeds(ownSlice, s.srv.cfg.Clock) && !s.needsAuth()
 }
@@ -177,8 +179,8 @@ func (s *session) checksMuch() bool {
 // listensTo returns how many subscriptions and prefixes of tracking the session has.
 func (s *session) listensTo() int { return int(s.subbed.Load()) + len(s.tracking.Load().listens()) }
 
-// namesTake is the time that the names in a command take, if they are many: the client gives way for them before, because
-// a client that has had nothing yet would not, and there may be hundreds of it.
+// namesTake is the time that the names in a command will take; 0 if they are few. The client gives way for them before the
+// command, not after it: hundreds of clients may each send one such command as their first.
 func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	if n := s.namesIn(cmd, args); n > fewNames {
 		return time.Duration(n) * plumbingTakes
@@ -186,7 +188,7 @@ func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	return 0
 }
 
-// named counts the names in a command beyond the first, which counts as the command.
+// named charges the client for the names in a command but the first: the cost of the command itself is that of one name.
 func (s *session) named(n int) {
 	if n > 1 {
 		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(n-1)*plumbingTakes, 0)
@@ -196,7 +198,7 @@ func (s *session) named(n int) {
 // mustRest reports whether the client has to give way before this node answers a command for it by itself.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	if s.srv.kills[cmd] {
-		return false // what it would give way for may wait for the script
+		return false // SCRIPT KILL: the requests for which it would give way may wait for the script
 	}
 	limit := ownSlice
 	if isPlumbing(cmd) {

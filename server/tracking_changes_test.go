@@ -101,7 +101,7 @@ func TestKeysOfManyPrefixes(t *testing.T) {
 }
 
 // TestManyPrefixesOfOneClient: looking for the prefixes of a key takes as long as the key is. With a look for each
-// length that prefixes have, this test takes minutes.
+// length that prefixes have, this test would take minutes.
 func TestManyPrefixesOfOneClient(t *testing.T) {
 	ts := newTestServer(t, nil)
 	var prefixes []string
