@@ -1,7 +1,7 @@
 package store
 
-// The bounds of users. Names are copied for each connection that CLIENT LIST shows and with each command that goes to the leader;
-// each login compares all passwords of its user; ACL LIST, and a node that learns of a change, go through all users.
+// The bounds of users. Each user costs time or memory elsewhere: CLIENT LIST and each command for the leader copy its name; each
+// login compares all passwords of its user; ACL LIST, and a node that learns of a change, go through all users.
 const (
 	maxUserName  = 1 << 10
 	maxUsers     = 10_000
@@ -15,7 +15,8 @@ type crowd struct {
 	size  int64
 }
 
-// AdmitUser is SetUser within the bounds of users. Users of an earlier version may be beyond them: they may change, but not grow.
+// AdmitUser is SetUser within the bounds of users. A user that an earlier version of the program has admitted may be beyond them:
+// it may change, but not grow.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestUsersAreBounded: who goes beyond a bound of users is told what to do; users that are beyond it already may change.
+// TestUsersAreBounded: an ACL SETUSER beyond a bound of users fails with an error that says what to do. A user that is beyond a
+// bound already may change.
 func TestUsersAreBounded(t *testing.T) {
 	d := newTestDB(t)
 	named := func(name string, rules ...string) *User {
@@ -75,7 +76,8 @@ func TestUsersAreBounded(t *testing.T) {
 	admits(named("another"), "")
 }
 
-// TestCategoriesLookForNoWords: a category forgets the first words of its commands, and does not look through those of all others.
+// TestCategoriesLookForNoWords: a category drops the first arguments of its commands, and does not look through those of all
+// other commands.
 func TestCategoriesLookForNoWords(t *testing.T) {
 	table := NewTable(Commands())
 	u := NewUser(table, "u", false)

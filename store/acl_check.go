@@ -39,9 +39,9 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check takes baseCheckSteps steps at most, stepsPerArg for each argument, and maxCheckSteps in all, some 10 ms: it runs where
-// other clients wait. A step is a name that is looked for among the patterns, a pattern that must be tried by itself, or a step of
-// redistext.MatchSteps.
+// A check takes at most baseCheckSteps steps and stepsPerArg for each argument, and never more than maxCheckSteps (some 10 ms):
+// other clients wait meanwhile. A step is the search for a name among the patterns, one pattern that must be tried by itself, or
+// a step of redistext.MatchSteps.
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32
@@ -87,8 +87,7 @@ func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, ste
 	return why, arg, most - left
 }
 
-// check is Check for one selector. It takes its steps from left: if none are left, what it returns does not count unless it is
-// Allowed.
+// check is Check for one selector. It takes its steps from left. If left is used up, a refusal means nothing, but Allowed holds.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
@@ -134,7 +133,7 @@ func (s *selector) firstArgAllowed(cmd *Command, args [][]byte, left *int) bool 
 	return false
 }
 
-// access returns what a user must be allowed to do with a key that a command uses so.
+// access returns the access to a key that a command with these flags needs.
 func (f KeyFlags) access() (need keyAccess) {
 	if f&KeyAccess != 0 {
 		need |= keyReads
@@ -185,8 +184,8 @@ func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	return false
 }
 
-// channels returns the range of arguments that are channels which the command publishes or
-// subscribes to; there are none if last < first, as where the arguments are too few.
+// channels returns the first and the last argument that is a channel to which the command publishes or subscribes. There is none
+// if last < first, as where the arguments are too few. If pattern is true, these arguments are patterns.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	if c.parent != nil || !c.Is(PubSub) {
 		return 1, 0, false
@@ -205,7 +204,7 @@ func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 // keyUse says which arguments are keys, and how the command uses them.
 type keyUse struct {
 	span  keySpan
-	found []int // of a spec that has to look for them
+	found []int // the indices of the keys, if the spec has to search for them
 	flags KeyFlags
 }
 

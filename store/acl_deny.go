@@ -61,7 +61,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	}
 	c.User = u
 	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
-	c.steps += CheckedSteps(steps) // Watch may not be called yet
+	c.steps += CheckedSteps(steps) // not c.work: it may call Watch, whose panic only a running command expects
 	if why == Allowed {
 		return Reply{}, true
 	}
@@ -72,8 +72,8 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// maxDenied is how many refusals of one command, script or transaction reach the ACL log, as many as it shows, and maxObject how
-// many bytes of their objects.
+// maxDenied is how many refusals of one command, script or transaction reach the ACL log: as many as it keeps by default
+// (acllog-max-len). maxObject is how many bytes of each object it gets.
 const (
 	maxDenied = 128
 	maxObject = 64 << 10

@@ -9,11 +9,11 @@ import (
 // follow it.
 const sectionSelector = "("
 
-// ruleEveryKey allows every key by the pattern *. Redis shows it as ~*, which as a rule means allkeys instead: then no pattern may
-// follow, and the empty name is allowed, too.
+// ruleEveryKey is the pattern * for all keys, as distinct from allkeys. Redis shows both as ~*. As a rule, ~* means allkeys: no
+// pattern may follow it, and it also allows the empty name.
 const ruleEveryKey = "%RW~*"
 
-// shown replaces rules by what Redis shows of them.
+// shown replaces ruleEveryKey by ~*, as Redis shows it.
 func shown(rules []string) []string {
 	for i, rule := range rules {
 		if rule == ruleEveryKey {

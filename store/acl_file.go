@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxFileFaults bounds the text about the errors in an ACL file: a wrong path may name any file.
+// maxFileFaults bounds the text about the errors in an ACL file: a wrong path may be that of a large file of another kind.
 const maxFileFaults = 8 << 10
 
 // ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
@@ -83,8 +83,8 @@ func (p *aclFile) line(number int, words []string) {
 	p.users = append(p.users, u.seal())
 }
 
-// FormatACLFile writes users as an ACL file. The format has no quotes, so some users cannot be
-// written: then ok is false and wrong names one of them.
+// FormatACLFile writes users as an ACL file. The format has no quotes, so it cannot hold some users: then ok is false and wrong
+// names one of them. If there are more than maxUsers, ok is false and wrong is "".
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
 	line := func(u *User) string { return fmt.Sprintf("user %s %s\n", u.Name, lineOf(u.Rules())) }

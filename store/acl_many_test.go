@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// A user may have as many rules as a command holds: to give them, to tell of them and to read
-// them back takes a time that grows as their number does.
+// TestManyRules: the time to apply rules, to describe them and to read them back grows in proportion to their number. One ACL
+// SETUSER may have as many rules as a command holds.
 func TestManyRules(t *testing.T) {
 	const few, many = 5_000, 50_000
 	took := map[string][]time.Duration{}
@@ -38,7 +38,7 @@ func manyRules(n int) map[string][]string {
 		}
 		return rules
 	}
-	halves := func(format string) []string { // of ever other commands
+	halves := func(format string) []string { // a fifth of the rules, with three lists of commands in turn
 		rules := each(format)[:n/5]
 		for i := range rules {
 			rules[i] = strings.ReplaceAll(rules[i], "%c", "-get +set -del "[:i%3*5]+"+incr")
@@ -60,7 +60,7 @@ func manyRules(n int) map[string][]string {
 	}
 }
 
-// testRules gives a user rules, tells of them and reads them back.
+// testRules applies rules to a user, describes them and reads them back.
 func testRules(t *testing.T, name string, rules []string, n int) {
 	table := NewTable(Commands())
 	merged, open := MergeSelectors(rules)

@@ -13,13 +13,13 @@ type namePattern struct {
 	access  keyAccess // of keys
 }
 
-// patternSet finds out whether one of many patterns matches a name. Most patterns are names or end with their only star: a search
-// finds those, so a command with many keys takes no longer for a user with many patterns.
+// patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or end with their
+// only star. A binary search finds these, so a command with many keys takes hardly longer for a user with many patterns.
 type patternSet struct {
 	list   []namePattern
-	sorted []int32    // all patterns, by text
-	heads  [4][]int32 // by access: the patterns that end with their only star, by text; none begins with another
-	globs  []int32    // the patterns that must be tried one by one
+	sorted []int32    // the indices of all patterns, sorted by text
+	heads  [4][]int32 // by needed access: the patterns that end with their only star, sorted; no head begins with another head
+	globs  []int32    // the indices of those that must be tried one by one
 }
 
 // newPatternSet returns the set of some patterns, or nil for none.
@@ -50,7 +50,7 @@ func newPatternSet(list []namePattern) *patternSet {
 // head returns the text before the star of a pattern.
 func (s *patternSet) head(i int32) string { return s.list[i].pattern[:len(s.list[i].pattern)-1] }
 
-// shortest returns those of the sorted heads that give the needed access and do not begin with another.
+// shortest returns those of the sorted heads that give the needed access and do not begin with another such head.
 func (s *patternSet) shortest(heads []int32, need keyAccess) (list []int32) {
 	if all := s.heads[0]; need > 0 && !slices.ContainsFunc(heads, func(i int32) bool { return s.list[i].access&need != need }) {
 		return all
@@ -90,8 +90,8 @@ func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	return false
 }
 
-// begins reports whether a name begins with a head. The greatest head that is not greater than the name is the only one that can
-// be: all texts between a head and a name that begins with it begin with it too.
+// begins reports whether a name begins with a head. Only the greatest head that is not greater than the name can be its prefix:
+// all texts between a prefix and the name begin with that prefix, and no head begins with another.
 func (s *patternSet) begins(name string, need keyAccess) bool {
 	heads := s.heads[need]
 	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })

@@ -66,7 +66,8 @@ func mgetOf(t *testing.T, keys int, name, pattern string, patterns int) (*User, 
 	return u, table.Lookup(args[0]), args
 }
 
-// TestCheckOfManyKeys: to look for a key among names and texts with one star behind takes one step, however many there are.
+// TestCheckOfManyKeys: the search for a key takes one step among patterns without special characters, or with one star at the
+// end, however many there are.
 func TestCheckOfManyKeys(t *testing.T) {
 	const keys, patterns = 100_000, 1000
 	for _, pattern := range []string{"~app%04d:*", "~app%04d:key", "%%R~app%04d:*"} {
@@ -78,8 +79,8 @@ func TestCheckOfManyKeys(t *testing.T) {
 	}
 }
 
-// TestCheckGivesUp: a check of many keys with many patterns that must be tried ends with an error, in a script and a transaction
-// too, and the ACL log does not call it a refusal. To check all would take minutes.
+// TestCheckGivesUp: a check of many keys with many patterns that must be tried one by one ends with an error, in MULTI, too. The
+// ACL log has no entry for it. To check all would take minutes.
 func TestCheckGivesUp(t *testing.T) {
 	const keys, patterns = 2_000_000, 10_000
 	u, mget, args := mgetOf(t, keys, "app1", "~[a-c]pp?%d", patterns)
@@ -124,8 +125,8 @@ func TestCheckEndsAtTheFirstDeniedKey(t *testing.T) {
 	}
 }
 
-// TestCheckStepsAreFew: a check runs on an event loop, so it takes some 131,072 steps and 32 for each argument. Ordinary users need
-// far fewer, and words are compared only with those of their length.
+// TestCheckStepsAreFew: a check runs on an event loop, so it takes at most baseCheckSteps steps and stepsPerArg for each
+// argument. Ordinary users need far fewer, and a first argument is compared only with rules of its length.
 func TestCheckStepsAreFew(t *testing.T) {
 	for _, c := range []struct {
 		name, pattern  string

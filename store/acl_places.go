@@ -6,9 +6,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// places maps a name to its index in a list that rules extend. A user may have as many names as fit
-// into a command, so a linear search per rule would be too slow. find fills the map at the first
-// lookup; seal drops it.
+// places maps a name to its index in a list that rules extend. One ACL SETUSER may give as many names as fit into a command, so a
+// linear search per rule would be too slow. find fills the map at the first lookup; seal drops it.
 type places map[string]int
 
 // find returns the index of a name in a list of n names; nth returns the name at an index.

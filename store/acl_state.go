@@ -66,9 +66,8 @@ type accounts struct {
 	size    int64    // of all accounts, part of the data size
 	gone    []string // names that this write set has deleted, also those that it has set again
 
-	// Deletions that this node remembers; the log does not hold this: the last write set that
-	// deleted a name, and the write set up to which deletions are unknown, after a snapshot or too
-	// many deletions.
+	// The deletions that this node remembers. deleted has the last write set that deleted a user, by name. forgotten is the write
+	// set up to which this node does not know the deletions, after a snapshot or too many deletions. The log holds neither.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -145,8 +144,8 @@ type Accounts struct {
 	Gone    []string // names that the change has deleted; one that is in List, too, is another user now
 }
 
-// AccountSink is a Sink that receives the users after every change, during the replay of old
-// entries and after the restore of a snapshot. It must not block.
+// AccountSink is a Sink that receives the users after every change, also during the replay of old entries, and after the restore
+// of a snapshot. It must not block.
 type AccountSink interface {
 	AccountsChanged(Accounts)
 }
@@ -350,6 +349,6 @@ func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	}
 }
 
-// guarded reports whether Authorize must look up the default user. While neither the state nor the
-// transaction has an account, Authorize does not check the rights of that user.
+// guarded reports whether Authorize must look up the default user. While the state has no account of that user, and the
+// transaction has changed no account, Authorize does not check that user's rights.
 func (t *Txn) guarded() bool { return t.s.accounts.def != nil || t.users != nil }

@@ -73,8 +73,7 @@ func TestRulesMakeTheSameUser(t *testing.T) {
 	}
 }
 
-// TestUnknownRulesOfAnotherVersion: what this node does not know of a user is
-// left out, the rest counts.
+// TestUnknownRulesOfAnotherVersion: this node leaves out a user's rules that it does not know, and applies the others.
 func TestUnknownRulesOfAnotherVersion(t *testing.T) {
 	table := NewTable(Commands())
 	u := userOf(table, "u", []string{"on", "~a*", "-@all", "+@nosuch", "+nosuch", "future-flag", "+get", "(", "+set", "+nosuch|x"})
@@ -222,8 +221,8 @@ func TestAuthorizeIsFree(t *testing.T) {
 	}
 }
 
-// TestEstablishPassword: what a node is started with becomes the default user's password when nothing
-// was said of that user, and never after that, but where a node is alone and only a flag has spoken.
+// TestEstablishPassword: the password of a node's flag becomes the default user's if nobody has set that user. Later no flag
+// changes it, unless the node is alone and only a flag has set the password.
 func TestEstablishPassword(t *testing.T) {
 	first, second, third := HashPassword([]byte("1")), HashPassword([]byte("2")), HashPassword([]byte("3"))
 	for _, tc := range []struct {
@@ -311,8 +310,8 @@ func TestSameUserAfterRollback(t *testing.T) {
 	same("in the next transaction", true)
 }
 
-// TestCallsBesideManyDeletedUsers: to tell whether a call's user is deleted takes no look at each user that the transaction has
-// deleted. That would take minutes.
+// TestCallsBesideManyDeletedUsers: sameUser does not go through all users that the transaction has deleted. That would take
+// minutes.
 func TestCallsBesideManyDeletedUsers(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -327,8 +326,8 @@ func TestCallsBesideManyDeletedUsers(t *testing.T) {
 	}
 }
 
-// TestUsersCount: users and their rules count as data, as much as they take; a transaction
-// foresees it, a snapshot restores it, and who is deleted takes nothing.
+// TestUsersCount: users and their rules count in DataSize with the memory that they take: in a transaction before it is applied,
+// and after the restore of a snapshot. A deleted user counts nothing.
 func TestUsersCount(t *testing.T) {
 	long := strings.Repeat("k", 500)
 	for name, rules := range map[string][]string{

@@ -187,8 +187,8 @@ func sameHash(a, b string) int {
 	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
-// LosesChannels reports whether a subscription may be lost when next replaces u; it is false if next may use every channel that u
-// may use.
+// LosesChannels reports whether a subscription may be lost when next replaces u. It compares patterns as texts: it is false if
+// next has allchannels, or every channel rule of u.
 func (u *User) LosesChannels(next *User) bool {
 	stays := map[string]bool{}
 	for _, s := range next.selectors {

@@ -55,7 +55,7 @@ var scanCommands = []Command{
 	},
 }
 
-// Ascend is that of Txn, but counts each key that it passes as work, also those that have expired.
+// Ascend is Txn.Ascend, but counts each key that it passes as work, also those that have expired.
 func (c *Ctx) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	c.ascend(db, from, c.work, func(e *Entry) bool {
 		c.work(1)

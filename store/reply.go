@@ -124,8 +124,8 @@ func (r Reply) Float() float64 { return math.Float64frombits(uint64(r.Int)) }
 // IsError reports whether r is an error reply.
 func (r Reply) IsError() bool { return r.Kind == Failure }
 
-// FormatFloat formats a double as Redis does in replies and scores: integral values as plain
-// digits, all others with 17 significant digits.
+// FormatFloat formats a double as Redis does in replies and scores: integral values of moderate size as plain digits, all others
+// with %.17g.
 func FormatFloat(f float64) string {
 	switch {
 	case math.IsInf(f, 1):

@@ -2,8 +2,8 @@ package store
 
 import "sync/atomic"
 
-// tree is a copy-on-write B-tree with an index: a copy takes constant time, and a change then copies the nodes on its path. A node
-// has little more room than elements, and holds nothing of elements that are gone (see room.go).
+// tree is a copy-on-write B-tree that also finds an element by its index. A copy takes constant time, and a change then copies
+// the nodes on its path. A node has room for few more elements than it has, and keeps no removed element alive (see room.go).
 //
 // Any number of goroutines may read a tree, and one of them may copy it meanwhile.
 type tree[T any] struct {
@@ -15,7 +15,7 @@ type tree[T any] struct {
 // treeNode has the elements in order. Between them, before the first and behind the last stand the children, unless it is a leaf.
 type treeNode[T any] struct {
 	gen   uint64
-	count int // of the elements below it and its own
+	count int // number of elements in it and below it
 	items []T
 	kids  []*treeNode[T] // nil in a leaf
 }
@@ -26,7 +26,7 @@ const (
 	// treeLeast is the least number of elements of a node other than the root. It is far from half of a full node, so that a
 	// tree does not split and join nodes in turn while elements come and go.
 	treeLeast = 20
-	// treeHeight is more than a tree can have: treeLeast+1 to the power of it.
+	// treeHeight is more than the height of any tree: no memory has room for (treeLeast+1)^(treeHeight-1) elements.
 	treeHeight = 16
 )
 
@@ -101,8 +101,8 @@ func (t *tree[T]) GetAt(i int) (x T, ok bool) {
 	return n.items[i], true
 }
 
-// step returns where the element with an index among all below a branch is: in the branch itself, or in a child and at which
-// index there. An index behind the middle is counted from the end.
+// step finds the element at index i of a branch and all below it. If own is true, it is n.items[place]. Otherwise it is at index
+// rest below n.kids[place]. step counts from the end if i is behind the middle.
 func (n *treeNode[T]) step(i int) (place, rest int, own bool) {
 	if i < n.count/2 {
 		for place = 0; i > n.kids[place].count; place++ {
@@ -182,7 +182,8 @@ func (t *tree[T]) add(path []uint8, x T) {
 	}
 }
 
-// insert leaves one element too many in a full node, which the caller must split.
+// insert adds an element at a place in a leaf below n. If n was full, it then has one element too many, and the caller must split
+// it.
 func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	n.count++
 	i := int(path[0])
@@ -197,7 +198,7 @@ func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	}
 }
 
-// split divides a child in two. Both get their own room: what leaves one of them is then held by nobody.
+// split divides a child in two. Both get new arrays, so neither keeps alive what is later removed from the other.
 func (t *tree[T]) split(n *treeNode[T], i int) {
 	low := n.kids[i]
 	half := len(low.items) / 2
@@ -272,7 +273,7 @@ func (n *treeNode[T]) scan(fn func(T) bool) bool {
 	return n.scanFrom(0, fn)
 }
 
-// scanFrom is scan from an element of the node on.
+// scanFrom is scan from the element at index i of the node on.
 func (n *treeNode[T]) scanFrom(i int, fn func(T) bool) bool {
 	for ; i < len(n.items); i++ {
 		if !fn(n.items[i]) || n.kids != nil && !n.kids[i+1].scan(fn) {
@@ -282,7 +283,7 @@ func (n *treeNode[T]) scanFrom(i int, fn func(T) bool) bool {
 	return true
 }
 
-// scanBack is scan in the other direction, from before an element of the node on.
+// scanBack is scan in reverse order, from the element before index i of the node on.
 func (n *treeNode[T]) scanBack(i int, fn func(T) bool) bool {
 	for i--; i >= 0; i-- {
 		if !fn(n.items[i]) || n.kids != nil && !n.kids[i].scanBackAll(fn) {
