@@ -443,7 +443,7 @@ func (ws *blockedClients) exhume() []*blockedClient {
 	return first
 }
 
-// drop sends blocked clients back to their origins in order of arrival. The origins send them again.
+// drop answers blocked clients with errNotExecuted, in order of arrival. Their nodes then send the commands again.
 func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
 		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {

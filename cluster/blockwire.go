@@ -68,7 +68,7 @@ func (p *peerConn) read(r *bufio.Reader) {
 	}
 }
 
-// end cancels the peer's blocking commands: nobody could tell it what they have been served.
+// end cancels the peer's blocking commands: without the connection, this node cannot send the peer what they would be served.
 func (p *peerConn) end() {
 	p.mu.Lock()
 	p.ended = true

@@ -44,15 +44,14 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The stamp is where the next leader's clock goes on, and that leader does not know how late this one
-	// replies. So the stamp is the time of the first request, not of the last, minus the worst delay of a
-	// reply that no entry tells of.
+	// The next leader's lease clock goes on from the stamp. That leader does not know how late this one replies. So the stamp is
+	// the time of the batch's first request, minus the worst lateness that no entry has recorded (latenessKept at most).
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: now.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
 	b.writes = entry[len(entry)-len(e.Writes):]
-	txn.Forget() // before the entry is applied: its copies would be beside those of Apply
+	txn.Forget() // now, not after Apply: its copies and those of Apply would be in memory at the same time
 	return b, entry, rest
 }
 
@@ -69,7 +68,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		if !again {
 			if len(q) > from {
 				q[len(q)-1].ran(s.node.cfg.Time.Monotonic())
-				s.noteUse(q[from:]) // there may be fewer than before: one was stopped for now
+				s.noteUse(q[from:]) // q is shorter if a request was stopped for now
 			}
 			if txn.Writes().Size() < maxBatchBytes {
 				txn.ExpireSeen(maxBatchBytes)
@@ -95,7 +94,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 		s.serveTurns.since = 0
 	}
 	if b.served && txn.Writes().Size() > maxBeforeFirst {
-		b.served, s.serveTurns.alone = false, true // in the next batch, before anything else
+		b.served, s.serveTurns.alone = false, true // this batch runs no request, and the next one serves them first
 	}
 	if b.served {
 		s.serve(txn)
@@ -151,10 +150,9 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests of q from index from on and adds them to b. all is q without the requests
-// that are left over; rest are those. again means that a request has spoiled the batch: either it has
-// been answered and is not in all, or it notes which of its calls to refuse. Then all is to be evaluated
-// on a fresh transaction.
+// evaluateOn runs the requests of q from index from on, and adds them to b. rest are the requests left over; all is q without
+// them. again means that a request has spoiled the batch, and that all must be evaluated on a fresh transaction. That request has
+// been answered and is not in all, or it notes which of its calls to refuse (overran).
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // requests whose keys have been read ahead
 	told := from  // requests whose cost has been noted
@@ -206,8 +204,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	return q, nil, false
 }
 
-// mustEnd reports whether the batch takes no more requests. It takes the first one even if expired keys fill it, unless there may be
-// no room for it.
+// mustEnd reports whether the batch takes no more requests. The batch takes its first request even if expired keys fill it,
+// unless they leave less room than a request may need (maxBeforeFirst).
 func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first bool) bool {
 	if s.serveTurns.alone || ctx.Err() != nil {
 		return true
@@ -223,7 +221,7 @@ type progress struct {
 	writes, bytes, told int
 }
 
-// add adds a request that has been evaluated to the batch, which had come so far before, and counts what the request costs.
+// add adds an evaluated request to the batch, and counts what the request costs. before is how far the batch had come before it.
 func (s *sequencer) add(txn *store.Txn, b *batch, r *request, before progress) {
 	b.requests = append(b.requests, r)
 	b.replied += r.extent
@@ -263,7 +261,7 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 		r.refuse(r.overrun)
 		return without(q, i), nil, true
 	case r.takes(s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece:
-		return s.evaluateAgain(ctx, txn, q, i+1, b) // others may have come that go before the requests behind it
+		return s.evaluateAgain(ctx, txn, q, i+1, b) // not the requests behind it: others may have come that go before them
 	}
 	return q, nil, true // r.overran says which of its calls to refuse
 }
@@ -282,8 +280,8 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 // entryCopies is how many copies of a write are in memory on its way to the log, the disk and the peers.
 const entryCopies = 4
 
-// maxReadAhead bounds the requests whose keys are read ahead at once. Requests without keys take no room there, and each batch
-// looks again at those that are left over.
+// maxReadAhead bounds the requests whose keys are read ahead at once. The room in s.ahead bounds only keys, and each batch looks
+// again at the requests that the last one left over.
 const maxReadAhead = 64
 
 // readAhead reads the keys of the first requests of q, and returns the number of these requests.
@@ -351,7 +349,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		if txn.TakeLeases() {
 			r.spans = append(r.spans, span{i, begin, txn.Writes().Mark()})
 		}
-		// After the whole command, script or transaction.
+		// Blocked clients are served after the whole command, script or transaction.
 		if s.blockedClients.any() {
 			s.serveReady(txn)
 		}
@@ -407,7 +405,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	} else {
 		reply = s.runCommand(ctx, ErrCommandTime)
 		if ctx.Stopped != "" && ctx.Wrote() {
-			return reply, ctx.Stopped // what it has written is undone as if it were too much
+			return reply, ctx.Stopped // this undoes what it has written, as if it were too much
 		}
 	}
 	return settled(ctx, reply)
@@ -469,7 +467,7 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 	}
 	r.held = !s.evaluateBlocking(txn, r)
 	if s.blockedClients.any() {
-		s.serveReady(txn) // BLMOVE has pushed
+		s.serveReady(txn) // the command may have pushed an element, as BLMOVE does
 	}
 }
 

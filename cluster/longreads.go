@@ -33,8 +33,8 @@ func isLongRead(r *request) bool {
 	return r.large || r.blockedClient == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
-// inTurn returns the next requests to be evaluated, in order: those of q, behind them those of users who
-// have used much time, and then the long reads. If the last batch ran no long read, one goes first.
+// inTurn returns the next requests to be evaluated, in order: those of q, then those of users who have used much time, then the
+// long reads. If the last batch ran other requests but no long read, one long read goes first.
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
@@ -69,8 +69,8 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver takes the requests that a batch has left over, and returns those to run next. If only requests
-// are left that go behind others, it returns none: other requests may have come meanwhile.
+// leftOver takes what a batch has left over, and returns the requests to run next. It returns none if only requests are left that
+// go behind others: others may have come meanwhile.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {
@@ -99,8 +99,8 @@ func (s *sequencer) putAside(r *request) bool {
 	return true
 }
 
-// hasRoom reports whether large replies may be made now. Either there is room for them, or there has been
-// none for so long that a client must have failed to say that its replies have been encoded.
+// hasRoom reports whether the leader may make large replies now. It may if there is room for them, or if there has been none for
+// fair.InHandPatience: some session may have failed to report that it has encoded its replies.
 func (s *sequencer) hasRoom() bool {
 	l := &s.long
 	if !s.node.gate.InHand.IsFull() && !brake.Short(2*fair.RepliesInHand) {

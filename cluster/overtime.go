@@ -8,12 +8,11 @@ import (
 	"lockstep/store"
 )
 
-// All other requests wait while a script or a command runs. So a script, a transaction, or a command that takes
-// many steps may run for the time limit of scripts; then the leader stops it without a trace. Each time the
-// limit of its user is halved, or a few clients that run such work in turn would keep all others out for ever.
-// For the same reason work that ends by itself shortens the limit of its user, too, if lighter work waits
-// meanwhile: by what it took beyond fair.GraceTime. Short work is never stopped, whoever sends it. Package fair decides the
-// order of the work.
+// All other requests wait while a script or a command runs. So the leader stops a script, a transaction, or a command that takes
+// many steps, at the time limit of scripts, and undoes all of it. Each time it halves the limit of that user: otherwise a few
+// clients that run such work in turn would keep all others out for ever. Work that ends by itself shortens the limit of its user,
+// too, if lighter work has waited: by the time beyond fair.GraceTime. Short work is never stopped, whoever sends it. Package fair
+// decides the order of the work.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
@@ -66,7 +65,7 @@ func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit +
 // watch is store.Ctx.Watch of a command; it stops a command that has run for too long. A short command never
 // calls it, and so costs no look at the clock.
 func (s *sequencer) watch() {
-	brake.Look() // nothing else counts the memory of a command, such as the union of sets
+	brake.Look() // a command such as SUNION may take much memory that nothing else counts
 	if s.turn.since == 0 {
 		s.startTurn(s.turn.user)
 		return
@@ -76,7 +75,8 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the present turn has run for too long; forNow: because others of its batch wait.
+// mustStop reports whether the present turn has run for too long. forNow: it must stop only because requests before it in its
+// batch wait; it runs again in a later batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow
@@ -97,8 +97,8 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 	return ctx.Call(ctx.Cmd.Run)
 }
 
-// wasStopped notes the user whose work was stopped, if the work reached its time limit, or if it took all of
-// its memory and the time of heavy work.
+// wasStopped halves the limit of the user whose work was stopped, if the work reached its time limit, or if it took all of its
+// memory and longer than fair.HeavyTime.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
 	large := ctx.TookAll && s.turn.full > 0 && s.ran() > fair.HeavyTime
@@ -113,11 +113,11 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 }
 
-// turnEnds shortens the limit of the user whose turn ends, if the turn took long and lighter work waits: behind it in its
-// batch, or for the next one. refused says that what waited has been answered BUSY.
+// turnEnds shortens the limit of the user whose turn ends, if the turn took long and lighter work waits: behind it in its batch,
+// or for the next one. refused says that the requests that waited have been answered BUSY.
 func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
-		return // nothing has read the clock, so it was short
+		return // nothing has read the clock, so the work was short; or wasStopped has halved the limit already
 	}
 	now := s.turn.ended
 	if now == 0 {
@@ -152,7 +152,7 @@ func (s *sequencer) noteUse(q []*request) {
 		return
 	}
 	for _, r := range q {
-		if r.wroteBytes <= HeavyBytes { // or else its entry is a part of the same piece of work
+		if r.wroteBytes <= HeavyBytes { // a larger write is charged together with its entry (largeWrites)
 			s.users.Note(r, r.used, now)
 		}
 	}

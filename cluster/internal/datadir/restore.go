@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// restoringFile is in a directory while a backup is restored into it. It is on the disk before any other file is
-// made, and is removed when all of them are there.
+// restoringFile is in a directory while a backup is restored into it. It is on the disk before any other file but LOCK is made,
+// and is removed when all of them are there, or none.
 const restoringFile = "RESTORING"
 
 const restoringText = "lockstep restore has not finished here. Run it again, or name another directory.\n"
@@ -18,11 +18,11 @@ const restoringText = "lockstep restore has not finished here. Run it again, or 
 // lostAndFound is in the root of a file system. A volume in a container or in Kubernetes has it from the start.
 const lostAndFound = "lost+found"
 
-// ownFiles are the files of a directory, without LOCK.
+// ownFiles are the files and directories of a data directory, without LOCK and RESTORING.
 var ownFiles = []string{nodeFile, boltFile, votesFile, walDir, markFile, settledPath, snapshotDir}
 
-// CheckEmpty fails if the directory at path holds anything of somebody's: a backup is restored into a new
-// directory. The lost+found of a file system, a LOCK, and what an interrupted restore has left do not count.
+// CheckEmpty fails if the directory at path is not empty: a backup is restored into a new directory. It ignores the lost+found of
+// a file system, a LOCK, and what an interrupted restore has left.
 func CheckEmpty(path string) error {
 	list, err := os.ReadDir(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -44,8 +44,9 @@ func CheckEmpty(path string) error {
 	return nil
 }
 
-// Make calls fill to make a directory out of an empty one, or of none. The directory may be a mount point or a link, so
-// it is filled where it is. Open refuses it until it is whole; fill opens it as Unfinished.
+// Make creates a data directory at path, which does not exist or is empty, and calls fill to write it. The path may be a mount
+// point or a link, so fill writes there, and nothing is renamed. Open refuses the directory until fill has succeeded; fill itself
+// opens it as Unfinished.
 func Make(disk Disk, path string, fill func(path string) error) error {
 	fail := func(err error) error { return fmt.Errorf("data directory %s: %w", path, err) }
 	_, err := os.Stat(path)
@@ -81,7 +82,7 @@ func Make(disk Disk, path string, fill func(path string) error) error {
 	return errors.Join(err, endRestore(disk, path))
 }
 
-// beginRestore says on the disk that a directory is being restored.
+// beginRestore marks a directory as being restored, by restoringFile.
 func beginRestore(disk Disk, path string) error {
 	if err := writeFile(disk, filepath.Join(path, restoringFile), []byte(restoringText)); err != nil {
 		return err
@@ -99,7 +100,7 @@ func clearOut(disk Disk, path string) error {
 	return disk.SyncDir(path)
 }
 
-// endRestore says that what is in the directory is whole, or nothing.
+// endRestore removes that mark: the directory is whole now, or empty.
 func endRestore(disk Disk, path string) error {
 	if err := disk.Remove(filepath.Join(path, restoringFile)); err != nil {
 		return err

@@ -356,7 +356,8 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OwnState returns the writer for this node's own state, for a snapshot that Raft has begun. It does not rest when hurried says so.
+// OwnState returns the writer for this node's own state, for a snapshot that Raft has begun. The writer rests between pieces of
+// work (pace), but not while hurried returns true.
 func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	if k, ok := sink.(*snapshotSink); ok {
 		if k.pace != nil {
@@ -367,8 +368,8 @@ func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	return sink
 }
 
-// whole returns a writer that also rests for the work between two writes. A peer's
-// snapshot is written without it, because the time between its writes is only waiting.
+// whole returns a writer that also rests for the work of its caller between two writes. Between the writes of a peer's snapshot
+// the caller only waits, so that snapshot is written without it.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {
@@ -405,7 +406,7 @@ func (k *snapshotSink) Close() error {
 		return errors.Join(err, k.store.discard(k.meta.ID))
 	}
 	k.meta.CRC = k.sum.Sum(nil)
-	if err := k.finish(); err != nil { // it may have its name by now
+	if err := k.finish(); err != nil { // finish may have renamed the snapshot before it failed; discard deletes it in both cases
 		return errors.Join(err, k.store.discard(k.meta.ID))
 	}
 	return k.store.add(k.meta)
@@ -483,8 +484,8 @@ func (s *Snapshots) discard(gone ...string) error {
 	return errors.Join(faults...)
 }
 
-// erase deletes a snapshot under its name, or as an unfinished one. After a crash, a half deleted snapshot must not look
-// like a damaged one.
+// erase deletes a snapshot, under its name or as an unfinished one. It renames it to an unfinished one first: after a crash, a
+// half deleted snapshot must not look like a damaged one.
 func (s *Snapshots) erase(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		if err := s.disk.Rename(path, path+unfinished); err != nil {

@@ -21,9 +21,8 @@ import (
 // membership. TLS makes up new encryption keys for each connection, so a person who learns the secret later
 // cannot read earlier traffic.
 //
-// Any caller of the port sees a certificate that the CA has signed, and can test guesses of the secret on it
-// offline. So a short secret is refused, and each guess costs some work. The real protection is a random
-// secret: openssl rand -hex 32.
+// Any caller of the port sees a certificate that the CA has signed, and can test guesses of the secret on it offline. So a short
+// secret is refused, and each guess costs some work. The real protection is a random secret: lockstep secret FILE makes one.
 //
 // These certificates never expire. No lock depends on the wall clock of a machine, and membership shall not
 // depend on it either.
@@ -88,8 +87,8 @@ func strong(secret []byte) error {
 	return nil
 }
 
-// addSecret accepts peers whose certificates are signed by way of a secret. If mine is true, this process also makes
-// its own certificate with it.
+// addSecret derives the CA of a secret, and accepts peers with a certificate of that CA. If mine is true, the CA also signs this
+// process's own certificate.
 func (k *peerKeys) addSecret(secret []byte, mine bool) error {
 	hard, err := pbkdf2.Key(sha256.New, string(secret), []byte(peerSecretPurpose), peerSecretWork, sha256.Size)
 	if err != nil {

@@ -23,11 +23,11 @@ import (
 //
 // A node that names no directory, or no cluster, is refused (scrutiny.go).
 //
-// The name of the cluster goes with the directory's name. Raft takes two entries of the same term and
-// index for the same entry, and entries of young clusters often have both in common. A node may come to
-// follow the leader of another cluster, because an address has become another node's or one cluster was
-// founded over another; then the two logs would mix. For the same reason a node refuses an answer that
-// comes from another member than the one that it has asked.
+// The name of the cluster goes with the directory's name. Raft takes two entries with the same term and index for the same entry,
+// and young clusters often have such entries. A node may come to follow the leader of another cluster: the address of its member
+// now belongs to another node, or an operator has founded a new cluster on the old addresses. Without the name of the cluster,
+// the two logs would mix. For the same reason a node refuses an answer that comes from another member than the one that it has
+// asked.
 
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
