@@ -196,7 +196,7 @@ func (g *guard) fill() {
 	}
 }
 
-// release says that the complete large commands have been run, or will not be.
+// release ends the count of the complete large commands: they have been run, or will not be.
 func (g *guard) release() {
 	g.holds(g.takes() - g.held.Load())
 	g.complete(0)

@@ -470,7 +470,7 @@ func (s *Snapshots) add(meta snapshotMeta) error {
 	return nil
 }
 
-// discard deletes snapshots that are not in the list. Those that stay are tried again with the next one.
+// discard deletes snapshots that are not in the list. If it cannot delete one, add tries again with the next snapshot.
 func (s *Snapshots) discard(gone ...string) error {
 	var faults []error
 	for _, id := range gone {
