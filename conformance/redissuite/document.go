@@ -10,9 +10,9 @@ import (
 const sectionHead = `
 ## Redis's own suite
 
-The test suite of Redis 7.0.15 (Debian 12's source package), each file against a node of its own, as it runs against a server that it has not started: ` + "`make redis-suite`" + `.
+` + "`make redis-suite`" + ` runs the test suite of Redis 7.0.15 (Debian 12's source package). Each file runs against a node of its own, as against an external server (` + "`--host`" + `).
 %d tests pass, and none fails; %d are skipped by name, with the reasons below. What the suite leaves out by itself is not counted as a test: %d tests or blocks of them start
-servers of their own or attach replicas. Of the files marked * those that start a server run, too. In many files that count, one test runs once for each encoding.
+servers of their own or attach replicas. In the files marked *, the tests that start a server run, too. Many files run a test once for each encoding, and each run counts.
 
 | file | passed | skipped | left out |
 |---|---|---|---|
