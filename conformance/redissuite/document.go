@@ -10,7 +10,7 @@ import (
 const sectionHead = `
 ## Redis's own suite
 
-` + "`make redis-suite`" + ` runs the test suite of Redis 7.0.15 (Debian 12's source package). Each file runs against a node of its own, as against an external server (` + "`--host`" + `).
+` + "`make redis-suite`" + ` runs the test suite of Redis 7.0.15 (Debian 12's source package). Each file runs against a node of its own, as the suite runs against an external server.
 %d tests pass, and none fails; %d are skipped by name, with the reasons below. What the suite leaves out by itself is not counted as a test: %d tests or blocks of them start
 servers of their own or attach replicas. In the files marked *, the tests that start a server run, too. Many files run a test once for each encoding, and each run counts.
 
