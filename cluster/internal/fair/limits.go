@@ -141,8 +141,9 @@ func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	for _, o := range list {
 		l.forget(full, now)
 		u := l.users[o.User]
-		if halvings := o.Halvings - int(age/OverrunMemory); halvings > l.halvings(o.User, now) {
-			u.halvings, u.rush, u.last = halvings, max(o.Rush-int(age/RushMemory), 0), now
+		halvings, rush := max(o.Halvings-int(age/OverrunMemory), 0), max(o.Rush-int(age/RushMemory), 0)
+		if cmp.Or(halvings-l.halvings(o.User, now), rush-l.rush(o.User, now)) > 0 {
+			u.halvings, u.rush, u.last = halvings, rush, now
 		}
 		if spent := o.Spent - time.Duration(float64(full)*float64(age)/float64(GraceMemory)); spent > l.spent(o.User, full, now) {
 			u.spent, u.at = min(spent, full), now

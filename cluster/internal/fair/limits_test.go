@@ -45,6 +45,12 @@ func TestOverrunsAreLearned(t *testing.T) {
 	if got := late.Tell(full, now); len(got) > 0 {
 		t.Errorf("an hour later: %+v", got)
 	}
+	late = Limits{}
+	late.Learn([]Overrun{{User: "rushes", Halvings: 6}}, 0, full, now)
+	late.Learn([]Overrun{{User: "rushes", Halvings: 6, Rush: 2}}, 0, full, now)
+	if got := late.Tell(full, now); len(got) != 1 || got[0].Rush != 2 {
+		t.Errorf("of equal halvings: %+v", got)
+	}
 	for i := range 2 * ToldUsers {
 		for range i + 1 {
 			last.Note(fmt.Sprint("user", i), full, now)
