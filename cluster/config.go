@@ -284,11 +284,11 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 // CheckAddress fails if addr is not of the form host:port, with a port that the system chooses if it is 0. Peers refuse an address
 // in any other form.
 func CheckAddress(addr string) error {
-	some := addr
-	if host, any := strings.CutSuffix(addr, ":0"); any {
-		some = host + ":1"
+	chosen := addr
+	if host, isZero := strings.CutSuffix(addr, ":0"); isZero {
+		chosen = host + ":1"
 	}
-	if roster.CheckAddress(some) != nil {
+	if roster.CheckAddress(chosen) != nil {
 		return fmt.Errorf("%q is no address: want host:port", roster.Clip(addr))
 	}
 	return nil
