@@ -1,6 +1,6 @@
-// Package codec reads and writes the fields of which everything is made that nodes store or send to each other:
-// messages, log entries, write sets and snapshots. Numbers are unsigned varints, if nothing else is said; a string is
-// its length and its bytes.
+// Package codec reads and writes fields. Messages, log entries, write sets and snapshots, all that nodes store or send
+// to each other, consist of fields. A number is an unsigned varint unless its function says otherwise; a string is its
+// length and its bytes.
 package codec
 
 import (
@@ -94,7 +94,7 @@ func (r *Reader) Bytes() []byte {
 	return b
 }
 
-// Str is Bytes for who needs a string. It shares the memory of the bytes, which must not change while it is used.
+// Str is Bytes for a caller that needs a string. It shares the memory of the bytes, which must not change while it is used.
 func (r *Reader) Str() string {
 	b := r.Bytes()
 	return unsafe.String(unsafe.SliceData(b), len(b))
@@ -106,7 +106,7 @@ type Stream struct {
 	Err error
 }
 
-// NewStream returns a Stream with a buffer of 64 KiB. It reads from in itself if that is such a buffer.
+// NewStream returns a Stream with a buffer of 64 KiB. If in is a bufio.Reader with such a buffer, the Stream uses in itself.
 func NewStream(in io.Reader) *Stream { return &Stream{Reader: bufio.NewReaderSize(in, 1<<16)} }
 
 // Uvarint reads a number.
@@ -152,7 +152,7 @@ func (s *Stream) Bytes() []byte {
 	return b
 }
 
-// Str is Bytes for who needs a string.
+// Str is Bytes for a caller that needs a string.
 func (s *Stream) Str() string {
 	b := s.Bytes()
 	return unsafe.String(unsafe.SliceData(b), len(b))
