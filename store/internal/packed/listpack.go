@@ -12,12 +12,12 @@ import (
 //
 //	+---------------+----------------------+---------+------+
 //	| uint32 LE     | uint16 LE: entries,  | entries | 0xff |
-//	| whole length  | 65535: not told      |         |      |
+//	| whole length  | 65535: unknown       |         |      |
 //	+---------------+----------------------+---------+------+
 //
-// An entry is its encoding, its data, and the length of both, so that it can
-// be read backwards: in groups of seven bits, the highest first, all but the
-// first with the high bit set.
+// An entry is its encoding, its data, and the length of both, so that the list
+// can be read backwards. The length is in groups of seven bits, the highest
+// first; all groups but the first have the high bit set.
 //
 //	0xxxxxxx           integer of 7 bits    11110001 int16 LE
 //	10xxxxxx           string of x bytes    11110010 int24 LE
@@ -50,7 +50,7 @@ func (p *List) Reset() { p.b, p.n = p.b[:packHead], 0 }
 // Len returns the number of entries.
 func (p *List) Len() int { return p.n }
 
-// Size returns the length of the result of bytes.
+// Size returns the length of the result of Bytes.
 func (p *List) Size() int { return len(p.b) + 1 }
 
 // Bytes completes the listpack and returns it.
