@@ -36,9 +36,9 @@ func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, true, limit)
 }
 
-// globSteps is the largest number of steps per byte of s, and for s as a whole as if it had globSteps
-// more. Only patterns with long runs of question marks or classes need more, and only an attacker
-// writes such patterns.
+// globSteps is the largest number of steps per byte of s. Each match also has the steps of globSteps
+// more bytes. Only patterns with long runs of question marks or classes need more steps, and only an
+// attacker writes such patterns.
 const globSteps = 64
 
 // globMost is the largest number of steps of one match, beyond one for each byte of s: some 20 ms.
@@ -53,7 +53,7 @@ const (
 
 // globMatch backtracks to the last star only: a longer run of an earlier star can never match more
 // than one of the last star. It searches for the literal text behind a star as a whole. A match
-// that needs more steps than its name allows, or more than limit, fails.
+// that needs more steps than the length of s allows, or more than limit, fails.
 func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	p, i := 0, 0
 	star, from := -1, 0 // the pattern after the last star, the end of the star's run
@@ -110,8 +110,8 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear returns the part of a pattern that can be read from p on in the steps that are left, and
-// in one more: who reads all of it has made too many.
+// globNear cuts a pattern behind the bytes that can be read from p on in the remaining steps and one
+// more: a match that has read up to the cut has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }

@@ -2,9 +2,9 @@ package redistext
 
 import "strings"
 
-// Index is strings.Index, but a client may choose both texts: its cost grows with the sum of their lengths, never with
-// the product, it takes no memory, and it calls work after every indexPiece bytes or so that it has read, and at its end. A work
-// that panics stops it.
+// Index is strings.Index for two texts that a client may choose. Its cost grows with the sum of their lengths, never with
+// the product, and it takes no memory. It calls work after every indexPiece bytes or so that it has read, and at its end. A panic
+// of work stops it.
 func Index(s, text string, work func(read int)) int {
 	f := finder{text: text, left: indexPiece, work: work}
 	at := f.index(s)
@@ -15,11 +15,11 @@ func Index(s, text string, work func(read int)) int {
 const (
 	indexPiece = 64 << 10
 
-	// shortText is the length from which strings.Index may compare the whole text at every byte of s. Below it, it costs
-	// some four comparisons of 16 bytes for a byte of s at most.
+	// shortText is the length from which strings.Index may compare the whole text at every byte of s. A shorter text costs
+	// at most some four comparisons of 16 bytes for each byte of s.
 	shortText = 64
 
-	// bytesInRead is how many bytes are passed in a search for a single one in the time in which one is read otherwise.
+	// bytesInRead is how many bytes a search for a single byte passes in the time in which other code reads one byte.
 	bytesInRead = 32
 
 	// attempt is what the start of a comparison counts, in bytes read.
@@ -31,16 +31,16 @@ const (
 // differs before the cut moves it by a whole period.
 type finder struct {
 	text string
-	left int            // bytes that may still be read; the search ends when it is negative
-	work func(read int) // nil, or fills left up again
+	left int            // bytes that may still be read; without work, the search ends when it is negative
+	work func(read int) // if not nil, called when left is negative; left then starts anew
 
 	cut    int
 	period int // how far the text moves if only the part behind the cut is found; 0 until divide has run
 	keep   int // how much of the text is known to match after that
 }
 
-// within returns the index of the text in s, or -1 if it is not found in some steps of globSearch bytes, and the steps made:
-// more than steps if they were too few.
+// within returns the index of the text in s, or -1, and the number of steps that the search made, of globSearch bytes each. If
+// made is greater than steps, the steps did not suffice.
 func (f *finder) within(s string, steps int) (at, made int) {
 	most := max(steps, 0) * globSearch
 	f.left = most
@@ -72,7 +72,7 @@ func (f *finder) spend(read int) bool {
 	return f.left >= 0
 }
 
-// short searches for a short text: for its first byte, and from there in a part, again and again.
+// short searches for a short text. It finds the first byte of the text, then looks for the text in the next part of s, and so on.
 func (f *finder) short(s, text string) int {
 	const part = 1024
 	for from := 0; ; {
@@ -181,7 +181,7 @@ func (f *finder) divide() bool {
 
 // suffix returns where the greatest suffix of the text begins, in the order of bytes or in the reverse, and its period.
 func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
-	const looks, part = 2, 256 // a comparison counts as so many bytes read
+	const looks, part = 2, 256 // a comparison counts as looks bytes read
 	text := f.text
 	i, j, k, period := -1, 0, 1, 1 // the suffix begins behind i; the one that begins behind j has k-1 bytes in common with it
 	for n := 1; j+k < len(text); n++ {

@@ -13,7 +13,7 @@ import (
 type Number struct {
 	Neg, Inf, Hex bool
 	Digits        string // without the point and leading zeros
-	exp           int    // exponent of 10 or 2; digits is read as an integer
+	exp           int    // exponent of 10 or 2, if Digits is read as an integer
 }
 
 // maxExponent is the value at which an exponent saturates, far beyond the range of any type.
