@@ -1,7 +1,7 @@
 package store
 
-// The bounds of users. Each user costs time or memory elsewhere: CLIENT LIST and each command for the leader copy its name; each
-// login compares all passwords of its user; ACL LIST, and a node that learns of a change, go through all users.
+// The bounds of users. CLIENT LIST and each command that is sent to the leader copy the name of a user. Each login compares all
+// passwords of its user. ACL LIST goes through all users, and so does a node that learns of a change.
 const (
 	maxUserName  = 1 << 10
 	maxUsers     = 10_000
@@ -9,7 +9,7 @@ const (
 	maxUsersSize = 32 << 20 // as DataSize counts them
 )
 
-// crowd says how many users there are, and what they take.
+// crowd is the number of users and their share of the data size.
 type crowd struct {
 	users int
 	size  int64
@@ -40,11 +40,11 @@ func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	return ""
 }
 
-// leastRules returns a number of rules that the user has at least.
+// leastRules returns a lower bound for the number of the user's rules.
 func (u *User) leastRules() int {
 	n := len(u.Passwords)
 	for _, s := range u.selectors {
-		n += 2 + len(s.keys) + len(s.channels) // on or off or the separator, and one for the commands
+		n += 2 + len(s.keys) + len(s.channels) // the separator (of the root: on or off), and one rule for the commands
 	}
 	return n
 }

@@ -9,7 +9,7 @@ import (
 // follow it.
 const sectionSelector = "("
 
-// ruleEveryKey is the pattern * for all keys, as distinct from allkeys. Redis shows both as ~*. As a rule, ~* means allkeys: no
+// ruleEveryKey is the rule for the pattern *, as distinct from allkeys. Redis shows both as ~*. But a rule ~* means allkeys: no
 // pattern may follow it, and it also allows the empty name.
 const ruleEveryKey = "%RW~*"
 
