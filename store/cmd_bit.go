@@ -101,12 +101,12 @@ func cmdSetBit(c *Ctx) Reply {
 	return Int(int64(old))
 }
 
-// bitString is a string that a command modifies. It holds the bytes that were set apart, so that to change
-// few of a long string is little work.
+// bitString is a string that a command modifies. It keeps the changed bytes apart from the old string, so a change
+// of a few bytes in a long string is little work.
 type bitString struct {
 	old    string
 	length int
-	bytes  map[int]byte // that differ from those of old; beyond its end there are zeros
+	bytes  map[int]byte // the bytes that differ from old; beyond its end, old counts as zeros
 }
 
 func (s *bitString) grown() bool { return s.length > len(s.old) }
@@ -168,7 +168,7 @@ func (c *Ctx) writeString(s *bitString) {
 		from, to = min(from, i), max(to, i+1)
 	}
 	if from >= to {
-		c.Reform(c.DB, c.Args[1], formRaw) // the same as after a change
+		c.Reform(c.DB, c.Args[1], formRaw) // OBJECT ENCODING shows the same as after a change
 		return
 	}
 	patch := make([]byte, to-from)
@@ -405,7 +405,7 @@ func cmdBitOp(c *Ctx) Reply {
 	return Int(int64(longest))
 }
 
-// bitOpWork counts the next bytes of n as work, now and then.
+// bitOpWork counts work on n bytes in blocks of 64 KiB. It counts a block when i, the index of a byte, is its start.
 func (c *Ctx) bitOpWork(i, n int) {
 	if i%(64<<10) == 0 {
 		c.work(min(n-i, 64<<10) / 64)

@@ -198,7 +198,7 @@ func (op *bitOp) load(s *bitString) int64 {
 	return int64(v)
 }
 
-// next returns those n bits of the integer from bit at on that are in one byte.
+// next returns the bits of the integer from bit at to the end of the byte that holds it. n is their number.
 func (op *bitOp) next(s *bitString, at int64) (bits byte, n int64) {
 	n = min(8-at&7, op.offset+op.width-at)
 	return s.at(int(at>>3)) << (at & 7) >> (8 - n), n

@@ -104,8 +104,8 @@ func cmdFlushDB(c *Ctx) Reply {
 	return OK
 }
 
-// tellFlushed writes a flush even if all databases were empty: as in Redis, clients with tracking
-// then also forget absent keys.
+// tellFlushed writes a flush if the command had nothing to delete: as in Redis, clients with
+// tracking then forget absent keys, too.
 func (c *Ctx) tellFlushed(before int) {
 	if c.Writes().Len() == before {
 		c.flushEmpty(c.DB)

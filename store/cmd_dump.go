@@ -98,7 +98,7 @@ func cmdRestore(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrDumpChecksum)
 	}
-	c.work(len(text) / 8) // the elements may be as short as that
+	c.work(len(text) / 8) // a step for 8 bytes, because the elements may be that short
 	value, ok, larger := readValue(text, c.unpackRoom())
 	switch {
 	case larger:

@@ -107,7 +107,7 @@ type lcsTable struct {
 	length int // of the longest common subsequence
 }
 
-// newLCSTable fills a table row by row along the shorter string, because two rows are kept as numbers.
+// newLCSTable fills a table. Its rows run along the shorter string, because two of them are kept as numbers.
 // It calls work for each row.
 func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	if a == "" || b == "" {

@@ -225,11 +225,11 @@ func cmdLTrim(c *Ctx) Reply {
 	}
 	n := e.List().Len()
 	from, to := rankRange(start, end, n)
-	if from < to { // the whole list goes at once
+	if from < to { // otherwise the whole list is deleted at once
 		c.work(n - (to - from))
 	}
 	if from == 0 && to == n {
-		// Redis counts this as a change too, so WATCH must see a write.
+		// To Redis, a trim that removes nothing is a change, too, so WATCH must see a write.
 		c.ListSet(c.DB, c.Args[1], 0, e.List().At(0))
 	}
 	c.ListRemove(c.DB, c.Args[1], to, n-to)

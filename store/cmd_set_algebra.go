@@ -181,7 +181,7 @@ func cmdSInterCard(c *Ctx) Reply {
 	found := int64(0)
 	c.intersect(sets, func(string) bool {
 		found++
-		return found != limit // there is none if it is 0
+		return found != limit // a limit of 0 is no limit
 	})
 	return Int(found)
 }

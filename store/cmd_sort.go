@@ -150,7 +150,7 @@ func (s *sortCall) listed(c *Ctx, e *Entry, from, to int) (list []string, fault 
 	case s.asIs:
 		return c.names(e, from, to), nil
 	}
-	// What is sorted to find elements far behind is never replied, but takes as much memory as if it were.
+	// sortFirst also keeps the elements before from. They are not replied, but take as much memory as if they were.
 	if refusal, refused := c.tooMany(int64(to)); refused {
 		return nil, &refusal
 	}
@@ -212,8 +212,8 @@ type sortItem struct {
 	score  float64
 }
 
-// sortFirst returns the first n elements in order; ok is false if a weight is not a number. It keeps few more than n elements: now
-// and then it sorts what it has and drops those behind.
+// sortFirst returns the first n elements in order; ok is false if a weight is not a number. It has room for a few more than n
+// elements: whenever the room is full, it sorts the elements and keeps the first n.
 func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool) {
 	items, ok = make([]sortItem, 0, min(e.elems.Len(), n+n/4+sortSpare)), true
 	e.each(func(value string) bool {
@@ -239,7 +239,7 @@ func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool
 	return items[:n], ok
 }
 
-// sortSpare is how many elements sortFirst collects at least before it sorts.
+// sortSpare is how many elements beyond n sortFirst collects at least before it sorts.
 const sortSpare = 256
 
 var sortScoreFault = Err(ErrSortScore)

@@ -78,7 +78,7 @@ var stringCommands = []Command{
 // condition.
 func cmdSet(c *Ctx) Reply {
 	if len(c.Args) == 3 {
-		c.LookupWrite(c.DB, c.Args[1]) // an expired key goes first, so that the new one is not taken for it
+		c.LookupWrite(c.DB, c.Args[1]) // deletes an expired key, so that the new key gets its own creation number
 		c.SetString(c.DB, c.Args[1], c.Arg(2), 0)
 		c.eventOn(eventString, "set")
 		return OK

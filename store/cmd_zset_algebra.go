@@ -72,7 +72,7 @@ func (w *weighted) len() int {
 	return 0
 }
 
-// score returns the score of a member that a command looks for among others.
+// score returns the score of a member, for a command that looks for many members.
 func (w *weighted) score(c *Ctx, name string) (score float64, ok bool) {
 	c.work(stepsOf(name))
 	switch {
@@ -83,7 +83,7 @@ func (w *weighted) score(c *Ctx, name string) (score float64, ok bool) {
 	case w.scores.byScore != nil:
 		return w.scores.Score(name)
 	case w.find == nil:
-		w.find = &finder{} // of its own: the inputs are searched in turn
+		w.find = &finder{} // not the one of the Txn: the inputs are searched in turn
 	}
 	score, ok, passed := w.find.score(w.scores, name)
 	c.work(passed / passedPerStep)
@@ -99,7 +99,7 @@ func (w *weighted) each(fn func(m Scored) bool) {
 	}
 }
 
-// weigh returns a member's weighted score, the first value in a result.
+// weigh returns the weighted score of a member, 0 instead of NaN.
 func (w *weighted) weigh(score float64) float64 { return notNaN(w.weight * score) }
 
 func notNaN(f float64) float64 {
@@ -357,7 +357,7 @@ func cmdZInterCard(c *Ctx) Reply {
 	found := int64(0)
 	k.eachCommon(c, func(Scored) bool {
 		found++
-		return found != k.limit // there is none if it is 0
+		return found != k.limit // a limit of 0 is no limit
 	})
 	return Int(found)
 }

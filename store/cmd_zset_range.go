@@ -138,7 +138,7 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the range of a set, in the order of the reply. It returns false if most is less than its length.
+// of returns the range of a set, in the order of the reply. ok is false if the range has more than most members.
 func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset
@@ -240,7 +240,7 @@ func cmdZRangeStore(c *Ctx) Reply {
 		if e.typ != TypeSortedSet {
 			return wrongType
 		}
-		// Each member takes a write at least.
+		// The write of a member has at least this size.
 		if list, ok = z.of(c, e.Scores(), (c.MaxEntry()+entryRoom)/int64(writeHead+len(c.Args[1]))); !ok {
 			return Err(c.ErrTooBig())
 		}

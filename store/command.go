@@ -90,7 +90,7 @@ const (
 // KeySpec says where a command's keys are. With Begin, keys are at Begin, Begin+Step, … up to
 // Begin+Last; a negative Last counts from the end. With NumKeys, the argument at NumKeys is the
 // number of keys, and the keys follow it. With neither, the positions depend on the other
-// arguments. Find, if set, returns the positions; the others are for COMMAND INFO then.
+// arguments. Find, if set, returns the positions; the other fields are then only for COMMAND INFO.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -194,8 +194,8 @@ type Ctx struct {
 	Stopped Error
 	// … or because of StopAfter.
 	StoppedForNow bool
-	// TookAll means that a script was stopped because it exceeded its memory limit, or the code of a library
-	// because it ran for too long.
+	// TookAll means that a script was stopped because it exceeded its memory limit or the interpreter had a
+	// fault, or that the code of a library was stopped because it ran for too long.
 	TookAll bool
 }
 
@@ -323,7 +323,7 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 // keySpan is a row of arguments from first to last; it is empty if last < first.
 type keySpan struct{ first, last, step int }
 
-// find is places, but does not list the keys one by one that follow each other.
+// find is places, but returns keys that follow each other as a span. others are the indices of all other keys.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
 	switch {
