@@ -2,9 +2,9 @@ package store
 
 import "unsafe"
 
-// Copies of what the data holds already: a write of a few bytes copies a long string, or all elements of a compact
-// collection, once in the Txn and once in Apply. While a snapshot of an earlier state is written there are then
-// three states, for which a node need not have the memory.
+// A write of a few bytes copies a whole string, or all elements of a compact collection: once in the Txn and once in
+// Apply. While a snapshot of an earlier state is written, the value is then in memory three times, and a node may not
+// have that much memory.
 
 // copyStep is how many bytes are copied between two calls of the function that Brake sets.
 const copyStep = 256 << 10
@@ -71,8 +71,8 @@ func (t *Txn) cloned(e *Entry) {
 	t.s.copying(n)
 }
 
-// Held returns about how many bytes the pending entries hold that are copies of the store's, or were until the next
-// write to the same key replaced them.
+// Held returns about how many bytes the transaction has copied from entries of the store. It also counts the copies
+// that a later write to the same key has replaced.
 func (t *Txn) Held() int { return t.held }
 
 // Forget gives up the pending entries if they hold much. Only Restart may follow.

@@ -9,7 +9,8 @@
 //
 // Invariants:
 //   - No clock, no goroutine, no lock, no network: time is an argument and the
-//     caller serialises access. Only a [Snapshot] may be read concurrently.
+//     caller serialises access. Only what is immutable may be read concurrently:
+//     a [Snapshot], a [Catalogue], [Accounts] and [Parameters].
 //   - Apply is a function of the keyspace and the write set alone, so equal
 //     logs give equal keyspaces; iteration order is the same on every node.
 //   - The pending entries of a Txn and the keyspace are changed by the same

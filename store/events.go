@@ -92,8 +92,8 @@ func (t *Txn) notify(class eventClass, event string, db int, key string) {
 	}
 }
 
-// maxEventKey is the longest key with events. An event repeats the name, and more of it than the log can hold if the name is
-// very long.
+// maxEventKey is the longest key for which events are published. Each event repeats the key, so the events of a very long key
+// could be more than the log can hold.
 const maxEventKey = 1 << 20
 
 func (t *Txn) publishEvent(event string, db int, key string) {

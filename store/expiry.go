@@ -9,7 +9,7 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// lookAtDue is how many keys whose deadline has passed ExpireDue looks at, for each that it may delete.
+// lookAtDue limits the search of ExpireDue in a database: it looks at so many due keys for each key that it may delete.
 const lookAtDue = 20
 
 // ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once it has written so many bytes. It
@@ -25,7 +25,7 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 		due = due[:0]
 		looked := 0
 		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
-			if t.dead(e) { // not in its grace, in which it must not keep others from being deleted
+			if t.dead(e) { // a key in its grace stays, and does not count towards the limit
 				due = append(due, e)
 			}
 			looked++
@@ -47,8 +47,8 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 // maxSeen bounds the expired keys that ExpireSeen deletes.
 const maxSeen = 1 << 13
 
-// ExpireSeen deletes the keys that a Lookup has found expired, so that what a client was told stays true: the clock of the next
-// leader may be behind this one. It ends once it has written so many bytes.
+// ExpireSeen deletes the keys that a Lookup has found expired. A reply may say that they do not exist, and this must stay true:
+// the clock of the next leader may be behind this one. It ends once it has written so many bytes.
 func (t *Txn) ExpireSeen(bytes int) {
 	from := t.ws.Size()
 	for _, x := range t.seen {

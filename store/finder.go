@@ -13,11 +13,11 @@ const (
 	searchesPerIndex = 16
 	// passedPerStep is how many elements a search passes in the time of one step of work.
 	passedPerStep = 32
-	// shiftShare is the divisor for bytes that a write passes or shifts inside a compact form, to compare them with bytes that
-	// are copied: those become garbage and have to be allocated.
+	// shiftShare is how many bytes a write may pass or shift inside a compact form for the cost of one copied byte: a copy has
+	// to be allocated and becomes garbage.
 	shiftShare = 8
 	// removedBytes is how many bytes are shifted in the time in which one of many elements is removed from a list. A write of
-	// some bytes removes any number.
+	// a few bytes may remove any number of elements.
 	removedBytes = 4096
 )
 
@@ -26,8 +26,8 @@ const (
 	scoredBytes = int64(unsafe.Sizeof(Scored{}))
 )
 
-// finder finds elements of the compact collection that it was last asked about. While it is, only methods that know the finder may
-// change the collection. A nil finder searches.
+// finder finds elements of one compact collection, the last that it was asked about. Until it is asked about another one, only
+// methods that get the finder may change the collection. A nil finder searches without an index.
 type finder struct {
 	hash   *Hash
 	set    *SortedSet
@@ -37,7 +37,7 @@ type finder struct {
 	moved  int64              // bytes that writes have passed and shifted; see Txn.tooBig
 }
 
-// about turns to a collection.
+// about turns the finder to a collection.
 func (f *finder) about(h *Hash, z *SortedSet) {
 	if f.hash != h || f.set != z {
 		*f = finder{hash: h, set: z, moved: f.moved}

@@ -209,7 +209,8 @@ func (t *Txn) LoadLibrary(lib *Library) {
 	t.setLibraries(t.libraries().with(lib))
 }
 
-// HasRoomForLibraries reports whether libraries may be loaded that replace those of their names, or all.
+// HasRoomForLibraries reports whether there is room for libraries that replace the ones of the same names or, if all is true, all
+// libraries.
 func (t *Txn) HasRoomForLibraries(list []*Library, all bool) bool {
 	grow := int64(0)
 	if all {

@@ -39,8 +39,8 @@ func (t Type) String() string {
 
 // Entry is a key with its value. The entries that a Txn returns must not be changed.
 //
-// Every lock has an Entry, so its size determines the memory per lock: two more words would make
-// the runtime round it up from 80 bytes to 96. So an Entry does not store its hash, and data that
+// Every lock has an Entry, so its size determines the memory per lock: with one more word the
+// runtime would allocate 96 bytes instead of 80. So an Entry does not store its hash, and data that
 // only some keys have is behind a pointer.
 type Entry struct {
 	key      string
@@ -148,7 +148,7 @@ func (e *Entry) clone() *Entry {
 
 // hashOf returns the position of a name in the iteration order, which is the same on every node: the first bits of its SHA-256.
 // With a simpler function a client could choose a million names of one position: they would fill one leaf of the index, and go
-// into one call of SCAN. Here already two names of one position take some 17 million attempts.
+// into one call of SCAN. With SHA-256, even two names of one position take some 17 million attempts.
 func hashOf(name string) uint64 {
 	sum := sha256.Sum256(stringBytes(name))
 	return binary.BigEndian.Uint64(sum[:]) >> (64 - hashBits)
@@ -250,7 +250,7 @@ type Store struct {
 	accounts accounts
 
 	brake     func(bytes int) // see Brake; not part of the state …
-	uncounted int             // … and neither is what it has not been told yet
+	uncounted int             // … and neither are the bytes that it does not know of yet
 }
 
 // New returns an empty store.
@@ -312,8 +312,8 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	return both[:len(key)], both[len(key):]
 }
 
-// paired reports whether the key shares memory with the value. Who changes one of them then copies the other, because it would
-// keep the memory of both. It may be true for two that merely stand side by side.
+// paired reports whether the key shares memory with the value. A change of one of them must then copy the other, which would
+// keep the memory of both. paired may also be true for a key and a value that merely stand side by side.
 func (e *Entry) paired() bool {
 	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))
 	return len(e.str) > 0 && end == uintptr(unsafe.Pointer(unsafe.StringData(e.str)))

@@ -22,7 +22,7 @@ func (m Mark) Compare(n Mark) int { return cmp.Compare(m.at, n.at) }
 // Mark returns the position of the next write.
 func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
-// deadlineVisitor is told what the writes of a write set do to deadlines.
+// deadlineVisitor has the functions to call for the writes of a write set that change deadlines.
 type deadlineVisitor struct {
 	set  func(at, db int, key string, deadline int64) // at: where the write begins; 0: the key has no deadline any more
 	move func(db int, key string, to int, name string, copies bool)
@@ -80,8 +80,8 @@ func (l *leases) put(db int, key string, deadline int64) {
 	}
 }
 
-// follow goes through an encoded write set between two positions, and notes deadlines where their keys are in the end. counts
-// says of a write that begins at a position whether its deadline is noted.
+// follow goes through an encoded write set between two positions, and notes the deadlines under the databases and names that
+// their keys have in the end. counts reports whether the deadline of a write counts; at is the position of the write.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
 		set: func(at, db int, key string, deadline int64) {
@@ -186,8 +186,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// Write even if the deadline is late enough already, because a clock was set back. If this
-		// reply is late too, this is the write set that is then lengthened.
+		// If a clock was set back, the deadline may be late enough already. Write it nevertheless: if
+		// this reply is late, too, the deadlines of this write set are lengthened.
 		t.SetDeadline(k.DB, stringBytes(k.Key), max(e.deadline, until))
 	}
 	return until, true

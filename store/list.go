@@ -148,7 +148,7 @@ func (l *Deque) reach(from, to int, first, last int64) (int, int) {
 	return from, to
 }
 
-// place gives the elements from an index up to another one positions from at on, with a distance.
+// place gives the elements with indexes in [from, to) the positions at, at+distance and so on.
 func (l *Deque) place(from, to int, at, distance int64) {
 	moved := make([]listElem, 0, to-from)
 	for range to - from {

@@ -60,7 +60,7 @@ var crcTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 // both, so they are undone here.
 func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTable, b) }
 
-// rdbWriter builds a serialized value, as long as it is no larger than a reply may be.
+// rdbWriter builds a serialized value. It appends no string that would make the value larger than a reply may be.
 type rdbWriter struct {
 	c     *Ctx
 	b     []byte
@@ -69,12 +69,13 @@ type rdbWriter struct {
 	table *packed.Table // allocated at the first use
 }
 
-// newRDBWriter returns a writer with one buffer for what takes so much memory: to enlarge a buffer takes both for a while.
+// newRDBWriter returns a writer whose buffer has room for size bytes, but not more than a reply may have. To enlarge a buffer would
+// take the memory of the old one and the new one for a while.
 func newRDBWriter(c *Ctx, size int64) *rdbWriter {
 	return &rdbWriter{c: c, b: make([]byte, 0, min(size, c.MaxReply())+64)}
 }
 
-// room returns how many bytes may follow; the result is certainly too large for a reply if it is negative.
+// room returns how many bytes may follow. If it is negative, the value is certainly too large for a reply.
 func (w *rdbWriter) room() int { return int(w.c.MaxReply()) + rdbListHead - len(w.b) }
 
 // full reports whether the result is too large for a reply.
@@ -186,8 +187,8 @@ func (w *rdbWriter) hash(h *Hash) {
 	})
 }
 
-// list fills nodes as Redis does when all elements are pushed at the tail. It writes each when it is full, and what stands
-// before the nodes, among it their number, at last.
+// list fills nodes as Redis does when all elements are pushed at the tail. It writes each node when it is full. At last it writes
+// what stands before the nodes, which includes their number.
 func (w *rdbWriter) list(l *Deque) {
 	w.b = append(w.b, make([]byte, rdbListHead)...)
 	nodes, p := 0, packed.NewList()

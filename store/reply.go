@@ -142,8 +142,7 @@ func FormatFloat(f float64) string {
 		}
 		return "0"
 	}
-	// Redis formats integral doubles of moderate size as integers (util.c, d2string) and all others
-	// with %.17g.
+	// The limits are those of d2string in Redis's util.c.
 	if f > -4503599627370495 && f < 4503599627370496 && f == math.Trunc(f) {
 		return strconv.FormatInt(int64(f), 10)
 	}

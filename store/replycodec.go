@@ -125,7 +125,7 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 }
 
 // ReadPacked is ReadReply, but leaves arrays, maps and sets packed. It decodes only the given
-// number of levels of arrays, and what is noted. The reply references b.
+// number of levels of arrays, and a Noted with its denials. The reply references b.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -173,8 +173,8 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 }
 
 // Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them.
-// The elements reference the memory of the packed reply, and each is valid until the next one only: 30,000 empty elements would
-// leave 1.4 MB of garbage.
+// The elements reference the memory of the packed reply. Each element is valid only until the next one, which takes its memory:
+// 30,000 elements would otherwise leave almost 2 MB of garbage.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
 	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)
 	return head.Kind, n, func(yield func(*Reply) bool) {

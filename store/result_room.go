@@ -2,8 +2,8 @@ package store
 
 import "math"
 
-// resultRoom is what a command that combines sets may still add to its result. Beyond that, the reply or the writes would be
-// refused when the result is complete; integers take many times more memory in a result than in their sets.
+// resultRoom is what a command that combines sets may still add to its result. A larger result would be refused, but only when it
+// is complete, and would take memory until then: integers take many times more memory in a result than in their sets.
 type resultRoom struct {
 	c       *Ctx
 	members int64
@@ -12,13 +12,13 @@ type resultRoom struct {
 	refusal Error
 }
 
-// replyRoom is the room for a result that is replied, with so many replies per member.
+// replyRoom is the room for a result that is replied; per is the number of replies for each member.
 func (c *Ctx) replyRoom(per int) *resultRoom {
 	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * ReplySize), c.ErrReply()}
 }
 
-// storeRoom is the room for a result that is stored at Args[1]. It foresees the fewest bytes in the log, and the fewest in memory:
-// a result of more members than compact takes memberSize for each of them.
+// storeRoom is the room for a result that is stored at Args[1]. It counts the fewest bytes that members can take in the log, and
+// in memory: memberSize for each member beyond compact, the most members of the compact form.
 func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
 	limit := c.MaxEntry() + entryRoom
 	grown := c.size - c.from.size

@@ -2,8 +2,9 @@ package store
 
 import "slices"
 
-// The room of a slice that holds the elements of a key. The data counts elements, not places, so a slice must not have many more
-// places than elements: a key could otherwise hold a hundred times the memory that maxmemory counts. Room is not part of the state.
+// A slice that holds the elements of a key has room for more of them. The data size counts elements, not places, so a slice must
+// not have many more places than elements: a key could otherwise hold a hundred times the memory that maxmemory counts. Room is
+// not part of the state.
 
 // roomFor returns how many places a slice gets that grows to n elements.
 func roomFor(n int) int { return n + (n-1)/3 }
@@ -16,8 +17,9 @@ func insertAt[T any](s []T, i int, x T) []T {
 	return slices.Insert(s, i, x)
 }
 
-// removeAt removes an element and returns it. The places behind the end let go of what they held, and a slice with many of them
-// is made anew. Each time this takes away a third, so the copies take constant time for each removal in the long run.
+// removeAt removes an element and returns it. It clears the places behind the end, so that they keep nothing alive. If there are
+// many of them, it copies the slice. A copy has at most two thirds of the places, so in the long run copies take constant time for
+// each removal.
 func removeAt[T any](s []T, i int) (rest []T, gone T) {
 	gone = s[i]
 	return fit(slices.Delete(s, i, i+1)), gone

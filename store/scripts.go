@@ -131,15 +131,15 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// codeShare is the divisor of maxmemory that bounds the pinned scripts and the libraries: who may load code, and write no key, must
-// not take the room of those who write keys. leastCode is what they may always have.
+// codeShare is the divisor of maxmemory that bounds the pinned scripts and the libraries: a user who may load code, but not write
+// keys, must not take the room for keys. Scripts and libraries may always have leastCode bytes.
 const (
 	codeShare = 4
 	leastCode = 1 << 20
 )
 
-// hasRoomForCode reports whether the pinned scripts and the libraries may grow by so many bytes. What else a transaction has loaded
-// does not count: it is no more than an entry.
+// hasRoomForCode reports whether the pinned scripts and the libraries may grow by so many bytes. Scripts that the transaction itself
+// has loaded do not count: they take no more than an entry.
 func (t *Txn) hasRoomForCode(bytes int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
 	return bytes <= 0 || limit <= 0 || t.s.scripts.pinnedSize+t.libraries().size()+bytes <= max(limit/codeShare, leastCode)

@@ -191,8 +191,8 @@ func (t *Txn) tooBig() bool {
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
 }
 
-// Call runs a command. It ends a command that writes too much, as each element of a list repeats the name of its key; Overrun
-// then gives the error.
+// Call runs a command, and ends it as soon as it writes too much: few arguments may cause many writes, and each of them repeats the
+// key. Overrun then gives the error.
 func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	w := &c.ws
 	w.most = c.from.writes + int(c.MaxEntry()+entryRoom)

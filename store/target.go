@@ -33,8 +33,8 @@ type target interface {
 	finds() *finder
 }
 
-// setString makes key a string. The creation number stays: an overwrite does not make a new owner,
-// a deletion before it does.
+// setString makes key a string. The creation number of an existing key stays: an overwrite does not
+// make a new owner.
 func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {

@@ -54,7 +54,8 @@ func (t *tree[T]) deleteAt(path []uint8) T {
 	return gone
 }
 
-// remove leaves one element too few in a node with the least number, which the caller must refill.
+// remove removes the element at a place below n. If n had the least number of elements, it then has one too few, and the caller must
+// refill it.
 func (t *tree[T]) remove(n *treeNode[T], path []uint8) (gone T) {
 	n.count--
 	i := int(path[0])
@@ -127,7 +128,7 @@ func (t *tree[T]) shiftLeft(n *treeNode[T], i int) {
 	high.recount()
 }
 
-// join appends a child, and the element before it, to the child before it.
+// join appends the element at i and the child behind it to the child at i.
 func (t *tree[T]) join(n *treeNode[T], i int) {
 	low := t.own(n, i)
 	var between T

@@ -189,13 +189,13 @@ func addSaturating(a, b int64) int64 {
 // exists in the millisecond of its deadline.
 func (t *Txn) dead(e *Entry) bool {
 	if e.deadline == 0 || t.now.Lease <= e.deadline || e.leased == t.seq {
-		return false // in the last case the client that has set the deadline has not been told yet
+		return false // in the last case the client that has set the deadline has no reply yet
 	}
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key for reading, even if it has expired. What a client learns it learns by Lookup: Lookup has the batch
-// delete a key that was found expired, so that it does not come back under the next leader.
+// peek returns the entry of a key for reading, even if it has expired. A reply must use Lookup instead: the batch deletes the keys
+// that Lookup found expired, so that they do not come back under the next leader.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {

@@ -32,7 +32,7 @@ func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 		return e != nil && !over && t.version(db, e) == v
 	}
 	if over && t.version(db, e) > v&^wasAbsent {
-		return false // it came and is over
+		return false // it was created since then, and has expired
 	}
 	return (e == nil || over) && !t.removedHere(db, key) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
@@ -106,7 +106,7 @@ func (t *Txn) forget(x lapsedKey) bool {
 }
 
 // removals maps the hash of a key's name to the write set that removed the key, or, if the key expired, that last changed it. Of
-// the keys with the same place it keeps the latest of these.
+// the keys with the same place it keeps the four with the latest write sets.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
@@ -133,12 +133,12 @@ func (r *removals) note(db int, hash, seq uint64) {
 			oldest = &at[i]
 		}
 	}
-	if seq > oldest.seq { // a key that expired was perhaps changed long ago, which no WATCH asks for
+	if seq > oldest.seq { // an expired key may have changed too long ago for any WATCH
 		oldest.name, oldest.seq = name, seq
 	}
 }
 
-// last returns the write set that note has been told of, or 0 if it is unknown.
+// last returns the write set that note has recorded for a key, or 0 if it has no record.
 func (r *removals) last(db int, hash uint64) uint64 {
 	for _, x := range r[place(db, hash)] {
 		if x.name == nameOf(db, hash) {

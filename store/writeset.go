@@ -248,7 +248,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
-				// For a WATCH of the missing key, the key came and went; for a WATCH of the expired key, nothing has happened.
+				// A WATCH from before the last change sees that the key came and went; a WATCH of the expired key sees no change.
 				s.removals.note(db, s.dbs[db].remove(e), max(e.changed, s.swapped[db]))
 			}
 		}
