@@ -32,26 +32,27 @@ import (
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
 // A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader.
-// Their node says that they wait already, and for how long. So the next leader refuses none of them for
-// what it would refuse to a command that begins (a key of another type, no memory, a long script), and lets
-// them stand in the order in which they came to their nodes. No clock is compared with another node's for
-// that: each node says how much time has passed there. Two things are not exact. Clients of two nodes that
-// came almost at once may change places: by as much as one node's command takes longer to the leader than the other's.
-// And an element that comes before all nodes have sent theirs again goes to who is there. Nodes of earlier
-// versions say nothing; their clients queue as if they had just come.
+// Their node says that they wait already, and for how long. So the next leader refuses none of them for a
+// reason that stops a new command (a key of another type, no memory, a long script), and puts them in the
+// order in which they came to their nodes. No clock is compared with another node's for that: each node says
+// how much time has passed there. Two things are not exact. Two clients of different nodes that came almost at
+// once may change places, because the commands of one node may take longer to the leader than those of the
+// other. And an element that comes before all nodes have sent their commands again goes to a client whose
+// command has arrived. Nodes of earlier versions do not say how long their clients have waited, so these queue
+// as if they had just come.
 //
 // If the leader died or the link broke, the log settles what became of the command. What a blocking
 // command writes carries a note to its origin, with the number of the command and its reply (a publish
 // of kind store.Note, which changes no state). The origin sends a claim to the present leader and gets
-// a position of the log. Whatever earlier leaders, or this one by an older link, have served lies
+// a position of the log. Everything that earlier leaders have served, or this leader by an older link, lies
 // before that position. If the origin has applied the log that far and has seen no note, the command
 // was not served, and it is sent again. Each command carries the token of the claim, so the leader
 // refuses what is still on its way on an older connection. Only a snapshot that jumps over notes
 // leaves a command undecided: INDETERMINATE.
 //
 // A command of very many keys is heavy work, so it gives way as other commands with large arguments do (package fair), and its
-// turn lasts until a leader has looked for an element. If it has to be sent again it keeps its place among the others: the leader
-// lets others come between (fair.Turns).
+// turn lasts until a leader has looked for an element. If it has to be sent again, it waits for no other turn: the leader itself
+// lets other requests go before it (fair.Turns).
 //
 // One loss is left. A client leaves in the very batch in which an element is popped for it, or its
 // node dies with the reply. Redis loses that element, too. It is not pushed back: by then others may
@@ -82,7 +83,7 @@ type Blocked struct {
 	blind    bool          // a snapshot has jumped over entries since it was sent
 	kind     string        // see request.Kind
 	keys     *keyIndex     // of its keys, if they are many and this node led when it began …
-	looked   chan struct{} // closed when a leader has looked at it, or will not for now; nil: nobody waits for that
+	looked   chan struct{} // closed when its turn in the gate is over; nil: it has none
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 
 	blockedClient *blockedClient // sent: on this node, the leader …
@@ -147,8 +148,8 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// begin sends a command for the first time, or has it wait for a leader. Its time begins now, as in Redis, where what waits for
-// the server does not count. begin returns what to do when mu is free.
+// begin sends a command for the first time, or has it wait for a leader. Its timeout begins now: as in Redis, the time that the
+// command has waited for its turn does not count. begin returns what to do when mu is free.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
 	b.state, b.began = blockUnsent, now
@@ -174,16 +175,16 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
-// index makes the index of a command's keys. Once the command has been sent, it may be cancelled at any moment, and its arguments
-// are the client's again.
+// index makes the index of a command's keys before the command is sent: after that it may be cancelled at any moment, and its
+// arguments are the client's again.
 func (n *Node) index(b *Blocked) {
 	if n.routes.get().seq != nil {
 		b.keys = indexOf(&b.Call)
 	}
 }
 
-// blockGivingWay begins a blocking command with large arguments when its turn has come. Only this goroutine may end it before,
-// unless its client has gone: the arguments are the client's again when it has ended.
+// blockGivingWay begins a blocking command with large arguments when its turn has come. Until then only this goroutine may end the
+// command, unless its client has gone: when the command has ended, its arguments are the client's again.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
@@ -195,7 +196,7 @@ func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 		return 0
 	})
 	if !ran {
-		n.Abandon(b) // so does its session
+		n.Abandon(b) // its session abandons it, too
 	}
 }
 
@@ -359,7 +360,7 @@ func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int, wait
 			Waits: func() { k.waiting(b, attempt) },
 		})
 	if number == 0 {
-		return // start has called result
+		return // Start has called Done
 	}
 	how := int32(0)
 	k.mu.Lock()
@@ -408,7 +409,7 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	case err == forward.ErrCancelled || err == errNotExecuted || err == forward.ErrStale:
 		after = k.requeue(b)
 		if err == forward.ErrStale {
-			// The leader has lost and won an election on this link.
+			// The leader was deposed and elected again while this link stood: its new term does not know the claim of the link.
 			l, requeued := b.link, after
 			after = func() { requeued(); l.Fail() }
 		}

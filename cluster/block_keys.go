@@ -11,10 +11,10 @@ import (
 
 // A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to take it out again, takes
 // ten times as long as to look for the elements, and everybody waits meanwhile. So a client of manyKeys or more stands in no
-// queue at first. It brings an index of its keys, which was made before its command came to be evaluated. When one of them
-// is ready the client gets its place there, behind those that came before it (blockedClients.place). Each such client costs a
-// look into its index, some 40 ns, for each key that becomes ready. So clients of fewer keys, of which there may be many, stand
-// in their queues from the beginning.
+// queue at first. It brings an index of its keys, which was made before its command came to be evaluated. When one of these keys
+// is ready, the client gets its place in the queue of that key, behind those that came before it (blockedClients.place). Each such
+// client costs a look into its index, some 40 ns, for each key that becomes ready. So clients of fewer keys, of which there may be
+// many, stand in their queues from the beginning.
 
 // manyKeys is the number of keys from which on a blocked client gets its places when they are needed.
 const manyKeys = 4096
@@ -120,7 +120,8 @@ func (ws *blockedClients) waitedFor(k waitKey) bool {
 	return false
 }
 
-// waitForMany goes through the clients that wait for many keys, and for this one among them, whose number is the second value.
+// waitForMany goes through the clients that wait for many keys, k among them. The second value is the number of k in the index of
+// the client.
 func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint32] {
 	return func(yield func(*blockedClient, uint32) bool) {
 		if len(ws.many) == 0 {
@@ -138,7 +139,7 @@ func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint3
 	}
 }
 
-// place gives those that wait for many keys their places in the queue of one that is ready.
+// place gives the clients that wait for many keys, k among them, their places in the queue of k, which is ready.
 func (ws *blockedClients) place(k waitKey) {
 	for w, number := range ws.waitForMany(k) {
 		if w.found[number] != nil {

@@ -114,7 +114,7 @@ func (k *blockRegistry) step(rt route) time.Duration {
 	var after []func()
 	k.mu.Lock()
 	if jumps != k.jumps {
-		k.blind(jumps) // the state may be seen before jumped is called
+		k.blind(jumps) // the new state can be seen before jumped is called
 	}
 	if rt.seq != k.seq || rt.link != k.link {
 		if k.ask != nil {
@@ -251,14 +251,14 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends commands that nobody can decide: those that no leader has looked at within FailoverWait,
-// and those in doubt that were to end FailoverWait ago.
+// giveUp ends the commands that have waited for too long: those that no leader has looked at within
+// FailoverWait, and those in doubt that were asked to end FailoverWait ago or earlier.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	check := func(list []*Blocked) []*Blocked {
 		kept := list[:0]
 		for _, b := range list {
-			due := max(b.began, b.lost) + limit // as carried.run has it
+			due := max(b.began, b.lost) + limit // as for other commands (carried.leaderLost)
 			switch {
 			case b.state == blockUnsent && !b.waits && now >= due:
 				after = append(after, k.finish(b, store.Err(ErrClusterDown), false))
@@ -341,7 +341,7 @@ func (k *blockRegistry) blind(jumps uint64) {
 	}
 }
 
-// noteSink takes the notes to this node out of the published messages, and passes the messages on.
+// noteSink takes the notes out of the published messages, reads those to this node, and passes the other messages on.
 type noteSink struct{ n *Node }
 
 var _ store.Sink = noteSink{}

@@ -41,7 +41,7 @@ type blockedClient struct {
 	id     uint64 // … and the number of the command there
 	token  uint64 // token of the link that it came by; 0: no link
 	waited forward.Waited
-	since  time.Duration // monotonic time of this node at which it came to its own node, or joined if it was sent at once
+	since  time.Duration // when it came to its own node, or joined here if it was sent at once, by this node's monotonic clock
 
 	size   int64  // bytes that it counts in guests …
 	number uint64 // … its number there, in order of arrival …
@@ -71,8 +71,8 @@ const (
 )
 
 // cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// client is evaluated once before that, and the result counts only after its batch has been committed: if the
-// batch fails, the elements that another request of it has popped are still there; and a leader that has been
+// command is evaluated once before that. That it finds no element counts only after its batch has been committed: if the
+// batch fails, the elements that another request of the batch has popped are still there. And a leader that has been
 // replaced may find no element where there is one.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
@@ -228,8 +228,8 @@ type blockedClients struct {
 	tokens map[uint64]uint64 // token of the present link of each origin
 	last   uint64            // number of the latest place
 
-	ready  readyList // the keys whose blocked clients have to be served before any other command is run …
-	before readyList // … and those when the present batch began
+	ready  readyList // the keys whose blocked clients have yet to be served …
+	before readyList // … and what ready was when the present batch began
 
 	// The changes by the present batch, for rollback.
 	served   []*blockedClient
@@ -247,7 +247,7 @@ func newBlockedClients() *blockedClients {
 
 func (ws *blockedClients) any() bool { return len(ws.all) > 0 }
 
-// pending reports whether blocked clients have to be served before any other command is run.
+// pending reports whether blocked clients of ready keys have yet to be served.
 func (ws *blockedClients) pending() bool { return len(ws.ready.keys) > 0 }
 
 // queue returns the queue of a key, a new one if there is none.
@@ -261,8 +261,8 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen is queue for a key whose queue may have ended in the present batch. It takes that queue again, which has kept its
-// place in line: a round may not have come there yet.
+// reopen is queue for a key whose queue may have ended in the present batch. It takes that queue again, because the queue has
+// kept its place in line, which a round may not have reached yet.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q
@@ -416,8 +416,8 @@ func (ws *blockedClients) bury(w *blockedClient) {
 // sweepPlaces is about how many places one sweep gives up: others wait meanwhile.
 const sweepPlaces = 4096
 
-// sweep removes cancelled blocked clients from the queues. Many are left to the next sweep; whoever comes to one of them before
-// finds that it cannot be taken.
+// sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next
+// sweep. Until then take fails for them.
 func (ws *blockedClients) sweep() {
 	if ws.buried.Load() == 0 {
 		return

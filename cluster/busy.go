@@ -76,8 +76,8 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
 		case denied || !ctx.Cmd.Is(store.Scripting):
-			// A command of some milliseconds does not look at the clock itself, nor does the check that refuses one, and there may
-			// be thousands.
+			// A command of some milliseconds does not look at the clock itself, and neither does the check that refuses a command.
+			// A transaction may have thousands of them.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {
 					ctx.Stopped, ctx.StoppedForNow, s.ctx.StoppedForNow = ErrTransactionTime, forNow, forNow

@@ -110,7 +110,7 @@ type Config struct {
 	// started with it, too (raftnode/read_lease.go).
 	LeaseReads bool
 
-	// SameOwnerNX is what store.Env has by that name. The leader's setting counts.
+	// SameOwnerNX is store.Env.SameOwnerNX. The leader's setting counts.
 	SameOwnerNX bool
 
 	// SnapshotThreshold is how many entries after the last snapshot the next

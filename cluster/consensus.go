@@ -84,7 +84,7 @@ type progressing interface {
 	Quit()
 }
 
-// diskless is for a consensus to embed whose members are fixed and whose log is not on a disk.
+// diskless is embedded by a consensus whose members are fixed and whose log is not on a disk.
 type diskless struct{ fsm *raftfsm.FSM }
 
 func (diskless) Fixed() bool { return true }
@@ -105,7 +105,7 @@ func (diskless) Led()                      {}
 func (diskless) Campaign() error           { return ErrOneNode }
 func (diskless) Quit()                     {}
 
-// Everything returns the state: nothing is behind it.
+// Everything returns the state: the log holds no entry beyond it.
 func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {
 	snap := s.fsm.Snapshot()
 	return snap, snap.Index(), nil

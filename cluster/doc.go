@@ -6,13 +6,16 @@
 //
 // # Lock order
 //
-// Most locks guard one structure, and no other lock is taken under them. These are nested, the left one first:
+// Most locks guard one structure. No other lock is taken under them, so they may be taken under any lock. These
+// are taken in this order, the left one first:
 //
 //	raftfsm.FSM → fair.Inbox          the evaluation looks at who waits
 //	raftfsm.FSM → blockRegistry.mu    a note of a served command is read while its entry is applied
 //	raftfsm.FSM → locks of server     package server tells the order of its own (its doc.go)
+//	raftfsm.FSM → longScript.mu       a script begins or ends in the evaluation
 //	longScript.mu → fair.Inbox        what waits behind a long script is answered BUSY
 //	peers.Watcher.mu → Node.mu        the watcher asks who leads
+//	peerConn.mu → router.mu           a check of a silent peer asks whether this node leads
 //
 // A goroutine holds none of them while it proposes an entry or waits for a disk or a peer.
 package cluster

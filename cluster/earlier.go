@@ -8,8 +8,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// earlierStates are the states of a moment that this node reads, beside that of Raft's snapshot. What is overwritten meanwhile stays in
-// memory for them, up to once the data for each.
+// earlierStates are the earlier states that this node still reads, for a hash or for a backup. Raft's snapshot reads one of its own.
+// For each of them the data that is overwritten meanwhile stays in memory: all of the data at most.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
 	backup atomic.Pointer[earlier] // the server has one backup read at a time
@@ -43,7 +43,8 @@ func (n *Node) writeBackup(snap *raftfsm.Snapshot, head raftfsm.BackupHead) io.R
 	return in
 }
 
-// bring waits for memory before data is copied for a change. A node with a log also waits for Raft's snapshot.
+// bring waits for memory before data is copied for a change. On a node with a log the bring of raftnode/machine.go takes its place,
+// and also waits for Raft's snapshot.
 func (n *Node) bring(bytes int) {
 	brake.Bring(bytes)
 	if brake.Crowded() {
@@ -51,8 +52,8 @@ func (n *Node) bring(bytes int) {
 	}
 }
 
-// letGo makes the node read no earlier state any more. A hash takes no longer than to read the state, but a backup lasts as long as
-// its reader likes.
+// letGo frees the earlier states. It waits for a hash, which takes only the time to read the state, and gives up a backup, which
+// would last as long as its reader likes.
 func (n *Node) letGo() {
 	for _, e := range []*earlier{n.earlier.hashed.Load(), n.earlier.backup.Load()} {
 		if e != nil {

@@ -55,12 +55,16 @@ var (
 // Client-visible errors of this package. Clients resend on CLUSTERDOWN and BUSY, so these two always mean
 // that the command had no effect; no client resends on INDETERMINATE.
 //
-// A client is told ErrIndeterminate if its entry is not committed in time (pendingBatches.begin), if a snapshot has taken the place of
-// the entry, or the node ends (giveUp), if the request has been sent to a leader that is gone and no other one answers in time
-// (carried.refused), if a script of it may have ended the leader's process (submission.go), or if the leader has forgotten the
-// answer (once.go). It is told ErrReplyLost if the answer is found, but the leases in it are over (grants.go), or if the answer was too
-// long to be kept (once.go). It is told ErrReplyLeftOut if its node reads too slowly (serve.go). A blocked client may be told
-// ErrIndeterminate when its leader is lost (block_registry.go).
+// A client gets ErrIndeterminate
+//   - if its entry is not committed in time (pendingBatches.begin);
+//   - if a snapshot has taken the place of the entry, or the node ends (pendingBatches.giveUp);
+//   - if its request was sent to a leader that was then lost, and no other leader answers in time (carried.refused);
+//   - if a script in its request may have ended the leader's process (carried.suspect);
+//   - if the leader has forgotten the answer (once.go);
+//   - if it is blocked and its leader is lost, in some cases (block_registry.go).
+//
+// A client gets ErrReplyLost if the answer is found, but the leases in it are over (grants.go), or if the answer was too long to be
+// kept (once.go). It gets ErrReplyLeftOut if its node reads too slowly (serve.go).
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"

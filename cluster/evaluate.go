@@ -32,7 +32,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		}
 		n.fsm.ViewAnswers(func(st *store.Store, seq uint64, _ *raftfsm.Answers) {
 			if seq != b.prev || !s.txn.On(st) {
-				rest = q[from:] // the entry of this batch will be refused, and its requests come again
+				rest = q[from:] // the entry of this batch will be refused, and its requests are sent again
 				return
 			}
 			q, rest = s.evaluateFrom(ctx, s.txn, q, from, b, now)
@@ -94,7 +94,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 		s.serveTurns.since = 0
 	}
 	if b.served && txn.Writes().Size() > maxBeforeFirst {
-		b.served, s.serveTurns.alone = false, true // this batch runs no request, and the next one serves them first
+		b.served, s.serveTurns.alone = false, true // this batch runs no request, and the next one serves the blocked clients first
 	}
 	if b.served {
 		s.serve(txn)

@@ -24,8 +24,8 @@ import (
 //   - Another node learns the outcome, or this node does when it leads no more. The
 //     next leader's clock may have gone on without the write by then. So that leader
 //     is asked to let the grants begin anew, and then the client is told (confirm).
-//   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then it
-//     asks in the same way (hold).
+//   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that
+//     node asks the leader in the same way (hold).
 //
 // If a lease is over by then, the client does not get the reply: another client may own the lock by now.
 //
@@ -158,7 +158,7 @@ func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bo
 	}
 }
 
-// confirm runs confirmCommand. The reply has OK or an error for each call up to
+// confirm runs call.Confirm. The reply has OK or an error for each call up to
 // the last with a lease.
 func (r *request) confirm(txn *store.Txn) {
 	said := store.Reply{Kind: store.Array}
@@ -219,8 +219,8 @@ func (g grants) mayBeHeld() time.Duration {
 	return time.Duration(most) * time.Millisecond
 }
 
-// hold delays the replies to heavy work for as long as the gate has it, and returns what to tell the client then. leases are
-// the encoded grants. None of them may be over by then, so the replies are held for a part of the shortest at most.
+// hold delays the replies to heavy work for as long as the gate decides, and returns what to tell the client then. leases are
+// the encoded grants. None of them may be over by then, so the replies are held for a part of the shortest lease at most.
 func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []store.Reply {
 	g, err := readGrants(leases)
 	if err != nil {

@@ -20,11 +20,12 @@ import (
 // repeated change does no harm, so a node repeats a change whose outcome is unknown.
 //
 // Adding: a new node has no vote at first and gets one later (promote.go). The leader connects to the
-// address in the request. The node itself must answer there, and it must not belong to another
-// cluster. A node with an empty directory never takes the place of a voter with the same id: it has
-// forgotten its votes.
+// address in the request. If a node answers there, it must be the node that the request names, and must not
+// belong to another cluster. An operator may add a new node before it runs; a node that joins, or whose
+// address changes, must answer. A node with an empty directory never takes the place of a voter with the
+// same id: it has forgotten its votes.
 //
-// Removing: no timer removes a member. A majority of the remaining members must be up, or the removal itself
+// Removing: no timer removes a member. A majority of the remaining voters must be up, or the removal itself
 // could not be committed. The leader asks them at that moment, because its last news of them may be a second
 // old. No flag forces a removal: it would leave a cluster without a leader. A leader that is to be removed
 // transfers its leadership first, and its successor removes it.
@@ -305,8 +306,8 @@ func removal(members []raftnode.Member, alive map[string]bool, id string) (raftn
 	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
-// transferHere transfers leadership from this node to a voter. If id is empty, the voter that has applied most
-// gets it.
+// transferHere transfers leadership from this node to a voter that answers. If id is empty, the one that has
+// applied most gets it.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {

@@ -182,7 +182,7 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 // that every entry of earlier terms is applied here, and for an entry of its own term. A leader that
 // has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
-	last, known := n.cons.LastContact() // if it is not known, no node has led since this process started
+	last, known := n.cons.LastContact() // if it is not known, this node has heard from no leader since its process started
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if !n.cons.Fixed() {
@@ -229,8 +229,8 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns by how much the leader that proposed the last entry may have acknowledged it late, if the entry set a
-// deadline on a key: by at most promptly, or that leader would have added another entry.
+// late returns the most by which the leader that proposed the last entry may have acknowledged it late. If the entry
+// set a deadline on a key, that is promptly: later than that, the leader would have added another entry. Otherwise it is 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {

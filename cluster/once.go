@@ -28,8 +28,8 @@ import (
 // no numbers: if it is deposed, the next accepted entry settles the fate of their writes; if it dies, their
 // connections die with it. Replies above maxRecorded are not kept, and neither are replies to an origin
 // that was silent for ten minutes, or the oldest ones when there are too many (raftfsm.MaxOrigin). The state
-// still knows which requests those may be (raftfsm.Answers.Forgotten), so the outcome of one that is sent
-// again is unknown: an origin may have been suspended together with its clock.
+// still knows whose replies it may have dropped (raftfsm.Answers.Forgotten), so the outcome of such a request
+// is unknown if it is sent again. For example, an origin may have been suspended together with its clock.
 
 // decided reports whether a numbered request must not be executed, because it has been executed
 // already or its link is no longer valid. It sets the replies or the error then.

@@ -14,7 +14,7 @@ import (
 // effect.
 //
 // One party at a time may answer a batch. While the sequencer waits for Raft, the log answers it if it was applied
-// promptly, and else leaves the answer to the sequencer, which looks at the clock. After the sequencer has lost its
+// promptly, and otherwise leaves the answer to the sequencer, which looks at the clock. After the sequencer has lost its
 // leadership, the log alone answers, even if this node leads anew and the batch is an entry of the later term. The
 // watchdog answers what has waited for too long.
 type pendingBatches struct {
@@ -88,7 +88,8 @@ func (p *pendingBatches) remove(b *batch) {
 }
 
 // ofTerm reports whether the entry of b is of the term in which b was evaluated. A sequencer that does not know yet that its term
-// is over can put a batch into the next one, if this node leads then, too. Its clock does not know how long nobody led.
+// is over can put a batch into the next one, if this node leads then, too. The sequencer's clock does not know how long nobody led
+// in between.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
 // applied answers the batches whose fate an applied entry settles. A batch that began before the monotonic time

@@ -14,8 +14,8 @@ import (
 // these are. If a majority is not enough, this node asks the members for their commit indexes. A member has all
 // entries up to its commit index on disk, because it cannot know of a commit beyond its own log.
 //
-// However many clients wait, the node asks each member on one connection, one question at a time: a connection is a
-// handshake for the member, which has few of them a second.
+// However many clients wait, the node asks each member on one connection, one question at a time: each connection
+// costs the member a handshake, and handshakes wait for their turns (package turns).
 
 const (
 	// positionPause is the pause between two questions to a member that is behind …
@@ -31,7 +31,7 @@ const (
 )
 
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node
-// has. It waits until there are enough, or until ctx ends. The numbers are certain, but may be too low then.
+// has. It waits until there are enough, or until ctx ends; then the number may be too low. It is never too high.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -80,7 +80,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			forget()
 			return count, self
 		case <-arrived:
-		case <-tick.C: // this node may have come so far
+		case <-tick.C: // this node may have reached target
 			pause = min(2*pause, positionMost) // thousands may wait for a member that is down
 			tick.Reset(pause)
 		}
@@ -128,7 +128,7 @@ func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
 }
 
-// askPosition asks a member for its position whenever a client waits for it, until none has for positionIdle.
+// askPosition asks a member for its position whenever a client waits for it. It ends when no client has waited for positionIdle.
 func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 	for n.askPositionOn(m, wake) {
 		select {

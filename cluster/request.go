@@ -41,8 +41,8 @@ type request struct {
 	written store.Mark    // … and the end of all its writes
 	at      int64         // lease time of its evaluation
 	began   time.Duration // monotonic time of its evaluation …
-	used    time.Duration // … and how long the evaluation took, and handing on its messages takes
-	spread  time.Duration // the part for the messages
+	used    time.Duration // … and how long the evaluation took, plus spread
+	spread  time.Duration // how long handing on its messages takes
 	anew    []grant       // earlier leases that begin anew now
 	due     grants        // with errLate: leases that have to begin anew …
 	since   time.Duration // … and the monotonic time at which its batch began
@@ -140,7 +140,7 @@ type batch struct {
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
-// largeWrites returns the requests that have written much to an entry of so many bytes.
+// largeWrites returns the requests that have written much to the entry of the batch, which has entry bytes.
 func (b *batch) largeWrites(entry int) (large []fair.LargeWrite) {
 	if entry <= HeavyBytes {
 		return nil
@@ -218,7 +218,7 @@ func (r *request) completeLate(b *batch) {
 	}
 }
 
-// begin makes a request as it was before any evaluation. It is evaluated at a lease time, from a monotonic time on.
+// begin clears the results of an earlier evaluation. The new one is at a lease time, and begins at a monotonic time.
 func (r *request) begin(at int64, began time.Duration) {
 	r.replies = r.replies[:0]
 	r.spans, r.anew, r.at = r.spans[:0], nil, at
@@ -235,8 +235,8 @@ func (r *request) took(bytes int) {
 // fewMessages is up to how many subscribers a request may reach on one node without being charged for it.
 const fewMessages = 1000
 
-// reached adds what it costs to hand the messages of a request to so many subscribers of this node, and to as many of each
-// other one, which this node does not know.
+// reached adds the cost of handing the messages of a request to subscribers. This node knows how many of them are its own, and
+// assumes that each other node has as many.
 func (r *request) reached(subscribers int, members func() int) {
 	if subscribers <= fewMessages {
 		return

@@ -51,8 +51,8 @@ func (n *Node) askScripts(q scriptQuestion) store.Reply {
 	}
 }
 
-// serveKill answers a peer's question about scripts. What a function was called with is its client's data, so that what is said
-// of it waits for room as other replies do. A kill never waits.
+// serveKill answers a peer's question about scripts. The answer about a running function contains its arguments, which may be
+// long, so it is not sent before there is room, as for other replies. A kill never waits.
 func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
 	q := scriptQuestion(f.Body)
 	replies := []store.Reply{n.scriptsHere(q)}

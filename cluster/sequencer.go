@@ -30,7 +30,7 @@ import (
 // batches of reads while the next batch was evaluated.
 //
 // Requests are evaluated in the order of their arrival, scripts included. Clients count on it: a client
-// that gives up waiting for a release takes the lock again by another connection.
+// that gives up waiting for the reply to a release takes the lock again by another connection.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
@@ -47,7 +47,7 @@ const (
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
 	// maxHeldBytes is how much data the requests of a batch may have copied for changes when the batch is closed: these copies
-	// are beside the data until the entry is proposed.
+	// are in memory beside the data until the entry is proposed.
 	maxHeldBytes = 8 << 20
 	// maxWholeBytes bounds the replies to a request that must not be answered in parts.
 	maxWholeBytes = 16 << 20
@@ -263,7 +263,7 @@ func (s *sequencer) assist(ctx context.Context) {
 	}
 }
 
-// due reports whether requests that go behind others may run now.
+// due reports whether requests that go behind others may run now, or pending blocked clients may be served.
 func (s *sequencer) due() bool {
 	return s.serves() || s.users.Due(s.node.cfg.Time.Monotonic()) || len(s.long.waiting) > 0 && s.hasRoom()
 }

@@ -205,7 +205,7 @@ func (n *Node) serveRequest(r *request) {
 	r.complete(errNotExecuted)
 }
 
-// ask sends a control frame to the leader and waits for its reply.
+// ask sends a control frame to a peer and waits for its reply.
 func (n *Node) ask(ctx context.Context, l *forward.Link, kind byte, body []byte) (store.Reply, error) {
 	type result struct {
 		body []byte

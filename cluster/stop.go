@@ -27,8 +27,8 @@ const stopTimeout = 2 * time.Second
 const hopePause = 50 * time.Millisecond
 
 // HandOver transfers leadership to another member, if this node leads and there is another voter. The node goes
-// on as a follower. HandOver returns when the peers have the outcome of their requests here, so that stopping
-// loses nothing, or when no peer is left.
+// on as a follower. HandOver returns when the peers have the outcomes of their requests here and have closed their
+// links, so that stopping loses nothing. It gives up when no majority answers, or after handoverTimeout.
 func (n *Node) HandOver() {
 	if !n.others() {
 		return

@@ -21,7 +21,7 @@ type Submission struct {
 	req    *request
 	number uint64        // in the order of arrival
 	passed bool          // the gate of heavy work has let it pass, and holds none of its replies
-	done   chan struct{} // of a waiter: told instead of Done
+	done   chan struct{} // of a waiter: end sends to it instead of calling Done
 }
 
 // end tells the submitter that the outcome is there.
@@ -141,8 +141,8 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 	return dst
 }
 
-// begin gives the submission to the sequencer of this node, without a goroutine or a timer. If there is none, or others wait for
-// a leader, the submission has to be carried.
+// begin gives the submission to the sequencer of this node, without a goroutine or a timer. If this node has no sequencer, or
+// other submissions wait for a leader, the submission has to be carried.
 func (n *Node) begin(p *Submission) (begun bool) {
 	p.node, p.number = n, n.queue.Number()
 	seq := n.routes.get().seq
@@ -160,7 +160,7 @@ func (n *Node) begin(p *Submission) (begun bool) {
 	return true
 }
 
-// finished is told the outcome at the sequencer of the node.
+// finished handles the outcome of the submission at the sequencer of the node.
 func (p *Submission) finished(r *request) {
 	n := p.node
 	switch r.err {

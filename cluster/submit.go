@@ -216,7 +216,7 @@ func (c *carried) asked() {
 	}
 }
 
-// silence returns how long ago the leader was last heard from; 0 if this node led.
+// silence returns how long ago this node last heard from a leader; 0 if it has heard from none.
 func (n *Node) silence() time.Duration {
 	if n.cons == nil {
 		return 0
@@ -236,7 +236,7 @@ func (c *carried) refused(why store.Error) []store.Reply {
 	return errorReplies(c.dst[:0], len(c.calls), why)
 }
 
-// queue takes the place of the submission in the queue.
+// queue puts the submission in the queue, at the place of its arrival.
 func (c *carried) queue() {
 	if c.place == nil {
 		c.place = c.n.queue.Join(c.number)
@@ -339,8 +339,8 @@ type forwardResult struct {
 	err  error
 }
 
-// smallBody is the length up to which a result is decoded: each of its bytes may be an element, such as a Null, and
-// decoded they must still be small: nobody waits for room for them.
+// smallBody is the length up to which a result is decoded. Each of its bytes may be an element, such as a Null, and the
+// decoded elements must still be small, because nobody waits for room for them.
 const smallBody = fair.SmallReply / store.ReplySize
 
 // read decodes the body of a result. Replies that may be large stay packed until they are encoded for the client.
@@ -374,7 +374,7 @@ func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, err
 	case err == nil && len(replies) > 0 && len(replies) <= len(c.calls), err == errNotExecuted, err == errUnknown, err == forward.ErrReplyLater:
 		return replies, err
 	case err == forward.ErrStale:
-		// The leader has lost and won an election on this link.
+		// The leader was deposed and elected again while this link stood: its new term does not know the claim of the link.
 		l.Fail()
 		return c.dst, errNotExecuted
 	}
