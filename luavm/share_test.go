@@ -70,3 +70,48 @@ func TestCodeTakesAShare(t *testing.T) {
 		}
 	}
 }
+
+// TestCodeTakesAShareOfOneTransaction: what a transaction has loaded and flushed so far counts.
+func TestCodeTakesAShareOfOneTransaction(t *testing.T) {
+	const limit = 40 << 20
+	filler := strings.Repeat("z", 100_000)
+	w := newWorld(t, Options{})
+	s, seq := store.New(), uint64(0)
+	transaction := func(calls func()) {
+		seq++
+		w.txn = s.Begin(store.Time{Lease: 1, Wall: 1}, seq, store.Env{Limits: store.Limits{Memory: limit}})
+		calls()
+		if err := s.Apply(w.txn.Writes().Bytes(), seq, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	load := func(i int) store.Reply { return w.do(2, "script", "load", fmt.Sprintf("return %d --%s", i, filler)) }
+	refused := func(r store.Reply) bool { return r.Str == string(store.ErrTooMuchCode) }
+	loaded := 0
+	transaction(func() {
+		for loaded < 1000 && !refused(load(loaded)) {
+			loaded++
+		}
+		if r := load(loaded - 1); r.IsError() {
+			t.Errorf("a script that this transaction has loaded: %s", r.Str)
+		}
+	})
+	if size := s.DataSize(); size > limit/4 || size < limit/4-1<<20 {
+		t.Fatalf("%d scripts of one transaction take %d of %d", loaded, size, limit)
+	}
+	transaction(func() {
+		w.do(2, "script", "flush")
+		for i := range loaded {
+			if r := load(1000 + i); r.IsError() {
+				t.Fatalf("script %d of %d after SCRIPT FLUSH: %s", i, loaded, r.Str)
+			}
+		}
+		before := w.txn.Savepoint()
+		w.do(2, "script", "flush")
+		load(2000)
+		w.txn.Rollback(before)
+		if !refused(load(2001)) {
+			t.Error("the room of scripts whose flush was undone has been given away")
+		}
+	})
+}

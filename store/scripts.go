@@ -90,39 +90,40 @@ func (s *Store) ScriptSize() int64 { return s.scripts.pinnedSize + s.scripts.eva
 
 // Script returns the body of a cached script by the SHA-1 of the body in lower-case hexadecimal.
 func (t *Txn) Script(sha string) (body string, ok bool) {
-	if s, ok := t.scripts[sha]; ok {
-		return s.body, true
-	}
-	if t.scriptsReset {
-		return "", false
-	}
-	s, ok := t.s.scripts.get(sha)
+	s, ok := t.script(sha)
 	return s.body, ok
+}
+
+func (t *Txn) script(sha string) (s script, ok bool) {
+	if s, ok = t.scripts[sha]; !ok && !t.scriptsReset {
+		s, ok = t.s.scripts.get(sha)
+	}
+	return s, ok
 }
 
 // LoadScript caches a script. A pinned script (SCRIPT LOAD) stays until SCRIPT FLUSH; of the others
 // (EVAL) only the latest stay.
 func (t *Txn) LoadScript(sha, body string, pinned bool) {
-	old, pending := t.scripts[sha]
-	if !pending && !t.scriptsReset {
-		old, pending = t.s.scripts.get(sha)
-	}
-	if pending && (old.pinned || !pinned) {
+	if old, cached := t.script(sha); cached && (old.pinned || !pinned) {
 		return
 	}
 	t.ws.begin(opScriptLoad, t.ws.db)
 	t.ws.str(sha)
 	t.ws.str(body)
 	t.ws.int(Flag(pinned).Int)
+	var pins int64
 	if pinned {
-		t.size += script{sha: sha, body: body}.size()
+		pins = script{sha: sha, body: body}.size()
 	}
+	t.size += pins
+	t.pinned += pins
 	prev, had := t.scripts[sha]
 	if t.scripts == nil {
 		t.scripts = map[string]script{}
 	}
 	t.scripts[sha] = script{sha: sha, body: body, pinned: pinned}
 	t.undo(func() {
+		t.pinned -= pins
 		if had {
 			t.scripts[sha] = prev
 		} else {
@@ -138,16 +139,23 @@ const (
 	leastCode = 1 << 20
 )
 
-// hasRoomForCode reports whether the pinned scripts and the libraries may grow by so many bytes. Scripts that the transaction itself
-// has loaded do not count: they take no more than an entry.
+// pinnedSize is the memory of the pinned scripts after the transaction.
+func (t *Txn) pinnedSize() int64 {
+	if t.scriptsReset {
+		return t.pinned
+	}
+	return t.s.scripts.pinnedSize + t.pinned
+}
+
+// hasRoomForCode reports whether the pinned scripts and the libraries may grow by so many bytes.
 func (t *Txn) hasRoomForCode(bytes int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
-	return bytes <= 0 || limit <= 0 || t.s.scripts.pinnedSize+t.libraries().size()+bytes <= max(limit/codeShare, leastCode)
+	return bytes <= 0 || limit <= 0 || t.pinnedSize()+t.libraries().size()+bytes <= max(limit/codeShare, leastCode)
 }
 
 // HasRoomForScript reports whether SCRIPT LOAD may load a script.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
-	if s, ok := t.s.scripts.get(sha); ok && s.pinned {
+	if s, ok := t.script(sha); ok && s.pinned {
 		return true
 	}
 	return t.hasRoomForCode(script{sha: sha, body: body}.size())
@@ -159,15 +167,8 @@ func (t *Txn) FlushScripts() {
 		return
 	}
 	t.ws.begin(opScriptFlush, t.ws.db)
-	if !t.scriptsReset {
-		t.size -= t.s.scripts.pinnedSize
-	}
-	for _, s := range t.scripts {
-		if s.pinned {
-			t.size -= s.size()
-		}
-	}
-	scripts, reset := t.scripts, t.scriptsReset
-	t.undo(func() { t.scripts, t.scriptsReset = scripts, reset })
-	t.scripts, t.scriptsReset = nil, true
+	t.size -= t.pinnedSize()
+	scripts, reset, pinned := t.scripts, t.scriptsReset, t.pinned
+	t.undo(func() { t.scripts, t.scriptsReset, t.pinned = scripts, reset, pinned })
+	t.scripts, t.scriptsReset, t.pinned = nil, true, 0
 }

@@ -54,6 +54,7 @@ type Txn struct {
 
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
+	pinned       int64             // memory of the pinned scripts among the pending ones
 
 	users       map[string]*Account // pending; nil means deleted
 	grown       crowd               // what they add to the users of the state
@@ -123,7 +124,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	if cap(t.ws.buf) > keepWrites {
 		t.ws.buf = nil
 	}
-	t.scripts, t.scriptsReset, t.libs = nil, false, nil
+	t.scripts, t.scriptsReset, t.pinned, t.libs = nil, false, 0, nil
 	t.users, t.deleted, t.gone, t.told, t.denied = nil, nil, nil, 0, nil
 	t.grown = crowd{}
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
