@@ -42,12 +42,13 @@ const OriginLifetime = 10 * 60 * 1000
 // nodes know up to which number its replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
-// MaxOrigin is how much memory the answers to one origin may take. Beyond it the leader has the oldest half dropped (Due). Without
-// that a single request which waits for long would keep those of all later requests: its origin reports the lowest number only.
+// MaxOrigin is how much memory the answers to one origin may take. If they take more, the leader has the oldest half dropped (Due).
+// Otherwise a single request that waits for long would keep the answers to all later requests, because its origin reports only the
+// lowest number that it still waits for.
 const MaxOrigin = 8 << 20
 
-// MaxAnswers is how much memory all answers may take. Beyond it those to the origin go that has been idle for longest: each start
-// of a node is an origin.
+// MaxAnswers is how much memory all answers may take. If they take more, the answers to the origin that has been idle for longest
+// are dropped. Each start of a node makes a new origin.
 const MaxAnswers = 4 * MaxOrigin
 
 // answerTakes is about how much memory an answer takes besides its bytes.
@@ -69,8 +70,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// IDs are encoded relative to low, so low must not exceed any ID of its group. A larger one
-	// comes with a later request, at which the origin no longer waited for the earlier one.
+	// IDs are encoded relative to low, so low must not exceed any ID of its group. The Low of a later
+	// request may exceed the ID of an earlier one, for which the origin no longer waits.
 	for _, a := range list {
 		g := &groups[index(a)]
 		g.low = min(g.low, a.ID)
@@ -90,8 +91,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 	return buf
 }
 
-// answerGroup is what answers of one origin share in an entry. Those below their Low, which Due has raised, have a group of their
-// own: they must not keep the Low of the others down.
+// answerGroup is what answers of one origin share in an entry. Answers with an ID below their Low, which Due has raised, have a group
+// of their own (late): in the group of the other answers they would lower its Low.
 type answerGroup struct {
 	origin uint64
 	late   bool
@@ -142,7 +143,7 @@ type origin struct {
 	last    int64 // lease stamp of the origin's last answer
 	replies map[uint64][]byte
 	bytes   int    // of all replies
-	due     uint64 // the leader has the answers below this number dropped; computed from the others
+	due     uint64 // the leader has the answers below this number dropped; computed from the other fields
 }
 
 // takes returns about how much memory the answers take.
@@ -169,7 +170,7 @@ func (t *Answers) drop(o *origin, id uint64) {
 	}
 }
 
-// tooMany sets due if the answers take more than MaxOrigin: without those below it they take half of that.
+// tooMany sets due if the answers take more than MaxOrigin: the answers from due on take at most half of MaxOrigin.
 func (o *origin) tooMany() {
 	if o.takes() <= MaxOrigin || o.due > o.low {
 		return
@@ -183,8 +184,8 @@ func (o *origin) tooMany() {
 	}
 }
 
-// Due returns the number below which the leader has the answers to an origin dropped: as the Low of an answer. A request with a
-// smaller number counts as forgotten then, also one that has not been executed yet.
+// Due returns the number below which the answers to an origin have to be dropped. The leader logs it as the Low of an answer. Then
+// each request with a smaller number counts as forgotten, even if it has not been executed yet.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {
 		return o.due
@@ -211,8 +212,8 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add adds the answers of an entry, and drops the replies that no origin waits for. before is the lease stamp of the entry before,
-// lease that of the entry.
+// add adds the answers of an entry, and drops the replies that no origin waits for. before is the lease stamp of the previous entry,
+// lease that of this entry.
 func (t *Answers) add(list []Answer, before, lease int64) {
 	if before/sweepEvery != lease/sweepEvery {
 		t.sweep(lease)
@@ -231,7 +232,7 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 		if a.ID < o.low {
 			continue // its origin no longer waits for it
 		}
-		// Each reply has its own memory. Part of the entry, or of a copy for several replies, would keep all of it.
+		// Each reply has its own memory: a part of the entry, or of one copy for several replies, would keep the whole in memory.
 		t.keep(o, a.ID, bytes.Clone(a.Replies))
 		o.tooMany()
 	}
@@ -273,7 +274,7 @@ func (t *Answers) forgetAll(o *origin) {
 	last := slices.Max(slices.Collect(maps.Keys(o.replies)))
 	t.forget(o, last)
 	t.drop(o, last)
-	o.low = max(o.low, last+1) // the largest number has none after it
+	o.low = max(o.low, last+1) // last+1 is 0 if last is the largest number
 }
 
 // Forgotten reports whether the replies to a request may already be dropped. The request may have

@@ -39,21 +39,21 @@ type BackupHead struct {
 // ErrNotBackup is the error for a file that is not a complete backup.
 var ErrNotBackup = errors.New("not a whole lockstep backup")
 
-// ErrImpossible is the error for a backup that has the right hash and numbers that no cluster comes to. A node would not start with
-// them, or count on from zero.
+// ErrImpossible is the error for a backup that has the right hash, but numbers that no cluster can reach. With them a node would not
+// start, or its counters would overflow.
 var ErrImpossible = errors.New("no node has written this backup")
 
 const (
 	// maxIndex is far beyond every log and every number of write sets, and leaves room to count on.
 	maxIndex = 1 << 62
-	// maxLease is the largest lease time, some 285,000 years in ms: deadlines are sums of it.
+	// maxLease is the largest lease time, some 285,000 years in ms: deadlines add to it, and must not overflow.
 	maxLease = 1 << 53
 	// maxWall is the largest Unix time in µs: the end of the year 9999.
 	maxWall = 253_402_300_799_999_999
 )
 
-// check returns ErrImpossible, and which number is wrong, if no cluster comes to the numbers of a backup. wall is the time of the
-// snapshot in it.
+// check returns ErrImpossible, and which number is wrong, if no cluster can reach the numbers of a backup. wall is the time of day
+// in the snapshot.
 func (f *BackupFacts) check(wall int64) error {
 	for _, n := range []struct {
 		what        string

@@ -14,7 +14,7 @@ type Outcome struct {
 	Lease    int64
 	Proposer uint64
 	Batch    uint64
-	Term     uint64 // the entry's term in Raft's log, which sets it; 0: that log has no terms
+	Term     uint64 // term of the entry, set by the caller of Apply; 0: its log has no terms
 
 	Messages bool // the entry has messages for clients
 }
@@ -59,8 +59,8 @@ func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 // entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
-// Brake sets a function that is called, with the lock held, before an evaluation or an entry copies much data for a change. It may wait
-// for memory, but for nobody who waits for the state machine.
+// Brake sets a function that is called, with the lock held, before an evaluation or an entry copies much data for a change. The
+// function may wait for memory, but not for a goroutine that waits for the state machine.
 func (f *FSM) Brake(brake func(bytes int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 )
 
 // room holds values of the state that other goroutines may read while the FSM's lock is held. A
-// script holds it for as long as it runs, and a goroutine that waits for it would block all
-// clients.
+// script holds the lock for as long as it runs, and a goroutine that waited for the lock would block
+// all clients.
 type room struct {
 	limits store.Limits
 	full   atomic.Bool

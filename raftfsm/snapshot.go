@@ -28,8 +28,8 @@ const (
 	snapshotVersion = 2
 )
 
-// Snapshot is the state at one instant. To take it copies only the table of answers, which is small; it may be written while the
-// FSM continues.
+// Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers, which is small. It may be written while
+// the FSM continues.
 type Snapshot struct {
 	store *store.Snapshot
 	seq   uint64
@@ -80,7 +80,8 @@ func (s *Snapshot) Hash() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Restore replaces the state by a snapshot, which belongs to the log entry index. If the snapshot is damaged, the state stays unchanged.
+// Restore replaces the state by a snapshot. index is the log index of the last entry in it. If the snapshot is damaged, the state
+// stays unchanged.
 func (f *FSM) Restore(in io.Reader, index uint64) error {
 	next, err := readSnapshot(in)
 	if err != nil {
