@@ -67,8 +67,8 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of entries and replies are worked on between two Looks: an element of a list takes a few bytes there,
-// and fifty times as much where it is worked on.
+// lookEvery is how many bytes of entries and replies are worked on between two Looks: an element of a list takes a few bytes in an
+// entry or reply, and fifty times as much in memory while it is worked on.
 const lookEvery = 64 << 10
 
 // Worker is a goroutine whose work allocates many times the bytes that it works on.
@@ -110,7 +110,7 @@ func Short(bytes int) bool {
 }
 
 // Crowded reports whether memory was nearly scarce even after the last cycle, and still is: more cycles would free little, so
-// something has to be let go.
+// the caller has to give up data.
 func Crowded() bool {
 	most := limit.Load()
 	near := most - most/8
