@@ -1,5 +1,5 @@
 // Package call is what a session submits to the leader: commands and transactions, how they are coded between nodes, and what
-// can be told of their cost before they are run.
+// is known of their cost before they are run.
 package call
 
 import "lockstep/store"

@@ -66,7 +66,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store
 		txn.SetOrigin(c.Origin)
 		// The rights may have changed since the command was queued.
 		refusal, ok := ctx.Authorize(c.User, c.Users)
-		// A command that would block has set the reply for this case itself (wait.go).
+		// A command that would block has set the reply for this case itself (store/wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx, refusal, !ok))
 		ctx.Wait = nil
 		if ctx.Stopped != "" {

@@ -14,7 +14,7 @@ const HeavyBytes = 64 << 10
 // store.MaxEntry and a little more. A link carries several times as much (frame.MaxLength).
 const MaxRequest = 128 << 20
 
-// callTakes and argumentTakes are what a call and an argument take without their bytes, in memory; on the way they take less.
+// callTakes and argumentTakes are the memory that a call and an argument take besides their bytes; in a frame they take less.
 const (
 	callTakes     = 64
 	argumentTakes = 24
@@ -31,7 +31,7 @@ func Fitting(calls []Call) int {
 	return len(calls)
 }
 
-// roomLeft returns left without what a call takes; less than 0 as soon as it takes more.
+// roomLeft returns left minus what a call takes. It stops as soon as the result is less than 0.
 func roomLeft(c *Call, left int) int {
 	left -= callTakes + len(c.User)
 	for i := 0; i < len(c.Args) && left >= 0; i++ {
@@ -88,12 +88,12 @@ func Size(calls []Call) (bytes int) {
 	return bytes
 }
 
-// Exceeds reports whether Size(calls) is more than limit. It looks at no more arguments than that takes.
+// Exceeds reports whether Size(calls) is more than limit. It stops at the argument that exceeds limit.
 func Exceeds(calls []Call, limit int) bool {
 	return sizeLeft(calls, limit) < 0
 }
 
-// sizeLeft returns limit without Size(calls); less than 0 as soon as that is more.
+// sizeLeft returns limit minus Size(calls). It stops as soon as the result is less than 0.
 func sizeLeft(calls []Call, limit int) int {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
@@ -115,7 +115,7 @@ func sizeLeft(calls []Call, limit int) int {
 	return limit
 }
 
-// compared returns the keys that EXEC compares. Those of WATCH are its arguments.
+// compared returns the keys whose versions EXEC compares. WATCH compares none: its keys count as its arguments.
 func (t *Transaction) compared() []Watched {
 	if t.Observe {
 		return nil
@@ -134,8 +134,8 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls without large arguments keep their place because locks are made of them: scripts,
-// transactions, and writes that take the same time whatever the data is.
+// KeepsPlace reports whether calls without large arguments keep their place in the order of arrival, because clients make
+// locks of them: scripts, transactions, and writes that take the same time whatever the data is.
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -171,8 +171,8 @@ func AreLongReads(calls []Call) bool {
 	return long
 }
 
-// Kind names what calls run: the first command, within a transaction too, whether its arguments are large, and what
-// tells a script from others.
+// Kind names what calls run: the first command (of a transaction, its first command), the length and the beginning of a
+// script, and whether the arguments of all calls together are large.
 func Kind(calls []Call) string {
 	if Exceeds(calls, HeavyBytes) {
 		return named(calls) + " with large arguments"
@@ -202,7 +202,7 @@ func User(calls []Call) (name string, any bool) {
 		return "", false
 	}
 	if name = calls[0].User; name == store.Anonymous {
-		name = "" // its clients are the default user's, when the node knows them
+		name = "" // Anonymous stands for the default user
 	}
 	return name, true
 }

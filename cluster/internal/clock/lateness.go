@@ -1,8 +1,8 @@
 package clock
 
 // Lateness remembers, for the write sets of the present leader, how long after its evaluation each was
-// acknowledged. A lease counts from the reply, so the leader extends the deadlines that a slow write set
-// has set by that time. It keeps recent write sets one by one, and of older ones the worst of each block.
+// acknowledged. A lease counts from the reply, so by that time the leader extends the deadlines that the write
+// set has set. Lateness keeps the times of recent write sets one by one, and of older ones the worst of each block.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint16

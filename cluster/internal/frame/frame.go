@@ -37,8 +37,8 @@ func End(buf []byte, start int) []byte {
 	return buf
 }
 
-// lengthField returns what stands for a length: one that the field cannot hold must not look like a short one, and no reader
-// takes a frame beyond MaxLength.
+// lengthField returns the length field for a length. If the field cannot hold the length, it gets the highest value, which every
+// reader refuses (MaxLength): cut off, the length could look like a short one.
 func lengthField(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // Frame is a received frame. No other frame shares the memory of Body.
