@@ -8,10 +8,10 @@ import (
 )
 
 // Work that a node does by itself may be heavy from the first time on: a hash of the whole state, or a file with ten thousand
-// users. A client gives way only after it has had some (Gate.Rest), so hundreds of clients with one such command each would
-// all have theirs at once, for which the node has neither the processors nor the memory. So one such piece is done at a time
-// (Gate.Alone), after the others have had their time since the last one (Gate.Pace), and who asks for what others ask for,
-// too, gets what is made for them (Shared).
+// users. A client gives way only after such work (Gate.Rest). So hundreds of clients with one such command each would all
+// have their work done at once, for which the node has neither the processors nor the memory. Therefore the node does one
+// such piece at a time (Gate.Alone), after other clients have had their time since the last piece (Gate.Pace), and clients
+// that ask for the same result share it (Shared).
 
 // OwnKind is a kind of heavy work that a node does by itself. No piece waits for one of another kind: some of them wait for the
 // leader, or for a script that holds the state.
@@ -37,7 +37,7 @@ func newTurns() (one [ownKinds]*semaphore.Weighted) {
 }
 
 // Alone waits until nobody else does work of a kind. It is for a Gate that Beside has made. ok is false if the client has been
-// cut off, or the node closes; otherwise leave must be called at the end of the work. No client is nil: it cannot be cut off.
+// cut off, or the node closes; otherwise leave must be called at the end of the work. c is nil for work without a client.
 func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	ctx, end := c.until(g.ctx)
 	defer end()
@@ -45,15 +45,15 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 		return nil, false
 	}
 	leave = func() { g.one[kind].Release(1) }
-	if ctx.Err() != nil { // it was cut off, and had the turn all the same
+	if ctx.Err() != nil { // the turn was acquired although ctx had ended
 		leave()
 		return nil, false
 	}
 	return leave, true
 }
 
-// Pace waits until the others have had their time since the last piece, as Rest does for work that has been done. Here the work
-// comes after it, and ends with done. ok is as for Alone.
+// Pace waits until other clients have had their time since the last piece. Unlike Rest, it is called before the work; done must be
+// called at the end of the work. ok is as for Alone.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true
@@ -72,17 +72,17 @@ func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 type Shared[T any] struct {
 	gate  *Gate
 	kind  OwnKind
-	begun atomic.Uint64 // how many were begun
+	begun atomic.Uint64 // number of results begun
 
 	// The turn of its kind guards these.
-	number uint64 // how many were begun when the last one was …
-	last   T      // … which this is
+	number uint64 // value of begun when the work for last began
+	last   T      // the last result
 }
 
 // NewShared returns a result that is made by work of a kind.
 func NewShared[T any](g *Gate, kind OwnKind) *Shared[T] { return &Shared[T]{gate: g, kind: kind} }
 
-// Get returns a result that is no older than the call. Those who wait for their turn meanwhile all get the next one.
+// Get returns a result that is no older than the call. All callers that wait for their turn meanwhile get the next result.
 func (s *Shared[T]) Get(c *Client, work func(last T) (T, error)) (result T, err error) {
 	asked := s.begun.Load()
 	leave, ok := s.gate.Alone(c, s.kind)

@@ -29,8 +29,8 @@ func (g *Gate) NewClient(addr netip.Addr) *Client {
 	return c
 }
 
-// Gone tells that the server has cut the client off to save memory. A large request of it that waits for its turn is not
-// run any more: nobody counts the memory that it holds. The loss of a connection is no reason: what was sent is run.
+// Gone says that the server has cut the client off to save memory. A large request of the client that still waits for its turn
+// is not run then, because the memory that it holds is no longer counted. If only the connection is lost, what was sent is run.
 func (c *Client) Gone() {
 	if c == nil {
 		return
@@ -48,10 +48,10 @@ func (c *Client) OwesNothing() {
 	}
 }
 
-// IsGone reports whether the client has been cut off. No client is nil.
+// IsGone reports whether the client has been cut off. c is nil for work without a client.
 func (c *Client) IsGone() bool { return c != nil && c.gone.Load() }
 
-// until returns a context that ends with ctx, or when the client is cut off. No client is nil.
+// until returns a context that ends with ctx, or when the client is cut off. c is nil for work without a client.
 func (c *Client) until(ctx context.Context) (_ context.Context, end context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if c == nil {

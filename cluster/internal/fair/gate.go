@@ -34,13 +34,13 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
-	// ownTimes is the same for work that the node does by itself. The next piece is being done meanwhile, so such work has a
+	// ownTimes is the same for work that the node does by itself. The next piece is done within that time, so such work has a
 	// quarter of the time.
 	ownTimes = 4
-	// ownIdle is how long the others must have been idle for such work not to give way. Requests that wait for a processor
-	// do not show, so that is long.
+	// ownIdle is how long the others must have been idle for such work not to give way. It is long, because the node does not
+	// see requests that wait for a processor.
 	ownIdle = time.Second
-	// YieldMost bounds that time.
+	// YieldMost bounds the time that the others get.
 	YieldMost = 2 * time.Second
 	// ByteTakes is the time to read or send a byte.
 	ByteTakes = 10 * time.Nanosecond
@@ -79,11 +79,11 @@ type Gate struct {
 	members func() int
 
 	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
-	idle  time.Duration                 // how long the others must have been idle for a piece not to wait; 0: as begin sees them
+	idle  time.Duration                 // how long the others must have been idle for a piece not to wait; 0: begin compares their work with was
 	one   [ownKinds]*semaphore.Weighted // weight 1, for Alone
 	*activity
 
-	era   atomic.Uint32 // how often was has been set
+	era   atomic.Uint32 // number of times that the field was has been set
 	held  atomic.Int64  // bytes of waiting arguments and replies
 	addrs atomic.Int32  // len(lately), readable without mu
 	large *semaphore.Weighted
@@ -131,15 +131,15 @@ func newGate(ctx context.Context, clock Clock, members func() int, times time.Du
 }
 
 // Beside returns a Gate for work that the node does by itself for its clients, such as COMMAND DOCS. That work gives way to
-// the same requests, and has a quarter of the time while there are any.
+// the same requests as the work of g, and has a quarter of the time while there are such requests.
 func (g *Gate) Beside() *Gate {
 	own := newGate(g.ctx, g.clock, g.members, ownTimes, g.activity)
 	own.idle, own.one = ownIdle, newTurns()
 	return own
 }
 
-// Rest has a client give way for work that the node has done for it by itself, and that has taken some time: the next piece
-// of such work begins when Rest returns.
+// Rest has a client give way for work that the node has done for it by itself. took is the time of that work. The client's next
+// piece of such work begins when Rest has returned.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
 		return
@@ -232,9 +232,9 @@ func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Du
 	return false, 0
 }
 
-// GiveWay waits for the turn of a client that has sent arguments of so many bytes which the session keeps for later, or
-// answers itself, instead of submitting them: to read them is tally, too. It returns at once if they are few. leave must be
-// called when they have been kept or answered.
+// GiveWay waits for the turn of a client whose session does not submit its arguments, but keeps them for later or answers them
+// itself: to read them is work, too. It returns at once if they have few bytes. leave must be called when the session has kept
+// or answered them.
 func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	if c == nil || bytes <= call.HeavyBytes {
 		return func() {}
@@ -274,8 +274,8 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 // at its end.
 func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
 	n := int64(min(bytes+store.ReplySize*arguments, LargeAtOnce)) // each argument may have a reply
-	// What a session submits for a command that it answers itself is under way already. An error: the node closes, or the
-	// client is gone.
+	// What a session submits for a command that it answers itself is under way already. Acquire fails if the node closes, or
+	// the client is cut off.
 	if bytes <= call.HeavyBytes || c.admitted.Load() || g.large.Acquire(ctx, n) != nil {
 		return func() {}
 	}
@@ -410,7 +410,7 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed to see the work of others. After a short piece it has not, so was stays.
+		// Enough time has passed to see the work of others. After a short piece it has not, so was keeps its value.
 		g.since(is)
 	}
 	g.running++
@@ -431,8 +431,8 @@ func (g *Gate) end(began, now time.Duration) {
 }
 
 // owe accounts for a piece that did not wait for its turn. It returns the work of others until now, and the
-// time until which to hold the reply: behind the held replies before it, each of which takes a slot of times
-// its cost.
+// time until which to hold the reply: until the slots of all earlier held replies are over. The slot of a reply
+// is as long as the cost of its piece, multiplied by times.
 func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -446,7 +446,7 @@ func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Dura
 	return g.present(), slot
 }
 
-// look ends what owe began. From then on the next piece counts the work of others since from. It allows for one more
+// look ends what owe began. The next piece then counts what others have done since the tally from. It allows for one more
 // entry, because a follower may apply the writes of the last piece later.
 func (g *Gate) look(from tally) {
 	g.mu.Lock()
@@ -456,7 +456,7 @@ func (g *Gate) look(from tally) {
 	g.wrote = 1
 }
 
-// since makes the next piece count the work of others from is on; mu is held.
+// since makes the next piece count the work of others after the tally is; mu is held.
 func (g *Gate) since(is tally) {
 	g.was, g.wrote = is, 0
 	g.era.Add(1)

@@ -32,7 +32,7 @@ type Gatherer[R any] struct {
 	Told     int           // subscribers that get messages of the present batch
 	answered time.Duration // when the last batch was answered
 	lastTook time.Duration // how long the last batch took
-	pause    int           // number of batches for which gather does not wait
+	pause    int           // number of batches for which Gather does not wait
 	vain     int           // length of the next pause: it grows when a wait does not pay, and shrinks when it does
 }
 
@@ -46,7 +46,7 @@ type gathering struct {
 	missing int           // requests that are still expected; 0: the batch does not wait
 	waited  int           // requests that were there at the beginning
 	came    int           // requests that have come since
-	start   time.Duration // monotonic, as the others
+	start   time.Duration // monotonic, as until and ended
 	until   time.Duration
 	ended   time.Duration
 }
@@ -110,8 +110,8 @@ func (g *Gatherer[R]) learn(waited, came int, took time.Duration) {
 	g.pause = g.vain
 }
 
-// Note remembers what the next Gather needs to know of a batch with so many requests that began at some time and has just
-// been answered.
+// Note remembers what the next Gather needs to know of the batch that has just been answered: how many requests it had, and when
+// it started.
 func (g *Gatherer[R]) Note(requests int, started time.Duration) {
 	g.answered = g.clock.Monotonic()
 	g.lastTook = g.answered - max(started, g.present.ended)

@@ -14,7 +14,7 @@ type Inbox[R any] struct {
 	Wake chan struct{} // has room for one: there is work
 
 	full     chan struct{} // has room for one: want has been reached
-	patience *time.Timer   // of await
+	patience *time.Timer   // of Await
 
 	mu      sync.Mutex
 	queue   []R
@@ -153,8 +153,8 @@ func (i *Inbox[R]) Waiting() (n int) {
 // Hand makes the goroutine that leads run the first requests: submitters may run later ones.
 func (i *Inbox[R]) Hand() { i.running, i.handed = true, true }
 
-// Shut returns the waiting requests. Then Add takes only patient ones until Open, because a script runs for long; or, with
-// forever, none any more, because the leader's term ends.
+// Shut returns the waiting requests. With forever, Add accepts no more requests, because the leader's term ends. Without it, Add
+// accepts only patient requests until Open, because a script runs for long.
 func (i *Inbox[R]) Shut(forever bool) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()

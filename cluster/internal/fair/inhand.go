@@ -11,8 +11,8 @@ import (
 
 // A large reply is in hand from its evaluation until it is encoded for the client. Meanwhile it takes
 // several times as much memory as on the wire; on a follower it stays as the leader has sent it until it
-// is encoded. A client that does not read cannot make that last, but many clients at once would have as
-// much in hand as each of them may ask for. So a node that makes or receives such replies waits until
+// is encoded. A client that does not read cannot prolong that, but many clients at once would each have as
+// much in hand as one client may ask for. So a node that makes or receives such replies waits until
 // earlier ones have been encoded: the sequencer before it runs more long reads, and a follower before it
 // reads a large result from its leader.
 

@@ -18,12 +18,12 @@ const (
 	RushMemory = time.Second
 	// OverrunMemory is the time after which any other halved limit doubles again.
 	OverrunMemory = time.Minute
-	// GraceTime is how long work may take without shortening its user's limit. It is the least that is left of a limit
-	// which such work has shortened.
+	// GraceTime is how long work may take without shortening its user's limit. Longer work never shortens the limit below
+	// GraceTime.
 	GraceTime = 500 * time.Millisecond
 	// GraceMemory is the time in which a whole limit comes back.
 	GraceMemory = 5 * time.Minute
-	// overrunUsers is the number of users from which on note deletes the old ones.
+	// overrunUsers is the number of users from which on forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
 	// ToldUsers is how many users a node tells the others of, and toldName how long a name may be for that.
@@ -89,7 +89,7 @@ func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 }
 
 // Note halves the time limit of a user; below LeastTime only if stopped work takes a quarter of all time. first
-// reports whether the user had the full limit until now.
+// reports that no earlier halving still counts.
 func (l *Limits) Note(user string, full, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +134,7 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over what another node has told, age ago, of users who have more time here.
+// Learn takes over what another node told, a time age ago, of users that have more time on this node.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

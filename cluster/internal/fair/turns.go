@@ -20,41 +20,42 @@ type Work interface {
 	EndIfGone() bool
 }
 
-// Users take turns. Whoever sends work of some time each by many connections would have all others wait for all of it,
-// though none of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
+// Users take turns. A user could send work over many connections and have all others wait for all of it, though no
+// piece of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
 // behind those of others. The requests of one user keep their order, by whatever connections they come: a client that gives
 // up a release, and takes the lock again by another connection, counts on it.
 //
-// Of many users each may send a piece of heavy work, all at once. So what commands and scripts of a name have taken lately,
-// whoever sent them, tells what the next one will take. Heavy work is no part of a batch of other requests, and between
-// two pieces of it the leader serves others for as long as the last one took, if they have requests. The entry of a large
-// write takes longer to reach the disks than others, and nothing else is run meanwhile: that counts like its evaluation.
+// Many users may each send a piece of heavy work at once. So the leader predicts how long a command or script takes from
+// the times of those of the same kind lately, whoever sent them. Heavy work is no part of a batch of other requests, and
+// between two pieces of it the leader serves others for as long as the last one took, if they have requests. The entry of
+// a large write takes longer to reach the disks than other entries, and nothing else is run meanwhile: that time counts
+// like the write's evaluation.
 
 const (
 	// turnShare is how much time a user's work may have taken lately for its requests to keep their place.
 	turnShare = 50 * time.Millisecond
-	// turnMemory is after how long half of it is forgotten.
+	// turnMemory is after how long half of that time is forgotten.
 	turnMemory = 10 * time.Second
-	// HeavyPiece is from how long on, in the mean, the work of a user or of a kind is heavy.
+	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
 	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
-	// restFor is how lately others must have sent a request for that.
+	// restFor is how lately others must have sent a request for heavy work to wait.
 	restFor = 100 * time.Millisecond
 	// heavyMemory is after how long heavy work plays no part any more.
 	heavyMemory = 6 * turnMemory
-	// turnNames is from how many users, or kinds of work, on those are looked for that may be forgotten.
+	// turnNames is the number of users, or of kinds of work, from which on those with little work are forgotten.
 	turnNames = 1000
 )
 
-// Turns is who has worked how much, and who waits for that.
+// Turns knows how much time the work of users has taken lately, and holds the requests that wait because of that.
 type Turns[W Work] struct {
 	used    uses // by users
 	kinds   uses // by what was run
-	waiting []W  // of those who go behind, in order
-	tried   int  // how many of them the present batch has …
-	front   int  // … behind others
-	passed  bool // the last one has run others, and none of them
+	waiting []W  // requests that go behind others, in order
+	tried   int  // how many such requests the present batch has …
+	front   int  // … and how many requests before them
+	passed  bool // the last batch has run only requests before them
 	ready   int  // how many of waiting are not heavy
 
 	overtaken bool // heavy work has been passed over for a batch
@@ -62,7 +63,7 @@ type Turns[W Work] struct {
 	small time.Duration // how long entries without large writes take to be committed
 
 	rest   time.Duration // until when heavy work waits while others send requests, monotonic
-	others [2]lightUse   // who last did, the latest first
+	others [2]lightUse   // the last two users that sent light requests, the latest first
 	heavy  time.Duration // until when heavy work is remembered
 }
 
@@ -163,7 +164,8 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 }
 
-// Counts reports whether light work counts, too: there was heavy work lately, and it matters of how much else.
+// Counts reports whether light work counts, too. It does if there was heavy work lately: light pieces lower the mean of a user or
+// a kind.
 func (t *Turns[W]) Counts(now time.Duration) bool { return now < t.heavy }
 
 // usesMuch reports whether a user's requests go behind those of others.
@@ -171,7 +173,7 @@ func (t *Turns[W]) usesMuch(user string, now time.Duration) bool {
 	return t.used[user].now(now).took > turnShare
 }
 
-// isHeavy reports whether a request's work will be heavy, by what its user's, or that of its kind, was lately.
+// isHeavy predicts whether a request is heavy, from the recent work of its user and of its kind.
 func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
@@ -189,7 +191,7 @@ func (t *Turns[W]) Due(now time.Duration) bool {
 	return t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0
 }
 
-// holdsOf is for how long a request of heavy work is held back: others are those who are not its user.
+// holdsOf returns for how long a heavy request is held back for the requests of other users.
 func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	last := &t.others[0]
 	if user, _ := r.User(); last.at == 0 || last.user == user {
@@ -201,8 +203,8 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns the requests that are next: those of users who have used little, and behind them those of others. Heavy
-// work waits if there is anything else, but not twice, and for its rest.
+// Order returns the requests that are next: those of users who have used little time, and behind them those of other users.
+// Heavy work waits while holdsOf holds it back, and for one batch of other requests, but not for a second one.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {
@@ -253,11 +255,11 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	return true
 }
 
-// part says which requests keep their places, which go behind those, and which are heavy. What a user has sent after
-// one of its requests is not before it.
+// part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
+// earlier one of the same user.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 	front = make([]W, 0, len(q))
-	var hogs map[string]bool              // have heavy work waiting
+	var hogs map[string]bool              // users that have heavy work waiting
 	last, much := store.SystemUser, false // many requests of one user follow one another
 	for _, r := range q {
 		user, any := r.User()
@@ -301,8 +303,8 @@ func (t *Turns[W]) Drain() []W {
 	return waiting
 }
 
-// LeftOver takes what a batch has left over of what order returned, if all of it goes behind others: requests may have
-// come meanwhile. Otherwise it returns that, and what waits, for the next batch.
+// LeftOver gets the requests from Order that a batch has not run. If all of them go behind others, it keeps them, because
+// requests that go before them may have come meanwhile. Otherwise it returns them, and those that wait, for the next batch.
 func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	if t.Idle(now) {
 		return rest
@@ -312,7 +314,7 @@ func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 		t.passed = len(back) >= t.tried && len(front) < t.front
 	}
 	if len(front) > 0 {
-		// Some of it may stand before what waits: the same user may have sent it earlier.
+		// What is left over stays before what waits, because the same user may have sent it earlier.
 		front = slices.Concat(front, back, heavy, t.waiting)
 		t.waiting, t.ready = nil, 0
 		return front
