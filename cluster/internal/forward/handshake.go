@@ -30,8 +30,8 @@ const (
 	Minor = 1
 )
 
-// What minor versions have added. Version 0.1.0 speaks minor 0. Minor 1 has also added by which version of the user list a
-// node knows the user of a call (call.Append).
+// What minor versions have added. Version 0.1.0 speaks minor 0. Minor 1 has also added to a call the version
+// of the user list by which the node knows the user (call.Append).
 const (
 	MinorLeases = 1 // the reply to heavy work says which leases it has given
 	MinorWaited = 1 // a blocking command that is sent again says for how long it has waited

@@ -143,8 +143,8 @@ func (o *Outbox) take(spare []byte) (pieces [][]byte, ok bool) {
 	return pieces, true
 }
 
-// write writes a piece, and reports whether it could. A long piece over a slow connection may take as long as it does, while
-// the peer reads.
+// write writes a piece, and reports whether it could. A long piece over a slow connection has no time limit as long as the peer
+// reads.
 func (o *Outbox) write(out []byte) bool {
 	stalled := time.AfterFunc(peerWriteTimeout, func() { o.conn.Close() })
 	_, err := o.conn.Write(out[:min(len(out), writeSize)])

@@ -31,8 +31,9 @@ import (
 //	                  reply or an error reply
 //	kind 5  block     boot of the sender, its number of the command, token of
 //	                  the link, then n=1 and a call: a blocking command; then, unless
-//	                  it has come at this moment, 1 if a leader has had it wait, else 0,
-//	                  and for how long it has been there, in µs; older versions skip that
+//	                  the client has only just sent it, 1 if it has waited at a leader,
+//	                  else 0, and for how long its node has had it, in µs; older
+//	                  versions skip that
 //	kind 6  cancel    how (1 byte): cancel the block frame with this id
 //	kind 7  claim     boot of the sender, token of the link: this connection is
 //	                  the one for its writes and blocking commands; the result
@@ -84,7 +85,7 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 	return call.Append(buf, calls, minor)
 }
 
-// maxNumber is more requests than any node sends while it runs. The number after it must be a number, too.
+// maxNumber is more requests than any node sends while it runs. The next number must not overflow.
 const maxNumber = 1 << 62
 
 // ReadSubmit decodes a submit frame. The frame does not contain the origin.
@@ -164,10 +165,10 @@ var (
 	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
-// Waited says how a blocking command that is not sent at the moment at which it came has waited until then.
+// Waited says how a blocking command has waited before it is sent. It is zero if the command is sent as soon as it comes.
 type Waited struct {
 	Age    time.Duration // since it came to its node
-	Joined bool          // a leader has had it wait, so it is none that begins
+	Joined bool          // it has waited at a leader already
 }
 
 func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, w Waited, minor byte) []byte {
