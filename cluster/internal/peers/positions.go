@@ -36,8 +36,8 @@ func (p *Positions) Heard(id string, index uint64) {
 	}
 }
 
-// Reached counts the members, but for one, that have come so far. arrived is closed when there is another one; forget follows
-// when nobody waits for that any more.
+// Reached counts the members other than self whose log has come to target. arrived is closed when another member's log comes to
+// target. The caller calls forget when it no longer waits for that.
 func (p *Positions) Reached(target uint64, members []raftnode.Member, self string) (n int, arrived <-chan struct{}, forget func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,8 +58,8 @@ func (p *Positions) Reached(target uint64, members []raftnode.Member, self strin
 	}
 }
 
-// Ask has other members asked until they have come so far: ask is called for each one that is not being asked, on a goroutine
-// of its own. wake then tells it that somebody waits.
+// Ask has other members asked until their logs have come to target: it calls ask, on a new goroutine, for each such member that
+// is not being asked yet. wake tells that goroutine that a client waits.
 func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, ask func(m raftnode.Member, wake <-chan struct{})) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,7 @@ func (p *Positions) Begin() (end func()) {
 	}
 }
 
-// Wants reports whether a member has not told yet that it has come as far as a client waits for.
+// Wants reports whether a client waits for a position that a member has not yet reported.
 func (p *Positions) Wants(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

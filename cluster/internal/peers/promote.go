@@ -56,7 +56,7 @@ func (p *Promoter) Run(ctx context.Context) {
 		if id == "" {
 			continue
 		}
-		delete(p.since, id) // if it fails, it has to prove itself again
+		delete(p.since, id) // if the change fails, the member has to prove itself again
 		if err := p.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
 			w.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
 		}

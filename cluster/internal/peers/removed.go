@@ -12,7 +12,7 @@ import (
 //
 // A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
 // also to the node that is no longer in it. A node that was away at that time gets no messages any more: the
-// members refuse it their votes, and that is all. So it learns it by the questions that it always asks
+// members refuse it their votes, and that is all. So it learns of its removal by the questions that it always asks
 // (ask.go): a member that has applied at least as much answers that the node is a stranger, or that the
 // member with its id has another data directory. In both cases the removed node serves no client. Late entries
 // may make it believe that it has a leader; that leader refuses to serve it.

@@ -30,9 +30,9 @@ import (
 // it has the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
 // reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
 // the data directory or the members, so that versions can differ in what they say. A node tells its data
-// directory to members only: another node that names it would pass for this node. It tells members alone of the users
-// whose work was stopped lately (fair.Overrun), too, and of none in most cases: then the frame ends before them. A frame that is longer
-// than frame.MaxShort is refused. A status changes nothing unless it comes from a member, with the data directory
+// directory to members only: another node that names it would pass for this node. To members alone it also
+// names the users whose work was stopped lately (fair.Overrun). If there are none, as in most cases, the frame ends before them.
+// A frame that is longer than frame.MaxShort is refused. A status changes nothing unless it comes from a member, with the data directory
 // that the member was met with.
 const (
 	FrameStatus = 1

@@ -114,7 +114,7 @@ func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, pati
 			term, due = t, now+firstTurn(s.Heartbeat)
 		}
 		if contact, _ := s.Raft.LastContact(); contact > heard {
-			heard, due = contact, contact+patience // also after a vote
+			heard, due = contact, contact+patience // a vote for another node counts as contact, too
 		}
 		if l := s.Leader(); l.ID != "" && l != leader {
 			return false

@@ -12,7 +12,7 @@ import (
 // all of them (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
 // (ask.go). A Topology combines the answers with what Raft says. It is an immutable value that costs one load
 // to read; a channel closes when it is out of date. Raft alone says who leads. The answers only tell addresses
-// and silence (Config.DownAfter), so no vote among these questions ever sends a client anywhere.
+// and silence (Config.DownAfter), so no majority of answers ever decides where a client is sent.
 
 // Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
 type Addresses struct {

@@ -172,7 +172,7 @@ func (w *Watcher) Own() Status {
 	}
 }
 
-// record stores the status of a member. asked is true if they are the answer to a question at its address.
+// record stores the status of a member. asked is true if it is the answer to a question at the member's address.
 func (w *Watcher) record(f Status, asked bool) {
 	now := w.cfg.Clock.Monotonic()
 	if own := w.cfg.Raft().Cluster(); !asked && (f.Directory == "" || own != "" && f.Cluster != "" && f.Cluster != own) {
@@ -212,7 +212,8 @@ func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 }
 
 // Vouched reports whether a member that has been heard lately counts a node as a member. This node needs that if it
-// was away and knows only old configurations. A version that sends no list of members may know the node.
+// was away and knows only old configurations. A member whose version sends no list of members counts, because it may
+// know the node.
 func (w *Watcher) Vouched(id string) bool {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
