@@ -245,7 +245,7 @@ func (as *arrivals) close() {
 }
 
 // raftArrival is a connection for Raft's own protocol, which does not say when a request has been read.
-// So its caller counts as one that has sent it when this node answers, or when it has sent so much that the request
+// So its handshake counts as done when this node answers, or when the caller has sent so much that the request
 // must be a snapshot. A snapshot takes time to arrive, and more time to process when it is complete.
 type raftArrival struct {
 	*arrival

@@ -14,7 +14,7 @@ import (
 type Dialer struct {
 	gate      *peerGate  // nil: peers need not prove anything
 	Strangers *Strangers // logs who turns this node away, and whom it turns away
-	// Network connects to an address. It is DialTCP, but for tests.
+	// Network connects to an address. It is DialTCP, except in tests.
 	Network func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 }
 
@@ -72,7 +72,7 @@ func (d *Dialer) turnedAway(addr string, err error) {
 	}
 }
 
-// dialPlain is dial without a gate.
+// dialPlain is Dial without a gate.
 func (d *Dialer) dialPlain(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	conn, err := d.dialOnly(addr, proto, timeout)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // key, and give Raft any log. So nodes that are reachable from other machines prove their identity to each
 // other, by TLS 1.3 in both directions, before either side reads a byte of any of the protocols.
 //
-// The proof is a secret that all nodes have (peersecret.go), or a certificate from a CA that the operator runs
+// The proof is a secret that all nodes have (secret.go), or a certificate from a CA that the operator runs
 // for the nodes. A certificate opens the port if
 //
 //   - its chain leads to --peer-tls-ca-cert-file, and it is valid at present;
@@ -42,7 +42,7 @@ import (
 // byte the caller sees a refusal as a failed dial. Without it the caller would find a broken connection later,
 // and Raft repeats requests on broken connections.
 //
-// Port.open (mux.go) is the one function that lets a caller through to any protocol, so no
+// Port.open (port.go) is the one function that lets a caller through to any protocol, so no
 // protocol needs a check of its own. Because the first byte tells TLS from plain, nodes can change
 // from one to the other while they run.
 //

@@ -17,7 +17,7 @@ const (
 	ProtoRaft    = 'R' // hashicorp/raft's own transport
 	ProtoAppend  = 'A' // entries and heartbeats: raftnode/append.go
 	ProtoForward = 'F' // requests to the leader: cluster/internal/forward/wire.go
-	ProtoFacts   = 'D' // the facts that the nodes exchange: cluster/facts.go
+	ProtoFacts   = 'D' // the facts that the nodes exchange: cluster/internal/peers/status.go
 	ProtoJoin    = 'J' // a node that wants to become a member: cluster/join.go
 )
 
@@ -47,8 +47,8 @@ const DialTimeout = 500 * time.Millisecond
 const HandshakeTimeout = 5 * time.Second
 
 // New serves the callers of ln. self is the address under which the other nodes know this one. serve has, for
-// each protocol but those of Accept and Appends, the function that serves its connections. The port closes with its
-// dialer.
+// each protocol except those of Accept and AcceptAppends, the function that serves its connections. The port's Close
+// also closes d.Strangers.
 func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn), log *slog.Logger) *Port {
 	p := &Port{ln: ln, self: self, serve: serve, log: log, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
@@ -73,7 +73,7 @@ func (p *Port) accept() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		// One after the other: each admission of one too many cuts off another stranger.
+		// Callers are admitted one after the other, so that each one too many cuts off a different stranger.
 		if a := p.arrivals.admit(quiet(conn)); a != nil {
 			go p.sort(a)
 		}
