@@ -35,7 +35,7 @@ func NewCA(t testing.TB, name string) *CA {
 	return ca
 }
 
-// sign makes a key and a certificate of it, the CA's own if it has none yet.
+// sign makes a key and a certificate for it. The CA signs the certificate; if parent is nil, the new key itself does.
 func (ca *CA) sign(template, parent *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -69,7 +69,7 @@ func (ca *CA) write(name, kind string, der []byte) string {
 // Files are the names of files of a node: its certificate, the key of it, and the certificate of the CA.
 type Files struct{ Cert, Key, CA string }
 
-// Files makes the files of a node; change makes its certificate another one.
+// Files makes the files of a node. Each change alters the node's certificate before it is signed.
 func (ca *CA) Files(name string, change ...func(*x509.Certificate)) Files {
 	ca.t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "host"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},

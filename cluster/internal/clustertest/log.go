@@ -47,7 +47,7 @@ func SecretFile(t *testing.T, text string) (path string, write func(text string)
 	return path, write
 }
 
-// Buffer is a log that is written and read at once.
+// Buffer is a log that may be written and read at the same time.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -13,7 +13,8 @@ import (
 
 // Net is a network in memory, for nodes in a bubble: real connections would
 // stop its time. What is written arrives in order and a little later, and a
-// writer never waits, as with a peer that reads. Cuts are for wires to make.
+// writer never waits, as with a peer that reads. To cut a Net, tests of package
+// cluster use wires.
 type Net struct {
 	delay time.Duration // one way
 
@@ -75,7 +76,7 @@ type Addr string
 func (Addr) Network() string  { return "mem" }
 func (a Addr) String() string { return string(a) }
 
-// AddrPort is none if it is a name.
+// AddrPort returns the zero AddrPort if the address is a name.
 func (a Addr) AddrPort() netip.AddrPort {
 	addr, _ := netip.ParseAddrPort(string(a))
 	return addr
@@ -101,7 +102,7 @@ func (p *memPort) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends what nobody has accepted yet, too.
+// Close also closes the connections that nobody has accepted yet.
 func (p *memPort) Close() error {
 	p.once.Do(func() {
 		p.net.mu.Lock()
@@ -197,7 +198,7 @@ func (s *memStream) write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// end is the writer's end of it.
+// end closes the stream for the writer.
 func (s *memStream) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +206,7 @@ func (s *memStream) end() {
 	s.cond.Broadcast()
 }
 
-// leave is the reader's.
+// leave closes the stream for the reader.
 func (s *memStream) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

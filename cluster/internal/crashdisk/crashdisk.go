@@ -29,16 +29,16 @@ const (
 // SegmentSize is how long a segment of the log becomes on a Disk: a short log has many.
 const SegmentSize = 8 << 10
 
-// Disk is a disk that counts what is done to it, stops at a chosen step,
-// and knows what of it all would be there after a power failure: of a file what
-// it held at its last sync, of a directory the names that it had at its own. It
-// works in a real directory, because much is read by other ways.
+// Disk is a disk that counts what is done to it, stops at a chosen step, and
+// knows what a power failure would leave: of a file the content at its last sync,
+// of a directory the names at its last sync. It works in a real directory, because
+// other code reads many of the files directly.
 //
 // bbolt maps its file and writes it by itself; what it does in one transaction
 // counts as one step.
 type Disk struct {
-	// Quiet hides from Raft, which would panic, that its term was not written. The
-	// process that it runs in has no power, and a log that takes no entry.
+	// Quiet hides from Raft, which would panic, that its term was not written. That
+	// is safe: the power has failed, and the log accepts no entry any more.
 	Quiet bool
 
 	base string
@@ -80,8 +80,8 @@ func (d *Disk) As() datadir.Disk {
 	}
 }
 
-// begin counts a step; the caller holds mu. If the power fails in it, what it
-// does is still under way: done is false, and its effect may be seen or not.
+// begin counts a step; the caller holds mu. If the power fails in this step, done
+// is false, and the effect of the step may survive or not.
 func (d *Disk) begin(format string, args ...any) (done bool, err error) {
 	if d.down {
 		return false, ErrPower
@@ -109,7 +109,7 @@ func (d *Disk) lookup(path string) (dir *inode, name string) {
 		if !more {
 			return dir, first
 		}
-		if dir.names[first] == nil { // made by others
+		if dir.names[first] == nil { // other code has made it
 			dir.names[first] = newInode(true)
 		}
 		dir, rel = dir.names[first], rest
@@ -259,7 +259,7 @@ func (f *crashFile) WriteAt(p []byte, at int64) (n int, err error) {
 		}
 		copy(f.node.now[at:], p)
 	}, "write %s %d+%d", f.name, at, len(p))
-	if f.name == votesFile { // a part of Raft's term
+	if f.name == votesFile { // this write is a part of storing Raft's term
 		err = f.d.silent(err)
 	}
 	return n, err
@@ -316,7 +316,7 @@ func (d *Disk) silent(err error) error {
 	return err
 }
 
-// Outcome is what of the unsynced survives a power failure.
+// Outcome says what survives a power failure although it was not synced.
 type Outcome struct {
 	Name            string
 	names, contents bool   // the names; what was written

@@ -67,8 +67,8 @@ type gatedFile struct {
 
 func (f gatedFile) SyncData() error { return f.g.pass() }
 
-// UnsyncedFiles are the machine's. No power fails in a bubble, and waiting for the
-// disk is the one thing in it that takes real time.
+// UnsyncedFiles are the machine's files without syncs. No power fails in a bubble, and
+// a sync is the one operation in it that takes real time.
 type UnsyncedFiles struct{ SystemFiles }
 
 func (f UnsyncedFiles) Create(path string) (datadir.File, error) {
@@ -86,7 +86,7 @@ func (unsyncedFile) SyncData() error { return nil }
 
 func unsynced(f datadir.File, err error) (datadir.File, error) { return unsyncedFile{f}, err }
 
-// SystemFiles are the machine's.
+// SystemFiles are the machine's files.
 type SystemFiles struct{}
 
 func (SystemFiles) Create(path string) (datadir.File, error) {
