@@ -90,7 +90,7 @@ func (d *Dir) MeasureLog(limit int64, last uint64) error {
 // Size returns the total bytes of the files in the directory.
 func (d *Dir) Size() (int64, error) { return filesIn(d.path) }
 
-// filesIn returns the total bytes of the files in a directory and its subdirectories. It passes by the lost+found of
+// filesIn returns the total bytes of the files in a directory and its subdirectories. It skips the lost+found of
 // a file system, which only root may read.
 func filesIn(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -69,8 +69,8 @@ type Log struct {
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes | 4 bytes |
 //	+--------+---------+----------+---------+---------+---------+
 //
-// in little endian. last is the index of the last entry, 0 if there is none. base
-// is the index of the snapshot that replaces the whole log then: a start without
+// in little endian. last is the index of the last entry. If there is none, last is 0,
+// and base is the index of the snapshot that replaces the whole log: a start without
 // that snapshot would lose its content. Version 1 had only last and its checksum.
 type mark struct{ last, base uint64 }
 

@@ -100,7 +100,7 @@ func clearOut(disk Disk, path string) error {
 	return disk.SyncDir(path)
 }
 
-// endRestore removes that mark: the directory is whole now, or empty.
+// endRestore removes the mark of beginRestore: the directory is whole now, or empty.
 func endRestore(disk Disk, path string) error {
 	if err := disk.Remove(filepath.Join(path, restoringFile)); err != nil {
 		return err

@@ -369,7 +369,7 @@ func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 }
 
 // whole returns a writer that also rests for the work of its caller between two writes. Between the writes of a peer's snapshot
-// the caller only waits, so that snapshot is written without it.
+// the caller only waits, so that snapshot is written without this writer.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {

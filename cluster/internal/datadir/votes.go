@@ -152,7 +152,8 @@ func (s *sealedVotes) Get(k []byte) ([]byte, error) {
 	v, ok := unsealed(k, b)
 	if !ok {
 		if string(k) == lastVoteCandidate {
-			// Version 0.1.0 wrote both without a checksum: the candidate is its own if the term is.
+			// Version 0.1.0 wrote the vote's term and the candidate, both without a checksum. So if the term
+			// has none, this candidate needs none.
 			if term, err := s.StableStore.Get([]byte(lastVoteTerm)); err == nil && len(term) == 8 {
 				return b, nil
 			}
