@@ -4,7 +4,7 @@ import "github.com/hashicorp/raft"
 
 // Raft tells a follower the commit index with the next entries, or after raft.Config.CommitTimeout if
 // none follow. A committed entry may hold a message that clients of that follower wait for: that a lock
-// is free. So the leader tells each follower that has listeners at once, by a request without entries,
+// is free. So the leader at once tells each follower that has listeners, by a request without entries,
 // which Raft itself would send later.
 //
 // Raft neither knows of these requests nor needs their answers. Every node says in each answer to Raft

@@ -60,8 +60,8 @@ func (r *Node) meet(id, directory []byte) error {
 		}
 		return fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 	}
-	// Only a member's directory is remembered: any other node may be anybody. Raft exists before it has
-	// peers.
+	// Only a member's directory is remembered: any other node may be anybody. While Raft starts, the
+	// members are not known yet.
 	running := r.trans.raft.Load()
 	if running == nil {
 		return nil

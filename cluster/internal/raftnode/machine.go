@@ -91,7 +91,7 @@ func (m *machine) bring(bytes int) {
 }
 
 // awaitRoom waits while a snapshot is being written and memory is crowded. The snapshot holds the state of its beginning: if all keys
-// are replaced meanwhile, there are two states, for which a node need not have the memory.
+// are replaced meanwhile, there are two states, and the node may lack the memory for both.
 func (m *machine) awaitRoom(crowded func() bool) {
 	w := m.written.Load()
 	if w == nil || !w.begun.Load() || w.isOver() || !crowded() {
@@ -106,7 +106,7 @@ func (m *machine) awaitRoom(crowded func() bool) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
-	// First what may fail: an error must leave the state as it was. The snapshot and its configuration are on the disk already.
+	// What may fail is done first, because an error must leave the state as it was. The snapshot and its configuration are on the disk already.
 	at := m.log.dir.SnapshotConfiguration()
 	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err

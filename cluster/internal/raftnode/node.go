@@ -147,8 +147,8 @@ func (r *Node) dirHooks() datadir.Hooks {
 	}
 }
 
-// start starts Raft on what the disk holds. It panics if a part of the log is
-// missing or cannot be read.
+// start starts Raft on what the disk holds. If a part of the log is missing or
+// cannot be read, Raft panics, and start returns an error.
 func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -30,7 +30,7 @@ import (
 const (
 	// votePromise must stay the same in all versions: leaders count on it.
 	votePromise = 100 * time.Millisecond
-	// LeaderLease is how long a leader relies on a promise, counted from its request.
+	// leaderLease is how long a leader relies on a promise, counted from its request.
 	leaderLease = votePromise * 9 / 10
 )
 

@@ -18,9 +18,9 @@ import (
 type changeKind int
 
 const (
-	AddNonVoter  changeKind = iota // adds a member, or gives a member without a vote another address
-	AddVoter                       // gives a member its vote, or a voter another address
-	RemoveMember                   //
+	AddNonVoter changeKind = iota // adds a member, or gives a member without a vote another address
+	AddVoter                      // gives a member its vote, or a voter another address
+	RemoveMember
 )
 
 // Change is one step from a configuration to the next.
@@ -55,7 +55,7 @@ const MaxMembers = roster.MaxMembers
 // ErrNoChange is the error of decide if the configuration needs no change.
 var ErrNoChange = errors.New("cluster: nothing to change")
 
-// Fixed reports that the members cannot change: they can.
+// Fixed reports whether the members can never change; those of a Node can.
 func (r *Node) Fixed() bool { return false }
 
 // Reconfigure changes the membership. decide gets the present configuration and returns the change; no other change can

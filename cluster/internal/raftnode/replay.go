@@ -62,7 +62,7 @@ func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64)
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
-// waits reports whether Raft has passed on an entry that the state machine has yet to apply. Usually the first one is.
+// waits reports whether Raft has passed on an entry that the state machine has yet to apply. Usually the first entry after done is one.
 func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 	for index := done + 1; index <= p.passed; index++ {
 		if isFor(index) {

@@ -29,7 +29,7 @@ import (
 // bounds, because a leader steps down when it hears of a later term.
 //
 // A node that was away knows only old configurations, and a member that it has never met may lead it.
-// It asks the members that it knows: members tell each other the ids of all members (facts.go). A sender
+// It asks the members that it knows: members tell each other the ids of all members (peers/status.go). A sender
 // is a member if one of them vouches for it, and that one was found at its configured address. If all
 // members that the node knew have been replaced while it was away, it refuses everything and has to join
 // again.

@@ -16,7 +16,7 @@ import (
 // transfer never ended, and during a transfer Raft accepts no entry: neither in this term nor, once that
 // goroutine was gone, in any later one.
 //
-// The leader first asks whether the heir lives. Requests go on until the heir has the log as it was
+// The caller of Transfer has asked whether the heir lives. Requests go on until the heir has the log as it was
 // at the beginning. Then the leader proposes nothing until the heir has the rest, stands for election and has
 // won, or until an election timeout is over.
 

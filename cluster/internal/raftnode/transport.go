@@ -16,8 +16,8 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// transport is the transport of hashicorp/raft with a few changes. It notes which peers have followed this node
-// when (verify.go), and bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
+// transport is the transport of hashicorp/raft with a few changes. It notes which peers have accepted requests of this
+// node, and when (verify.go), and bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
 // after it is closed. And it repeats a request whose connection was broken: Raft keeps a few connections to
 // each peer. If the peer was restarted meanwhile, these connections are dead, and the first request on each
 // would be lost: a vote, and with it an election, or the first entry of a new leader. So the transport repeats
