@@ -13,7 +13,7 @@ func (c *Conn) Pairs(args ...string) (map[string]string, error) {
 	return Pairs(reply)
 }
 
-// Pairs makes a map of such a reply.
+// Pairs makes a map of a reply that is a list of names and values.
 func Pairs(reply any) (map[string]string, error) {
 	list, ok := reply.([]any)
 	if !ok || len(list)%2 != 0 {
