@@ -111,7 +111,7 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
-	c.onLoop.Store(true) // who has closed it before could not tell the loop; join looks
+	c.onLoop.Store(true) // a Close before this line has not told the loop: join checks for it
 	l.tell(c, newsJoined)
 	return nil
 }

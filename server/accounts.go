@@ -17,7 +17,7 @@ type accounts struct {
 	current atomic.Bool // since its start, this node has caught up with the leader's users at least once
 	version atomic.Uint64
 	def     *account
-	cluster *accounts // for a Sentinel: those of the plain listener, whose users it admits; else nil
+	cluster *accounts // for a Sentinel: the accounts of the plain listener, whose users it admits; else nil
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
@@ -245,8 +245,8 @@ func (a *accounts) close(lost []*session) {
 }
 
 // lookSteps bounds the search, after a change of users, for subscriptions that have lost their right: some 10 ms, because this
-// goroutine holds the state machine's lock. A subscription takes stepsOfSubscription steps, and those of its user's patterns. If
-// a session needs more steps than it has, the node closes its connection: it must not get a message without the right.
+// goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, and the steps of its user's patterns.
+// If the steps of a session do not suffice, the node closes its connection: it must not get a message without the right.
 const (
 	lookSteps           = 1 << 20
 	stepsOfSubscription = 16

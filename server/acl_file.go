@@ -25,7 +25,8 @@ const maxACLFile = 4 << 20
 //
 //	ACL LOAD version HASH again [NAME RULES]...   asks for the version of the users. HASH is the hash of the password
 //	                                              that this node was started with: the leader makes it the default user's
-//	                                              (store.Txn.EstablishPassword); the users are those of its ACL file
+//	                                              (store.Txn.EstablishPassword, which also explains again). The users
+//	                                              are those of this node's ACL file
 //	ACL LOAD users [NAME RULES]...                makes these the users of the cluster
 const (
 	aclLoadVersion = "version"
@@ -74,7 +75,7 @@ func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
 }
 
 // runACLLoad is the leader's part of ACL LOAD. Clients cannot give it arguments. The form with users
-// runs with the rights of the client that sent ACL LOAD (cluster's readCall).
+// runs with the rights of the client that sent ACL LOAD (readCall in cluster/internal/call).
 func runACLLoad(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) <= 2:

@@ -260,7 +260,7 @@ func (s *session) settle(r store.Reply) store.Reply {
 }
 
 // login checks a user name and password and authenticates the connection, or returns why not. command
-// is the command name as the client wrote it, known what this node knows of passwords.
+// is the command name as the client wrote it; known says what this node knows of passwords.
 func (s *session) login(known knowledge, command, name, password []byte) (refusal store.Error) {
 	if s.enter(string(name), password) {
 		s.unsure = ""
@@ -301,9 +301,9 @@ func (s *session) known() {
 	}
 }
 
-// sure checks a password once more, by what the leader knows, if this node accepted the login without
-// knowing all of that. Until then the session may run only commands that greets accepts and, while a
-// script is busy, commands that are allowed then.
+// sure checks the password of a login again if this node accepted it before it knew all that the leader
+// knows. Commands that greets accepts need no second check, nor do, while a script is busy, commands that
+// are allowed then. If the leader does not answer, sure permits only commands that asksNodeAlone accepts.
 func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""

@@ -5,8 +5,8 @@ import (
 	"lockstep/store"
 )
 
-// Heavy commands that a node answers itself run one at a time of each kind (cluster.OwnKind). This holds from a client's first
-// one on. own_work.go bounds what a client may have after that.
+// A node runs the heavy commands that it answers itself one at a time for each kind (cluster.OwnKind), even the first command of
+// a client. The limits in own_work.go begin only after a client's first command.
 
 // findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with what clients have, or if
 // hundreds of them at once would take the processors from the leader. LOCKSTEP STATUS is not heavy: all clients that wait share
@@ -28,7 +28,7 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 }
 
 // alone waits until the node runs no other command of the same kind. If the node has worked for ownAtOnce within a second, alone
-// then waits until the others have had their time, too: hundreds of clients may send one such command each. ok is false if the
+// then also waits for the client's turn (Backend.Pace): hundreds of clients may send one such command each. ok is false if the
 // client has been cut off, or the node closes. Otherwise the caller must call leave when the command has been run.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]

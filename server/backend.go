@@ -22,9 +22,9 @@ type Submitter interface {
 	// NewClient returns a client for a connection from an address; every submission of the connection
 	// names it.
 	NewClient(addr netip.Addr) *cluster.Client
-	// GiveWay waits for the turn of a client that has sent a number of bytes, if the number is large.
+	// GiveWay waits for the turn of a client that has sent so many bytes in so many arguments, if that is much.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
-	// Rest waits for the turn of a client for which the node has done work by itself that has taken some time.
+	// Rest waits for the turn of a client after the node itself has worked for the client for the time took.
 	Rest(client *cluster.Client, took time.Duration)
 	// Alone waits until the node does no other work of a kind by itself. ok is false if the client has been cut off, or the node
 	// closes; otherwise leave must be called at the end of the work.
@@ -43,10 +43,10 @@ type Submitter interface {
 	Flush()
 	// Block begins a blocking command; Flush must follow.
 	Block(b *cluster.Blocked)
-	// Unblock ends a blocking command with a reply, unless the command is served first; ended, if not
-	// nil, is told which of the two happened.
+	// Unblock ends a blocking command with a reply, unless the command is served first. It calls ended,
+	// if not nil, with true if the reply ended the command.
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
-	// Abandon ends a blocking command of a client that has gone.
+	// Abandon ends a blocking command whose client has left.
 	Abandon(b *cluster.Blocked)
 }
 
@@ -102,9 +102,9 @@ type Admin interface {
 	Remove(id string) error
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
-	// Replicated returns how many other members have all acknowledged writes on disk, and whether
-	// this node has. It waits until others members have them, and this node if here is true, or until
-	// ctx ends.
+	// Replicated returns how many other members have all acknowledged writes on disk, and whether this
+	// node has. It waits until the number is at least others, and this node has them if here is true,
+	// or until ctx ends.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads it; complete is true if it holds
 	// all acknowledged writes.

@@ -41,7 +41,7 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 }
 
 // endBlock ends a blocking command. reply is None if the command was given up. The session counts as blocked until the reply is
-// in its output: a message about the command's own change is held back for as long (tracker.send).
+// in its output: until then, tracker.send holds back a message about the command's own change.
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
@@ -57,7 +57,7 @@ func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.finish()
 }
 
-// abandon ends the session's blocking command or pause, because its client has gone.
+// abandon ends the session's blocking command or pause, because its client has left.
 func (s *session) abandon() {
 	if b := s.blocked.Swap(nil); b != nil {
 		s.srv.stats.blocked.Add(-1)

@@ -8,8 +8,8 @@ import (
 )
 
 // This file counts the memory that grows while one command runs: the reply under construction, and what
-// its client holds. The server counts it during the command and not afterwards: a list of names is
-// short on the wire, but its reply is long.
+// its client holds. The server counts it during the command and not afterwards, because a short command
+// may have a long reply.
 
 // goesOn reports whether a command that uses more and more memory may continue; it may not if its
 // client has been cut off. If all clients together hold too much, goesOn first cuts off the clients
@@ -32,9 +32,9 @@ func (s *session) mayHold(n int64) bool {
 	return s.goesOn()
 }
 
-// takesRoom reports whether there is memory to encode a reply; if not, it cuts the client off. Many large replies at once would
-// take memory that the node does not have, until the largest holders are gone. The client holds the room from here on, because
-// many clients may wait for the collector at once; the caller gives it back when the reply is in the output.
+// takesRoom reports whether there is memory to encode a reply. If not, it cuts the client off: many large replies at once could
+// take more memory than the node has before the largest holders are cut off. The room counts as the client's from here on,
+// because many clients may wait for the collector at once. The caller gives it back when the reply is in the output.
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true

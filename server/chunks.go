@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Clients that take their replies share the memory of those from keepOutput to 4 times as much. It belongs to the collector
-// while nobody needs it, so it does not grow with the number of clients.
+// The pools keep buffers for replies between keepOutput and 4 times keepOutput. A client gives its buffer back when it has read
+// its replies. The collector may free unused buffers, so their memory does not grow with the number of clients.
 var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with room for 2 and 4 times keepOutput
 
 // borrow returns an empty buffer with room for size bytes, of 4 times keepOutput at most.
@@ -49,7 +49,7 @@ func (c *chunks) push(message []byte) {
 		return
 	}
 	c.seal()
-	c.first = append(c.first, slices.Clip(message)) // what its maker left unused is no memory of this client
+	c.first = append(c.first, slices.Clip(message)) // the unused capacity does not count as this client's memory
 	c.size += len(message)
 }
 
@@ -100,7 +100,7 @@ func (c *chunks) drop(n int) {
 
 // shift forgets the first piece.
 func (c *chunks) shift() {
-	c.unused -= cap(c.first[0]) - len(c.first[0]) // the same however much of it is gone
+	c.unused -= cap(c.first[0]) - len(c.first[0]) // drop leaves this difference the same
 	c.first[0], c.first = nil, c.first[1:]
 }
 

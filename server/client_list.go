@@ -108,7 +108,7 @@ func (s *session) describeWith(now time.Time, query int, cut func(name string) s
 	}
 	pending := s.out.size()
 	s.mu.Lock()
-	name, libName, libVer := s.name, s.libName, s.libVer // copied below, because the client's own commands take mu
+	name, libName, libVer := s.name, s.libName, s.libVer // Sprintf copies them without mu, which the client's own commands take
 	s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+

@@ -19,8 +19,8 @@ import (
 // incomplete and waiting commands, queued commands, watched keys, subscriptions, client names, and
 // pending output. When the sum is too large, the clients that hold most are cut off, as in Redis.
 //
-// Only large buffers are counted as they change: small buffers cost a command nothing, and the server
-// finds them when it looks at every client once a second.
+// The server counts only large buffers as they change. It counts small buffers when it looks at every
+// client once a second, so that they cost a command nothing.
 
 // clientMemory counts the memory that clients hold.
 type clientMemory struct {
@@ -45,8 +45,8 @@ type userMemory struct {
 	turn     atomic.Uint64 // the last of clientMemory.turns that was this user's
 }
 
-// crowded reports whether large commands of a user that have arrived take so much of the limit that no more of the user's should be
-// read.
+// crowded reports whether the large commands of a user that have arrived exceed a quarter of the limit: then the node should read
+// no more of them.
 func (m *clientMemory) crowded(u *userMemory) bool {
 	limit := m.limit.Load()
 	return limit > 0 && u.complete.Load() > limit/4
@@ -134,8 +134,8 @@ func (s *session) holds(by int64) {
 	}
 }
 
-// tellsExactly reports what the client holds to the byte. The small changes that holds keeps to itself may add up, over many
-// clients, to as much as they hold.
+// tellsExactly reports to the byte what the client holds. The small changes that holds does not report may add up, over many
+// clients, to much memory.
 func (s *session) tellsExactly() {
 	now, told := s.held.bytes.Load(), s.held.told.Load()
 	if now != told && told != goneClient && s.held.told.CompareAndSwap(told, now) {
@@ -143,7 +143,7 @@ func (s *session) tellsExactly() {
 	}
 }
 
-// leavesMemory subtracts a gone client's reported memory from the sum.
+// leavesMemory subtracts the reported memory of a client that has left from the sum.
 func (s *session) leavesMemory() {
 	if told := s.held.told.Swap(goneClient); told != goneClient {
 		s.srv.clientMemory.changed(-told)
@@ -219,7 +219,8 @@ func (srv *Server) evictClients() {
 	}
 }
 
-// mostFirst goes through holders: always on to the client that holds most of the user whose remaining clients hold most.
+// mostFirst yields the holders one by one. The next one is always the largest remaining holder of the user whose remaining
+// holders together hold most.
 func mostFirst(holders []holder) iter.Seq[holder] {
 	return func(yield func(holder) bool) {
 		slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
@@ -254,8 +255,7 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 }
 
 // holders returns every client with the memory it holds, the total, and the total of clients with
-// NO-EVICT. Now that it looks at all of them, it corrects what they have reported: who is cut off at once, and whether a command
-// looks again, depends on that.
+// NO-EVICT. It also makes the reported sums exact: beyondWith, sparesWith and goesOn decide by them.
 func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
 		s.tellsExactly()

@@ -35,7 +35,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	st := s.srv.backend.Status() // after it has waited
+	st := s.srv.backend.Status() // after StateHash has waited
 	keys, deadlines := 0, 0
 	for db := range st.Keys {
 		keys += st.Keys[db]
@@ -71,7 +71,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 
 func doMembers(s *session, _ [][]byte) store.Reply {
 	if s.srv.backend.Removed() {
-		return store.Err(cluster.ErrRemoved) // it knows only members from before its removal
+		return store.Err(cluster.ErrRemoved) // this node knows only the members from before its removal
 	}
 	members, err := s.srv.backend.Members()
 	if err != nil {

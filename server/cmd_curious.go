@@ -51,8 +51,8 @@ func keyToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// keysToMigrate returns the places of the keys behind the word KEYS. As in Redis there are none if the one key is named, too:
-// MIGRATE refuses that.
+// keysToMigrate returns the places of the keys behind the word KEYS. As in Redis, there are none if the argument key is not
+// empty: MIGRATE refuses the two together.
 func keysToMigrate(args [][]byte) (places []int) {
 	if at := wordKeys(args); at > 0 && len(args[3]) == 0 {
 		for i := at + 1; i < len(args); i++ {

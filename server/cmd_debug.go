@@ -21,8 +21,8 @@ type debugCommand struct {
 	do          handler
 }
 
-// debugCommands are the subcommands that test suites of clients use. In Redis, those that only answer
-// OK here change something that this server does not have or need not change.
+// debugCommands are the subcommands that test suites of clients use. Some only answer OK: what they
+// change in Redis does not exist here, or need not change.
 func debugCommands() []debugCommand {
 	return []debugCommand{
 		{"change-repl-id", 2, 2, "", "Does nothing: the log has no other id.", doOK},

@@ -188,7 +188,7 @@ func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
 	return store.Text("What looks unusual about this node's memory:\n\n" + strings.Join(found, "\n") + "\n")
 }
 
-// purgePause is how often a node returns memory to the system: that is a whole garbage collection.
+// purgePause is the shortest time between two purges, because each is a whole garbage collection.
 const purgePause = time.Second
 
 // purging returns memory to the system, once in purgePause and one at a time.

@@ -52,7 +52,7 @@ func subscribeTo(kind subKind) handler {
 		case kind == subShard && s.executing != nil:
 			return store.Err(errShardInExec)
 		case s.srv.backend.Removed():
-			return store.Err(cluster.ErrRemoved) // it would receive no messages
+			return store.Err(cluster.ErrRemoved) // a subscriber would receive no messages
 		}
 		eachName(s, args[1:], func(name string) { s.srv.hub.subscribe(s, kind, name) })
 		s.named(len(args) - 1)

@@ -12,7 +12,7 @@ import (
 )
 
 // replicationRows are the commands that manage replicas in Redis. Here Raft replicates. Commands with a
-// counterpart here work; an error tells what to use instead of the others.
+// counterpart here work; the others answer with an error that says what to use instead.
 func replicationRows() []row {
 	const admin = store.Admin | store.NoScript
 	plain := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler) row {
@@ -55,8 +55,8 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	return milliseconds(ms), ""
 }
 
-// replicated asks the backend until timeout has passed (0: no limit; a transaction does not wait), the
-// client is cut off or leaves, or the server stops.
+// replicated is Backend.Replicated with a wait that ends, at the latest, when timeout has passed (0: no
+// limit; a transaction does not wait), the client is cut off or leaves, or the server stops.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
 	if s.executing != nil {
 		timeout = 1

@@ -166,7 +166,7 @@ func (f *traits) common(w watched, n *cluster.Sighting, name string, at endpoint
 	f.ms("down-after-milliseconds", w.DownAfter)
 }
 
-// These are the times of a redis-sentinel with its default configuration.
+// These are the values of a redis-sentinel with its default configuration.
 const (
 	failoverTimeout = 180 * time.Second
 	parallelSyncs   = 1
@@ -228,7 +228,8 @@ func doCkQuorum(_ *session, w watched, _ [][]byte) store.Reply {
 		" Not enough available Sentinels to reach the majority and authorize a failover", usable))
 }
 
-// doSentinelFailover replies when the failover has begun, as redis-sentinel does. A failover counts as in progress for a while after it.
+// doSentinelFailover replies when the failover has begun, as redis-sentinel does. The failover counts as in progress for a while
+// after its end (failoverPause).
 func doSentinelFailover(s *session, w watched, _ [][]byte) store.Reply {
 	fit := false
 	for _, n := range w.replicas() {

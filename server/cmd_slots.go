@@ -137,8 +137,8 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// runKeysInSlot answers for the leader, because the store does not know slots. An older follower counts the names itself: it
-// asks for all of them by the count 0.
+// runKeysInSlot runs on the leader. It is in this package, because the store does not know slots. A follower of an older version
+// counts the names itself: it asks for all names with the count 0.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
@@ -183,7 +183,7 @@ func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
 		return store.Err(errSlot)
 	}
 	r := s.onLeader("cluster", "countkeysinslot", string(args[2]))
-	if r.Kind == store.Array { // the leader is older
+	if r.Kind == store.Array { // the leader runs an older version
 		return store.Int(int64(len(r.Elems)))
 	}
 	return r
@@ -201,7 +201,7 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 		return store.List()
 	}
 	r := s.onLeader("cluster", "getkeysinslot", string(args[2]), string(args[3]))
-	if r.Kind == store.Array && int64(len(r.Elems)) > count { // the leader is older
+	if r.Kind == store.Array && int64(len(r.Elems)) > count { // the leader runs an older version
 		r.Elems = r.Elems[:count]
 	}
 	return r

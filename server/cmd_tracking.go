@@ -28,7 +28,7 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if !ok {
 				return nil, store.ErrNotInteger
 			}
-			// Messages in great number would cut another user's client off.
+			// Otherwise a user could have another user's client cut off, by many messages.
 			if target := s.srv.session(id); target == nil || target.userName() != s.userName() {
 				return nil, errNoRedirect
 			}
@@ -89,9 +89,9 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's sorted prefixes that overlaps another prefix. They do not overlap
-// each other, but for "" (all keys): so one that is a prefix of the other stands directly before its place, and
-// one that begins with it directly behind.
+// firstMet returns the first of a session's sorted prefixes that overlaps another prefix. A session's prefixes
+// do not overlap each other, except for "" (all keys), which is old[0]. So only the neighbours of prefix in the
+// order can overlap it: the one before may be its beginning, and the one behind may begin with it.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {
@@ -137,8 +137,8 @@ func merged(a, b []string) []string {
 	return slices.Compact(append(append(all, a...), b...))
 }
 
-// maxPrefixes is how many short prefixes one client may listen to, or as much memory in long ones: a client that
-// has many must not make its next small command long.
+// maxPrefixes is how many short prefixes one client may listen to; long prefixes may take the memory of as many short
+// ones. With more prefixes, the client's next short command could take long.
 const maxPrefixes = 10_000
 
 var errManyPrefixes = errf("ERR The client would listen to too many prefixes: it may have %d short ones, fewer if they are long", maxPrefixes)

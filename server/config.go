@@ -53,7 +53,7 @@ type Config struct {
 	// LibraryMemory returns how many bytes function libraries keep between calls on this node; nil:
 	// nothing.
 	LibraryMemory func() int64
-	// NoUring has each reply sent by a system call of its own, as where the kernel does not allow io_uring.
+	// NoUring makes the server send each reply with its own system call, as on a kernel that forbids io_uring.
 	NoUring  bool
 	patience time.Duration // see Server; 0: catchUpTimeout
 

@@ -84,7 +84,7 @@ func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide
 
 // handle does what decide has said. It reports false, and has done nothing, if CLIENT PAUSE holds the command of an event loop's
 // client back: a loop has checked for that before, but a pause may have begun while the command waited for its turn. The loop
-// then waits without a goroutine.
+// then parks the connection, so that no goroutine waits.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
 		if refusal := s.sure(d.cmd); refusal != "" {
@@ -182,7 +182,7 @@ func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte, leav
 	end := s.srv.cfg.Clock()
 	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
-	leave() // before it waits for a client that does not read
+	leave() // before flushMuch waits for a client that does not read
 	s.own.add(cmd, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
 	s.countChecks()
 	s.flushMuch()
@@ -384,8 +384,8 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// mayBeSoLong refuses what the leader would refuse, too: a command that is too long to send to it, because one read of
-// 500 MB would hold up what everybody else sends. The guard has cut most of such commands short.
+// mayBeSoLong refuses a command that is too long for the leader, which would refuse it, too. This node does not send it,
+// because 500 MB would hold up what all other clients send. The guard has cut most such commands short.
 func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
 	limit := s.conn.cut
 	if limit == 0 {

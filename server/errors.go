@@ -9,7 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// These are the errors that clients see, with the texts of Redis 7.0.
+// These are the errors that clients see. An error that Redis 7.0 has, too, has the text of Redis.
 const (
 	errMaxClients     store.Error = "ERR max number of clients reached"
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."

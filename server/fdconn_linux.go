@@ -22,15 +22,15 @@ type fdConn struct {
 	fd       int
 	remote   net.Addr
 	local    net.Addr
-	onClose  func()      // called once, if a loop has the connection or will
-	onLoop   atomic.Bool // that is so
+	onClose  func()      // Close calls it if onLoop is true
+	onLoop   atomic.Bool // a loop has the connection, or will have it
 
 	// Only the loop uses these two:
 	readable bool // the socket may have input
 	hungUp   bool // the input includes the end of the connection, or a fault
 
 	shut     atomic.Bool
-	resets   atomic.Bool   // its end throws away what the peer has not taken
+	resets   atomic.Bool   // the end of the connection drops the output that the peer has not taken
 	waiting  atomic.Bool   // a Write waits for room in the socket
 	room     chan struct{} // wakes the waiting Write
 	mu       sync.Mutex
@@ -172,7 +172,7 @@ func (c *fdConn) Close() error {
 	return err
 }
 
-// release returns the descriptor. The loop calls it once, as its last use of the connection.
+// release lets the descriptor be closed. The loop calls it once, as its last use of the connection.
 func (c *fdConn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -106,8 +106,8 @@ type guard struct {
 
 	memory *clientMemory // for all clients; nil: memory is not counted
 	held   atomic.Int64  // bytes of large arguments that have arrived …
-	whole  int64         // … and how many of them belonged to complete commands when the last of those was complete
-	user   *userMemory   // of the user to whom whole counts; nil if it is 0
+	whole  int64         // … and how many of them belong to complete commands
+	user   *userMemory   // of the user for whom whole counts; nil if whole is 0
 
 	vain    int          // lines without a command that a loop has not charged yet
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated

@@ -376,7 +376,7 @@ func (h *Hub) confirmNone(s *session, kind subKind) {
 }
 
 // nameSteps and stepsPerName bound the steps in which PUBSUB CHANNELS matches its pattern: nameSteps (about a millisecond), and
-// stepsPerName for each name. Other clients wait meanwhile, and a script is not stopped within it.
+// stepsPerName for each name. Other clients wait meanwhile, and a script that calls the command cannot be stopped.
 const (
 	nameSteps    = 1 << 17
 	stepsPerName = 32

@@ -48,9 +48,8 @@ func (s *session) followers() (list []*cluster.Sighting) {
 // exactly master or slave. The index of the last applied entry serves as the replication offset.
 //
 // connected_slaves is how many nodes besides this one are known to have an acknowledged write: one less
-// than a majority. Redisson sends WAIT with a number above zero after every write and gives a lock up
-// if the reply differs; WAIT with this number replies at once, however many of the listed replicas are
-// down.
+// than a majority. If it is above zero, Redisson sends WAIT with it after every write, and gives a lock
+// up if the reply differs. Such a WAIT replies at once, however many of the listed replicas are down.
 //
 // slave_read_only is 0: every node accepts writes, and StackExchange.Redis sends no writes to a replica
 // that reports 1.

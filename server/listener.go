@@ -46,17 +46,18 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 const (
-	// strangersInput is the memory that the operating system keeps for input of a client before it has authenticated
-	// (the system takes twice as much with what it needs itself): strangers are served one after the other
-	// (loop_shares_linux.go), and what they send meanwhile stays there.
+	// strangersInput is how much input the operating system keeps for a client that has not authenticated (with its own
+	// data about the input, the system needs twice as much): strangers are served one after the other
+	// (loop_shares_linux.go), and their input waits in the system.
 	strangersInput = 16 << 10
-	// clientsInput is the most of the same for a client that has authenticated. Without a limit the system keeps up to 6 MiB
-	// for one whose commands wait. It is enough for 20 MB/s and a round trip of 10 ms.
+	// clientsInput is the maximum for a client that has authenticated: enough for 20 MB/s and a round trip of 10 ms. Without
+	// a limit, the system keeps up to 6 MiB for a client whose commands wait.
 	clientsInput = 208 << 10
 )
 
-// inputOf returns what the operating system may keep of the input of a client that has, or has not, authenticated. As many
-// clients as may come have no more, all together, than clients may hold in this process: a small container has to hold both.
+// inputOf returns how much input the operating system may keep for a client; known is true if the client has authenticated.
+// maxclients clients together may have as much input there as all clients may hold in this process (maxmemory-clients), but each
+// may have strangersInput in any case: a small container has to hold both.
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {
@@ -74,8 +75,8 @@ func (srv *Server) prepare(c *net.TCPConn) {
 	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
-// limitWindow makes a listener offer its clients no more than they may send after AUTH. A client that was offered more makes
-// packets that fit into no later window of a small container, and on loopback it then sends one each 200 ms.
+// limitWindow makes a listener offer its clients no larger window than they get after AUTH. A client that was offered more sends
+// packets that are larger than every later window of a small container: on loopback, it then sends only one each 200 ms.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))

@@ -29,7 +29,7 @@ import (
 // Events are edge-triggered and all registered once: loopConn.readable remembers them, so a connection
 // that waits for its replies costs no system call.
 //
-// --without event-loops turns it off; docs/performance-history.md says what it brings, and by which command.
+// --without event-loops turns the loops off; docs/performance-history.md says how much they bring, and which command measures that.
 
 // loop serves connections. One goroutine at a time owns it; fields that mu does not guard belong to the
 // owner.
@@ -61,7 +61,7 @@ type loop struct {
 	others    []*loopConn // the ready list of the last round, to be used again
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
-	lightAt   time.Time   // when another client was served last
+	lightAt   time.Time   // when a client of neither share was last served
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
 	sending   []*loopConn // connections whose output uring sends

@@ -5,30 +5,31 @@ import (
 	"time"
 )
 
-// Two kinds of clients are served a share of a loop's time, one after the other; all other clients go first. What they send
-// beyond that stays with the operating system, which slows them down.
+// Two kinds of clients, strangers and senders of many arguments, get only a share of a loop's time, and are served one after the
+// other; all other clients go first. Input beyond the share stays with the operating system, which slows the senders down.
 //
-// Strangers have not authenticated: a few hundred of their connections that send as fast as they can would have all other
-// clients of the loop wait for a turn of each of them.
+// Strangers have not authenticated. If a few hundred of them sent as fast as they can, all other clients of the loop would wait
+// for a turn of each of them.
 //
-// Senders of many arguments are the others. A hundred thousand take the loop tens of milliseconds, and several times as much
-// while the collector runs all the time. So a loop reads the parts of one command after the other. A command that has arrived
-// is in memory until its turn has come to be run. While many of a user wait for that, the loop reads the next ones of that user
+// A hundred thousand arguments take the loop tens of milliseconds, and several times as long while the collector runs all the
+// time. So a loop reads a command with many arguments in parts, one part after the other. A command that has arrived stays in
+// memory until its turn to run. While many commands of a user wait for their turn, the loop reads further ones of that user
 // slowly (choose).
 
 const (
 	// strangersTurn is for how long a loop reads the input of strangers in a round.
 	strangersTurn = 500 * time.Microsecond
-	// shareRest is how much longer than the last round with some of a kind it reads none of the kind.
+	// shareRest is how many times the duration of a round with clients of a kind the loop then serves none of the kind …
 	shareRest = 3
-	// shareWait bounds that.
+	// … but at most for shareWait.
 	shareWait = 50 * time.Millisecond
-	// crowdLook is when a loop looks again whether there is room for large commands. After so many looks it reads a part.
+	// crowdLook is how long a loop waits before it looks again whether there is room for large commands. After crowdLooks looks
+	// without room, it reads a part all the same.
 	crowdLook  = 5 * time.Millisecond
 	crowdLooks = 10
-	// manyArguments of a large command take more time than their bytes.
+	// manyArguments is from how many arguments on a large command takes more time for them than for their bytes.
 	manyArguments = 1 << 10
-	// aloneAfter is how long the other clients must have sent nothing for a loop to read many arguments all the time.
+	// aloneAfter is how long the other clients must have sent nothing before a loop reads many arguments without a rest.
 	aloneAfter = 200 * time.Millisecond
 )
 
@@ -71,8 +72,8 @@ func (s *share) next() {
 	}
 }
 
-// served gives the others their time after a round in which connections were served. It counts all of the round, with the
-// replies that were sent.
+// served ends a round. If the round served connections of the share, the other clients now have rest times the duration of the
+// round, which includes the sending of replies.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return
@@ -127,7 +128,7 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// serveShares serves as many strangers as have time in this round, and a part of a large command.
+// serveShares serves strangers for strangersTurn, and reads one part of a large command.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() {
 		for len(s.queue) > 0 {
@@ -158,7 +159,8 @@ func (s *incoming) crowded(c *loopConn) bool {
 	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
 }
 
-// add has a connection wait for its turn. One whose command has been read in part goes first, because that takes memory.
+// add has a connection wait for its turn. A connection whose command has been read in part goes first, because the part takes
+// memory.
 func (s *incoming) add(c *loopConn) {
 	s.queue = append(s.queue, c)
 	if c.part {
@@ -167,9 +169,9 @@ func (s *incoming) add(c *loopConn) {
 	}
 }
 
-// choose returns the place of the connection whose user has waited longest, among the users whose commands have room, or else
-// among the others; -1: none should be read now. One of the latter has its turn now and then: the commands that have arrived may
-// be blocking ones.
+// choose returns the place of the connection whose user has waited longest, among the users that are not crowded; -1: none
+// should be read now. After crowdLooks looks that passed over crowded users, it chooses among these: their commands that have
+// arrived may be blocking ones, which keep their memory.
 func (s *incoming) choose() int {
 	m := &s.loop.srv.clientMemory
 	best, crowded := -1, -1
@@ -211,7 +213,7 @@ func (s *incoming) nextPart() {
 	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {
-		s.since = time.Time{} // it takes no time worth speaking of
+		s.since = time.Time{} // a part with few arguments takes hardly any time
 	}
 	s.next()
 }

@@ -67,8 +67,8 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	}
 }
 
-// A command is shown before the next one runs, so what of it is shown is bounded: so many bytes of one argument, and of all
-// arguments, of which each counts for monitorArgument bytes more.
+// A command is shown before the next one runs, so the bytes that are shown are bounded: monitorArgBytes of one argument, and
+// monitorBytes of all arguments, each of which counts for monitorArgument bytes more.
 const (
 	monitorBytes    = 256 << 10
 	monitorArgBytes = 64 << 10

@@ -14,7 +14,7 @@ import (
 // that need the log, together with the versions from WATCH, to the leader as one call
 // (cluster.Transaction), so no other command runs between them. Commands that this node answers (PING,
 // INFO, SUBSCRIBE, …) run when the leader has answered that call, at their place among the replies:
-// before the answer, this node does not know whether the transaction takes place. SELECT and HELLO
+// before the answer, this node does not know whether the transaction takes place. SELECT, AUTH and HELLO
 // still affect the commands after them, because their effect is known beforehand. CLIENT TRACKING and
 // CLIENT CACHING run before the call, because keys that the call reads may change again before its
 // answer.
@@ -23,7 +23,7 @@ import (
 // watch: about as much as the transaction may write.
 func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queuedRoom }
 
-// queuedRoom is an allowance for the parts of commands that they do not write.
+// queuedRoom is an allowance for the parts of commands that a transaction does not write.
 const queuedRoom = 1 << 20
 
 // These are the costs of a queued command and of each argument, without its bytes.
@@ -123,7 +123,7 @@ func (s *session) discard() {
 	s.queued.Store(-1)
 }
 
-// queuedInVain counts what queueing has taken for a transaction that does not take place: nothing else does.
+// queuedInVain charges the client for the queueing of a transaction that does not take place.
 func (s *session) queuedInVain(t *transaction) {
 	if t != nil && t.asked > 0 {
 		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(t.asked)*queueTakes, 0)
@@ -251,8 +251,8 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // fewInPlace is how many commands that take no time a loop runs at once.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC will do what may take time on this node: a command that does, many that take little, or
-// remembering many keys for a client that tracks.
+// execWaits reports whether EXEC may take time on this node: for a slow command, for many fast ones, or to remember many keys for
+// a client that tracks.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false

@@ -20,7 +20,7 @@ type outbox struct {
 	memory *clientMemory // for all clients; nil: memory is not counted
 	gone   func()        // called when the server cuts the client off; nil: nobody asks
 	clock  func() time.Time
-	active *atomic.Int64 // Unix ms of what the client did last: a write that took something sets it; nil: nobody asks
+	active *atomic.Int64 // Unix ms of the client's last activity, such as output that the system took; nil: nobody asks
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -140,8 +140,8 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 	}
 }
 
-// closeToMessages drops the messages that come from now on. The connection ends when the replies have been sent, and what
-// waited behind them would make the end a reset, by which the client would lose replies.
+// closeToMessages drops the messages that come from now on. The connection ends when the replies have been sent; a message that
+// still waited then would turn the close into a reset, and the client would lose replies.
 func (o *outbox) closeToMessages() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -397,7 +397,7 @@ func (o *outbox) abort() {
 }
 
 // cut is abort for a client that the server cuts off to save memory: what the operating system has of the output
-// is thrown away, too. A client that does not read would make it keep that for minutes.
+// is thrown away, too. For a client that does not read, the system would keep that output for minutes.
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

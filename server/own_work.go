@@ -13,8 +13,8 @@ import (
 // once such commands have taken ownSlice within a second. They then have a quarter of the time while others have requests, and
 // all of it otherwise.
 
-// Many clients that each stay below ownSlice would have all processors, too. So once a node has worked for ownAtOnce within
-// a second, for whomever, each client has a tenth of ownSlice for the rest of that second.
+// Many clients that each stay below ownSlice could take all processors, too. So once a node has worked for ownAtOnce within
+// a second, for all clients together, each client has a tenth of ownSlice for the rest of that second.
 
 const (
 	// ownSlice is how long a node works for a client before the client gives way …
@@ -111,8 +111,8 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether locks are made of a command: subscriptions and transactions. A client may run up to 5,000 of them in
-// a second before it gives way, or 500 if the node works much for all its clients.
+// isPlumbing reports whether clients build locks from a command: it belongs to subscriptions or transactions. A client may run up
+// to 5,000 such commands in a second before it gives way, or 500 if the node works much for all its clients.
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false
@@ -124,8 +124,8 @@ func isPlumbing(cmd *store.Command) bool {
 	return false
 }
 
-// fewNames is the most subscriptions, or prefixes of tracking, that a loop begins or ends itself. A goroutine takes more than
-// that.
+// fewNames is the most subscriptions, or prefixes of tracking, that a loop begins or ends itself. For more of them, it starts a
+// goroutine.
 const fewNames = 200
 
 // namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. Outside MULTI it returns 0 if they

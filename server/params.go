@@ -94,7 +94,7 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
 // paramSteps is how many steps of redistext.MatchFoldWithin CONFIG GET makes to look for patterns among the names, some
-// milliseconds. A name that is tried counts for triedSteps more: some 400 patterns are looked for, of which a client has one.
+// milliseconds. Each name that is tried costs triedSteps more. That suffices for some 400 patterns; clients usually send one.
 const (
 	paramSteps = 1 << 20
 	triedSteps = 8

@@ -8,8 +8,8 @@ import (
 // Some parameters hold for the whole cluster: the leader acts on them, for clients of every node and
 // also after a change of leader. They go through the log. The client's node checks a value and submits
 // a CONFIG SET with only the shared parameters; the leader runs the Run of its row. Values go to the
-// leader as the client wrote them, because CONFIG GET shows less of notify-keyspace-events than the
-// client asked for.
+// leader as the client wrote them (but memory sizes in bytes), because CONFIG GET shows less of
+// notify-keyspace-events than the client asked for.
 //
 // They are replicated state (write op 26, a section of the snapshot, part of the state hash):
 // notify-keyspace-events decides what a command writes, and so must be the same on all nodes. CONFIG

@@ -10,11 +10,11 @@ import (
 	"lockstep/store/redistext"
 )
 
-// table lists the parameters. The first group has an effect; the others exist because clients and tools
-// ask for them, with the values that describe this server best in Redis's terms.
+// table lists the parameters. Those of describing, accepted and acceptedTLS have no effect: they exist
+// because clients and tools ask for them, with the values that describe this server best in Redis's terms.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
-		{name: "requirepass", value: cfg.RequirePass}, // see doConfigSet
+		{name: "requirepass", value: cfg.RequirePass}, // see shareParams
 		{name: store.ParamChannels, kind: enumParam, words: []string{"allchannels", "resetchannels"}, value: "resetchannels", shared: true},
 		{name: "acllog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
 			apply: func(v string) { p.aclLogMax.Store(number(v)) }},

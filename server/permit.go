@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// sharedLook lets strangers share a question to the leader, whether the users have changed: strangers
+// sharedLook lets strangers share one question to the leader (have the users changed?), because strangers
 // decide how often they try to log in.
 type sharedLook struct {
 	turn sync.Mutex // one at a time
@@ -68,7 +68,7 @@ type knowledge int
 const (
 	knowsAll  knowledge = iota // what the leader knows
 	knowsPast                  // the process was stopped for a while, and the leader has not answered since
-	knowsSelf                  // all that it has applied: there is no leader, or the leader does not answer in time
+	knowsSelf                  // only what it has applied: there is no leader, or the leader does not answer in time
 )
 
 const (
@@ -86,7 +86,7 @@ func (srv *Server) asksOnce() func() knowledge {
 	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience) })
 }
 
-// asksOnce is the server's, but that all commands of a transaction share one question.
+// asksOnce is Server.asksOnce, except that all commands of a transaction share one question.
 func (s *session) asksOnce() func() knowledge {
 	if s.executing != nil {
 		return s.executing.known

@@ -140,8 +140,8 @@ func (l *loop) begin(c *loopConn) {
 	l.step(c)
 }
 
-// step runs commands until the pipeline is done or has to wait. It does what session.handle does, but never waits: what may
-// have to wait is left to a goroutine, and comes back.
+// step runs commands until the pipeline is done or has to wait. It does what session.handle does, but never waits: it leaves a
+// command that may have to wait to a goroutine, which gives the connection back (newsReturned).
 func (l *loop) step(c *loopConn) {
 	c.state = connRunning
 	s, g := c.s, c.guard
@@ -158,7 +158,7 @@ func (l *loop) step(c *loopConn) {
 			continue
 		}
 		if len(s.calls) > 0 {
-			l.submit(c) // what comes is for later
+			l.submit(c) // this command runs after the answers
 			return
 		}
 		for d.paused {
@@ -241,7 +241,7 @@ func (l *loop) resume(c *loopConn) {
 	l.step(c)
 }
 
-// sendAway lets a goroutine run first and then the rest of the pipeline, because first or the next
+// sendAway makes a goroutine call first and then run the rest of the pipeline, because first or the next
 // command may wait.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true

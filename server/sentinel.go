@@ -42,14 +42,14 @@ func (f *failovers) begin(now time.Time) bool {
 	return true
 }
 
-// end notes that the failover has ended that began.
+// end notes the end of the failover that begin admitted.
 func (f *failovers) end(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.runs, f.ended = false, now
 }
 
-// seen notes a failover that another Sentinel, or nobody, has begun.
+// seen notes a change of the master, whoever has caused it.
 func (f *failovers) seen(now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -27,7 +27,7 @@ type Server struct {
 	inPlace  map[*store.Command]bool            // handlers that cannot wait
 	heavy    map[*store.Command]cluster.OwnKind // handlers that run one at a time
 	kills    map[*store.Command]bool            // handlers that end a script
-	execCmd  *store.Command                     // it and watchCmd have handlers, but may ask the leader
+	execCmd  *store.Command                     // execCmd and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
 	debugCmd *store.Command
 
@@ -53,7 +53,7 @@ type Server struct {
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
 	pulse          pulse
-	patience       time.Duration // how long to wait for a leader that must tell the users
+	patience       time.Duration // how long to wait for the leader's answer about the users
 
 	hands *handshakes
 
@@ -68,7 +68,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
-	strangers list.List // of *session: sessions that may not have authenticated; who is cut off first comes first
+	strangers list.List // of *session: perhaps not authenticated; the one that is cut off first is at the front
 	cutOff    int       // strangers that have been cut off, and are still among the sessions
 	waiting   int       // newcomers that wait for room
 	listeners map[net.Listener]struct{}
@@ -76,7 +76,7 @@ type Server struct {
 
 	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
 	empty                   *sync.Cond    // signalled when a session ends; on mu
-	left                    chan struct{} // so is this, for one that waits for room
+	left                    chan struct{} // wakes a newcomer that waits for room when a session has ended
 	drained                 chan struct{} // closed when the connections may be cut
 	stop                    chan struct{} // closed when Shutdown begins
 }
@@ -230,9 +230,9 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 const roomPatience = time.Second
 
 // makeRoom reports whether there is room for one more session. At the limit it cuts off a stranger, because strangers could
-// otherwise keep clients out. Cutting takes a moment, so there may briefly be more sessions than allowed. Strangers who come
-// faster than others end have to wait, and so does the client behind them: it is not refused for their sake. The caller holds
-// mu, which makeRoom lets go while it waits.
+// otherwise keep clients out. Cutting takes a moment, so there may briefly be more sessions than allowed. If newcomers come faster
+// than the strangers' sessions end, a newcomer waits for up to roomPatience before it is refused: it may be a client that will
+// authenticate. The caller holds mu, which makeRoom releases while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
@@ -270,8 +270,8 @@ func (srv *Server) makeRoom() bool {
 	}
 }
 
-// cutStranger cuts off a client that has not authenticated, if there is one: who has hung up, else the oldest. The caller
-// holds mu.
+// cutStranger cuts off a client that has not authenticated, if there is one: one that has hung up, or else the oldest. The
+// caller holds mu.
 func (srv *Server) cutStranger() bool {
 	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
 		s := srv.strangers.Remove(e).(*session)
@@ -337,7 +337,8 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	srv.takeLeave(s)
 }
 
-// takeLeave ends what a session listens to, and forgets it. That takes as long as there is much of it.
+// takeLeave ends a session's subscriptions, tracking and MONITOR, and forgets the session. With many subscriptions or prefixes,
+// that takes long.
 func (srv *Server) takeLeave(s *session) {
 	srv.monitors.remove(s)
 	s.dropSubscriptions()

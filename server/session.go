@@ -15,7 +15,7 @@ import (
 	"lockstep/store"
 )
 
-// session is one connection and its state, in parts by who uses them and for how long they live.
+// session is one connection and its state. Its parts differ in who uses them, and in how long they live.
 type session struct {
 	// These are set once, but for onLoop and away.
 	srv     *Server
@@ -56,7 +56,7 @@ type answering struct {
 		count int // commands of an unauthenticated client since then
 	}
 	own     ownWork
-	checked int   // steps of checks of rights that own does not have yet
+	checked int   // steps of checks of rights that are not in own yet (countChecks)
 	caching bool  // CLIENT CACHING has been called for the next command
 	holding bool  // tracker messages wait for replies
 	reading int   // keys that the calls, or EXEC, read; only while the client tracks
@@ -200,7 +200,7 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
-// tooLong adds to max-entry-size what the leader does: room for what a command does not write.
+// tooLong adds to max-entry-size what the leader adds, too: store.MinEntry bytes for what a command does not write.
 func (s *session) tooLong(bytes int64) (limit int64) {
 	if bytes <= store.MinEntry {
 		return 0

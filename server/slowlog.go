@@ -140,7 +140,7 @@ func secretsAfterAuth(args [][]byte) (hide []int) {
 	return hide
 }
 
-// secretParams are the parameters whose values are passwords.
+// secretParams are the parameters whose values are secret, as in Redis.
 var secretParams = map[string]bool{
 	"requirepass": true, "masterauth": true, "masteruser": true,
 	"tls-key-file-pass": true, "tls-client-key-file-pass": true,
@@ -181,8 +181,8 @@ func (s *session) clientName() string {
 	return s.name
 }
 
-// setAlarm computes the duration from which on a command may be slow. This one load is all that the
-// slow log and the latency monitor cost every command.
+// setAlarm computes the duration from which on a command may be slow. To load it is all that the slow log
+// and the latency monitor cost a command that is not slow.
 func (p *params) setAlarm() {
 	alarm := int64(math.MaxInt64)
 	if us := p.slowerThan.Load(); us >= 0 {

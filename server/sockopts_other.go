@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// What the operating system keeps for clients is its own matter here.
+// On this system, the server does not limit what the operating system keeps for clients.
 func limitUnsent(*net.TCPConn) error     { return nil }
 func limitInput(syscall.Conn, int) error { return nil }
 func widenInput(net.Conn, int)           {}

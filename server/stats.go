@@ -13,7 +13,7 @@ import (
 // stats holds the counters for INFO.
 type stats struct {
 	connections  atomic.Int64 // accepted since the start
-	refused      atomic.Int64 // refused at once
+	refused      atomic.Int64 // refused, or cut off to make room before they authenticated
 	netIn        atomic.Int64
 	netOut       atomic.Int64
 	commands     atomic.Int64

@@ -7,13 +7,13 @@ import (
 	"sync"
 )
 
-// A map of Go keeps the room of the most entries that it has had: to look at all of them takes as long as it did then,
-// and so does finding one. The maps here give room back, because somebody else looks at them when a client that made them
-// large has gone.
+// A map of Go keeps the room of the most entries that it has had: to go through it takes as long as it did then, even to
+// the first entry. The maps here give room back, because others go through them when the client that made them large has
+// left.
 
 const (
-	// sparse is how many times fewer entries than it has had make a map give its room back, and fewEntries how many it
-	// keeps room for in any case.
+	// A map gives its room back when it has fewer than 1/sparse of the most entries that it has had. It keeps the room for
+	// fewEntries entries in any case.
 	sparse     = 8
 	fewEntries = 32
 )
@@ -43,8 +43,8 @@ func (r *roomy[K, V]) drop(key K) {
 	}
 }
 
-// table is a roomy map for names, of which there may be a million. A large one is in many parts, each of which gives its room
-// back for itself: nobody waits until many entries have moved. The zero value is empty.
+// table is a roomy map for names, of which there may be a million. A large table has many parts, and each part gives its room
+// back on its own: nobody waits until many entries have moved. The zero value is empty.
 type table[V any] struct {
 	parts []roomy[string, V] // none, one, or tableParts
 	n     int
@@ -57,7 +57,7 @@ const (
 	fewInParts = 256  // … and below which it is in one again
 )
 
-// tableSeed makes it unknown which names come to one part.
+// tableSeed keeps clients from choosing names that all come into one part.
 var tableSeed = maphash.MakeSeed()
 
 func (t *table[V]) len() int { return t.n }
@@ -129,7 +129,7 @@ func (t *table[V]) divide(parts int) {
 	}
 }
 
-// all goes through the entries, from anywhere on. Its caller may drop those that it has been given.
+// all yields the entries, from a random part on. The caller may drop entries that all has yielded.
 func (t *table[V]) all() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		parts, first := t.parts, 0

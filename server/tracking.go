@@ -64,8 +64,8 @@ const (
 
 const (
 	// maxRead is how many keys the tracker remembers for one command or transaction, and maxReadBytes how long their names
-	// may be together. Of a client that reads more it remembers none of them: it tells the client, behind the reply, that all keys
-	// may have changed.
+	// may be together. If a client reads more, the tracker remembers none of these keys: it tells the client, behind the reply,
+	// that all keys may have changed.
 	maxRead      = 4096
 	maxReadBytes = 1 << 20
 	// fewRead is how many keys a loop remembers before it submits the commands that read them.
@@ -204,8 +204,8 @@ func (t *tracker) unlist(s *session, prefixes []string) {
 	s.holds(-sizeOf(prefixes))
 }
 
-// inSteps calls do for all that a client has named, some at a time, and holds mu meanwhile: the state machine waits for it
-// with each entry. It calls do at least once.
+// inSteps calls do for all that a client has named, a few at a time, and holds mu only during each call: the state machine needs
+// mu for each entry. It calls do at least once.
 func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
 	for again := true; again; again = len(all) > 0 {
 		some := all[:min(len(all), atOnce)]
@@ -254,8 +254,8 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys of a call that the tracker is to remember. all is false if these are too many, with those that the
-// calls before it read, for the first time.
+// someOf returns the keys of a call that the tracker is to remember. all is false for the first call whose keys, with those of
+// the calls before it, are too many or too long.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0
@@ -329,8 +329,8 @@ func (t *tracker) full() bool {
 	return limit > 0 && int64(t.keys.len()) > limit || bytes > 0 && t.size > bytes
 }
 
-// evict invalidates keys until the tracker remembers no more than its limits allow. If that takes many, because a limit is
-// lower than before or a name is very long, it forgets all. The caller holds mu.
+// evict invalidates keys until the tracker remembers no more than its limits allow. If evictAtOnce keys are not enough, because a
+// limit is lower than before or a name is very long, it forgets all. The caller holds mu.
 func (t *tracker) evict() {
 	if !t.full() {
 		return

@@ -14,7 +14,7 @@ import (
 
 const (
 	// maxChangedSize is how many bytes the keys of one write set may take in messages to the listeners of
-	// prefixes; a key counts for each of its prefixes. Beyond it the listeners of further ones are told "all keys".
+	// prefixes; a key counts for each of its prefixes. Beyond it the listeners of further prefixes are told "all keys".
 	maxChangedSize = 1 << 20
 	// maxTold is how many messages about one write set are sent one by one. After them each client that is
 	// concerned gets one message for all keys.
@@ -39,7 +39,7 @@ type changes struct {
 	forgotten int
 	overrun   map[*session]struct{} // sessions that have been told "all keys" instead of more messages
 	emptied   bool                  // the last change was to all keys …
-	flooded   bool                  // … and there have been so many of these that all sessions are in overrun
+	flooded   bool                  // … and there have been so many messages that all sessions are in overrun
 }
 
 // changedKey is a key that the write set has changed.

@@ -6,8 +6,8 @@ import (
 )
 
 // prefix is a node of the tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). A
-// path through the tree spells a prefix, and a node without sessions has several children. So finding the
-// prefixes of a key takes no more steps than the key has bytes, and than there are prefixes on its path.
+// path through the tree spells a prefix, and a node without sessions, except for the root, has several
+// children. So finding the prefixes of a key takes at most one step for each byte of the key.
 type prefix struct {
 	edge     string    // what the node adds to its parent's text
 	text     string    // the whole prefix, if sessions listen to it
@@ -81,7 +81,7 @@ func (p *prefix) remove(text string, s *session) (last bool) {
 		return false
 	}
 	p.text, p.sessions = "", roomy[*session, struct{}]{}
-	// A node that has lost its only reason goes, and then its parent may have.
+	// Remove a node that is needed no more; then its parent may be needed no more, either.
 	for n := len(path) - 1; n > 0 && !path[n].heard() && len(path[n].children) < 2; n-- {
 		path[n-1].replace(path[n])
 	}

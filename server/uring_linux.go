@@ -21,7 +21,7 @@ import (
 // Many containers forbid io_uring, and an administrator can forbid it (sysctl
 // kernel.io_uring_disabled). Then each reply needs its own system call.
 //
-// --without io_uring turns it off; docs/performance-history.md says what it brings, and by which command.
+// --without io_uring turns it off; docs/performance-history.md says how much it brings, and which command measures that.
 type uring struct {
 	fd    int
 	rings []byte // shared with the kernel: both queues …
