@@ -240,7 +240,7 @@ func errDryRunCommand(arg []byte) store.Error {
 	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }
 
-// These faults are common to the values of several parameters.
+// These are faults of the values of parameters.
 const (
 	faultNoInteger = "argument couldn't be parsed into an integer"
 	faultNoBool    = "argument must be 'yes' or 'no'"

@@ -63,9 +63,9 @@ const (
 )
 
 const (
-	// maxRead is how many keys the tracker remembers for one command or transaction, and maxReadBytes how long their names
-	// may be together. If a client reads more, the tracker remembers none of these keys: it tells the client, behind the reply,
-	// that all keys may have changed.
+	// maxRead is how many keys the tracker remembers for one command or transaction, and maxReadBytes how long the names of one
+	// command may be together. If a client reads more, the tracker remembers none of these keys: it tells the client, behind the
+	// reply, that all keys may have changed.
 	maxRead      = 4096
 	maxReadBytes = 1 << 20
 	// fewRead is how many keys a loop remembers before it submits the commands that read them.
@@ -254,8 +254,8 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys of a call that the tracker is to remember. all is false for the first call whose keys, with those of
-// the calls before it, are too many or too long.
+// someOf returns the keys of a call that the tracker is to remember. all is false for the first call whose keys are too long, or
+// with those of the calls before it too many.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0
