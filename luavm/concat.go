@@ -9,11 +9,12 @@ import (
 )
 
 // beforeConcat turns numbers into strings as C Lua prints them, and charges for the result. Like the interpreter it goes from
-// the right. It leaves a number that goes to a metamethod, and beyond the first call of one it leaves all to joinWaiting.
+// the right. It does not change a number that goes to a metamethod. Left of the first call of a metamethod, it leaves strings
+// and numbers to joinWaiting.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
 	last, joined := to+1, joins(L.Get(to+1)) // joined: the value right of register i is a string or a number
-	called := false                          // or it is what a metamethod returned
+	called := false                          // called: a metamethod returned that value
 	for i := last; i > from; i-- {
 		v := L.Get(i)
 		beside := i < last && joined || i == last && joins(L.Get(i-1))

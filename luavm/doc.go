@@ -24,7 +24,7 @@
 //   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the
 //     interpreter) leaves no trace: its writes are rolled back, its text is not
 //     cached, the Lua state is thrown away. No pcall of the script survives a
-//     stop. An error of the script's own keeps what it wrote, as in Redis.
+//     stop. If a script ends with an error of its own, its writes stay, as in Redis.
 //   - A script leaves nothing behind in the Lua state: globals and libraries are
 //     read-only, and settings (of redis.setresp and of cjson) go back to their
 //     defaults. Only the state of math.random and the locals of function libraries

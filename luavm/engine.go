@@ -25,7 +25,7 @@ type Options struct {
 	// Bring is called with the number of bytes that a script is about to allocate, and may wait. It may be nil.
 	Bring func(bytes int)
 	// Log receives the messages that scripts pass to redis.log, with redis.LOG_* as
-	// level, and which library began anew. Nil drops them.
+	// level, and a message for each library that begins anew. Nil drops them.
 	Log func(level int, msg string)
 	// Fault receives faults of the interpreter. Nil drops them.
 	Fault func(msg string)
@@ -51,16 +51,16 @@ const defaultMemoryLimit = 256 << 20
 type Engine struct {
 	opts      Options
 	table     *store.Table
-	watches   func() // checkLimits, as store.Ctx.Watch
+	watches   func() // commandWorks, for store.Ctx.Watch
 	timeLimit atomic.Int64
 
 	L       *lua.LState
 	globals *lua.LTable
 	keyList *lua.LTable    // KEYS, and …
 	argList *lua.LTable    // … ARGV: the same tables for every script, and empty between scripts
-	blank   *lua.LTable    // what they are like then
+	blank   *lua.LTable    // an empty table, as both are between scripts
 	guard   *lua.LFunction // the frame of a protected call, see protect.go
-	frames  []interp.Frame // the lowest frames of L, which it keeps after a call returns
+	frames  []interp.Frame // the lowest frames of L, which L keeps after a call returns
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
 	random  drand48
@@ -92,7 +92,7 @@ type Engine struct {
 
 	state   atomic.Uint32 // bits: stateRunning and so on
 	started atomic.Int64  // when the running script began, by Now; -1: the clock was not read yet
-	before  int64         // how much of its time limit was used up then (store.Ctx.ScriptTime)
+	before  int64         // how much of the script's time limit was used up before it began (store.Ctx.ScriptTime)
 
 	// Fields of the fast path:
 	registers [256]value // nil between scripts
@@ -152,10 +152,10 @@ type allocated struct {
 	nextHeap int64 // value of spent at which to look at the heap
 	heapBase int64 // size of the heap without the script; 0: not known yet
 	had      int64 // bytes that the process had allocated at the last call of Bring
-	seen     int64 // … and when that was measured last; 0: not yet
+	seen     int64 // … and at the last call of seeAllocations that measured; 0: none did yet
 	measured int64 // bytes that the process has allocated since the script's first look
 	nextSeen int64 // value of measured at which to look at the heap
-	unseen   int   // looks since then
+	unseen   int   // looks since the last measurement
 	slow     bool  // the instructions before this look took slowAlloc
 }
 

@@ -6,7 +6,7 @@ import (
 	"lockstep/store"
 )
 
-// These are all error texts that a client can see and that are not C Lua's own.
+// These are the errors of the scripting commands.
 const (
 	errNoScript     store.Error = "NOSCRIPT No matching script. Please use EVAL."
 	errNegativeKeys store.Error = "ERR Number of keys can't be negative"

@@ -32,14 +32,14 @@ const compiledShare = 2
 
 // beginning is how a script begins to run.
 type beginning struct {
-	state uint32    // with a kill that came too late to end the compiling: it ends the script
+	state uint32    // has stateKilled if a kill came too late to stop the compiler: it stops the script
 	used  allocated // by compiling; zero if the script was compiled before
 }
 
 // known is how a script begins that was compiled before.
 var known = beginning{state: stateRunning}
 
-// chunkOf returns the compiled form of a body. The time and the memory that it takes to compile it belong to those of the script.
+// chunkOf returns the compiled form of a body. The time and the memory of compiling count as the script's.
 func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning, fail *store.Reply) {
 	if c := e.byBody[body]; c != nil {
 		return c, known, nil
@@ -166,7 +166,7 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 }
 
 // lastLook ends the time in which a script can be killed. If SCRIPT KILL has been answered OK since the script's last look, the
-// script is stopped after all. What a function has changed in its library goes then, as after every stop.
+// script is stopped after all. A function's library then loses what the function has changed in it, as after every stop.
 func (e *Engine) lastLook() {
 	if s := e.state.Swap(0); s&stateKilled != 0 && e.stop == "" {
 		e.stop, e.errSource = msgKilled, ""
@@ -180,8 +180,8 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if text != string(store.ErrOutOfMemory) {
 		text = "ERR " + text
 	}
-	// The source is empty if the stop came during the conversion of the reply. A script can make it long, and nobody charges for
-	// it any more.
+	// The source is empty if the stop came during the conversion of the reply. A script can give its source a long name, and
+	// after a stop nothing charges for the copy.
 	if e.errSource != "" && int64(len(e.errSource)) <= e.opts.MemoryLimit/replyShare {
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
@@ -192,7 +192,7 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	return store.Reply{Kind: store.Failure, Str: text}
 }
 
-// tookAll reports whether a stop counts as one for time if the script took long, although it is no stop for time.
+// tookAll reports whether a stop has another reason than time, but counts as one for time if the script took long.
 func (e *Engine) tookAll() bool {
 	return e.stop == msgMemory || e.stop == msgLoad || e.stop == msgFault
 }

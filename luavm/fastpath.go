@@ -15,14 +15,14 @@ import (
 // The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the
 // replies, and return. Half of the time of such a script went to gopher-lua's frames, the
 // tables KEYS and ARGV, and an allocation for each value. So a plain script (link.go) that
-// needs only a few instructions runs here, with registers that hold the values themselves.
+// has only the instructions in fastOps runs here, with registers that hold the values themselves.
 //
 // Everything unusual, above all every error, is left to gopher-lua: the writes of the
 // script are rolled back, and gopher-lua runs the script from its beginning. The result is
 // the same, because a script sees only its transaction, and no script with random commands
 // runs here. So only one place words errors and finds their lines.
 //
-// --without fast-scripts turns it off; docs/performance-history.md says what it brings, and by which command.
+// --without fast-scripts turns it off; docs/performance-history.md says what it brings, and which command measures that.
 
 // valueKind is the type of the value in a register.
 type valueKind uint8

@@ -199,7 +199,7 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if err != "" || !more {
 			return s, err
 		}
-		// Each library has a time limit, so this one bounds all of them together.
+		// The time limit of a library is its own; this limit bounds all of them together.
 		took := e.now() - start
 		if e.timeLimit.Load() > 0 && took > limit {
 			c.TookAll = true

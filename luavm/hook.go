@@ -23,8 +23,8 @@ type hook struct {
 	L     *lua.LState
 	frame **interp.Frame
 	armed bool // L.Panic is set to onError
-	// returns says that L is a coroutine whose function returns the results of the yield in which it waits: gopher-lua has no
-	// frame of it any more.
+	// returns says that L is a coroutine that waits in a yield which its function called as a tail call: gopher-lua has no frame
+	// of the function any more, so the next resume must end the coroutine.
 	returns bool
 }
 
@@ -41,7 +41,7 @@ const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETT
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has the calls, which before looks at, too; a plain script makes them without it, as it calls no Lua.
+// calls has a bit for the opcodes of calls. before looks at them, too, but a plain script (link.go) may have them: it calls no Lua.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.

@@ -17,8 +17,8 @@ import (
 //
 // The engine knows roughly how much calls allocate (charge). When calls have allocated
 // enough, a walk over the kept values measures them. It enters only libraries that may have grown
-// since the last one: nothing else reaches their values. It is part of the time of the function that
-// was called. If the values are too large, the largest library begins anew from its code, as every
+// since the last walk: nothing else reaches their values. The walk over the library that was called is
+// work of the call. If the values are too large, the largest library begins anew from its code, as every
 // library does when a script is stopped.
 
 // keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
@@ -36,7 +36,7 @@ type keeping struct {
 	since int64 // bytes that calls have allocated since the last measurement
 	next  int64 // value of since for the next measurement
 
-	walked int // values that the walks have met since the engine began
+	walked int // calls of walk.count since the engine began
 }
 
 // Kept returns how many bytes libraries keep from call to call, by the last measurement. It
@@ -132,7 +132,7 @@ type walk struct {
 	work func(steps int) // may be nil
 	seen map[unsafe.Pointer]bool
 
-	blocks map[uintptr]bool // the numbers' memory that was met
+	blocks map[uintptr]bool // the blocks of numbers that were met
 
 	todo []lua.LValue
 	size int64
@@ -216,7 +216,7 @@ func (w *walk) run() {
 // walkSteps is how many instructions take as long as the visit of one object.
 const walkSteps = 4
 
-// count counts the steps of the walk as those of the function that was called.
+// count counts the steps of the walk as work of the function that was called, if work is set.
 func (w *walk) count(steps int) {
 	w.e.walked++
 	if w.work != nil {

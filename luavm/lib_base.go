@@ -150,7 +150,7 @@ func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	return t.Next(from)
 }
 
-// removed reports whether a key is of those that are kept in the array, but beyond its end.
+// removed reports whether a number is an index that gopher-lua keeps in the array, but beyond the present end of the array.
 func removed(t *lua.LTable, n float64) bool {
 	return n > float64(len(interp.ArrayPart(t))) && n < float64(lua.MaxArrayIndex) && n == math.Trunc(n)
 }
@@ -223,7 +223,7 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewClosure(func(L *lua.LState) int {
 		handled = e.handle(L, handler)
 		return 1
-	}, e.guard)) // as an upvalue, so that isHandler knows it
+	}, e.guard)) // this upvalue marks the function for isHandler
 	if ok {
 		L.Insert(lua.LTrue, 1)
 		return L.GetTop()
@@ -243,8 +243,8 @@ func (e *Engine) isHandler(fn *lua.LFunction) bool {
 }
 
 // handle calls the handler of an error with the error, and leaves its result on the stack; ok is false if the handler
-// fails. gopher-lua would make a trace of the failure as of a script that must stop (see panicStopped), unless the panic
-// value is not its own.
+// fails. handle panics only with values that are not gopher-lua's, because gopher-lua would make a trace for an error of its own
+// (see panicStopped).
 func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
 	defer func() {
 		p := recover()

@@ -81,8 +81,8 @@ func (e *Engine) coRunning(L *lua.LState) int {
 }
 
 // resume runs the coroutine at index 1 of the stack with the arguments above it. It
-// pushes true and results, or false and an error, and returns how many values it pushed. Beside the results C Lua has so many
-// slots on the stack.
+// pushes true and results, or false and an error, and returns how many values it pushed. slots is how many slots C Lua has on
+// the stack beside the results.
 func (e *Engine) resume(L *lua.LState, slots int) int {
 	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
 		e.throw(L, "too many arguments to resume")
@@ -94,7 +94,7 @@ func (e *Engine) resume(L *lua.LState, slots int) int {
 	return n
 }
 
-// waitingValues returns how many values C Lua has on the stack of a coroutine that waits: its function before it begins.
+// waitingValues returns how many values C Lua has on the stack of a coroutine that waits: one, its function, before it begins.
 func waitingValues(th *lua.LState) int {
 	if th.Dead || interp.TopFrame(th) != nil {
 		return 0

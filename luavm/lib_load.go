@@ -17,8 +17,8 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is how many instructions take as long as the call of a function that returns a piece of a text: it may be none of
-// Lua's.
+// pieceSteps is how many instructions take as long as the call of a function that returns a piece of a text. A Go function runs
+// no instruction that would be counted.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.
@@ -78,9 +78,9 @@ type compiled struct {
 	used   allocated
 }
 
-// compile compiles the text of a script or a library, which is then running in the given state: its time is limited, and
-// it can be killed. If it was stopped, e.stop is set. The compiled form belongs to the memory of what runs then, so that
-// begins with c.used.
+// compile compiles the text of a script or a library, which counts as running in the given state meanwhile: its time is
+// limited, and it can be killed. If it was stopped, e.stop is set. The compiled form belongs to the memory of the script or
+// library, which therefore begins with c.used.
 func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c compiled, err error) {
 	e.begin(ctx, "", true)
 	e.heapBase = heapBytes()
@@ -98,8 +98,8 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 	return c, err
 }
 
-// watchCompiler looks at the limits while a text is compiled. What the compiled form takes is known, whatever else the heap
-// holds, so it is compared with the limit by itself, too.
+// watchCompiler looks at the limits while a text is compiled. The size of the compiled form is known, whatever else is on the
+// heap, so it has a limit of its own, too.
 func (e *Engine) watchCompiler(p compile.Progress) {
 	e.charge(p.Bytes)
 	if p.Kept > e.opts.MemoryLimit/compiledShare {

@@ -13,8 +13,8 @@ import (
 // libraryEngine is the only engine of functions.
 const libraryEngine = "LUA"
 
-// maxFunctions is how many functions a library that comes new may register. Every node puts them in order when it applies
-// the library.
+// maxFunctions is how many functions a library may register when FUNCTION LOAD or RESTORE creates it: every node inserts each
+// of them into a sorted tree when it applies the library.
 const maxFunctions = 10_000
 
 // loadedLibrary is a library whose code has run in the present Lua state. The
@@ -141,7 +141,7 @@ func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	return ""
 }
 
-// loaded returns a library ready to be called. If it has to be loaded, that is time of the call.
+// loaded returns a library ready to be called. If it must load the library, the time counts as that of the call.
 func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store.Error) {
 	l := e.libs[lib.Name]
 	if l != nil && (l.lib == lib || l.lib.Code == lib.Code) {

@@ -53,8 +53,8 @@ type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
 
-// panicStopped panics with what a protected call of gopher-lua passes on as it is. For an error without a trace it would
-// make one, in steps that grow with the square of the calls on the stack, and so would each protected call below.
+// panicStopped panics with an error that has a trace, which gopher-lua's protected calls pass on as it is. For an error without
+// one, each of them would make a trace, in steps that grow with the square of the calls on the stack.
 func panicStopped() {
 	panic(&lua.ApiError{Type: lua.ApiErrorPanic, Object: lua.LString(stopped{}.Error()), StackTrace: "-", Cause: stopped{}})
 }
@@ -96,7 +96,7 @@ func (e *Engine) running() *lua.LState {
 	return e.L
 }
 
-// checkLimits checks all limits that may stop a script, and for a kill.
+// checkLimits stops a script that has been killed or exceeds a limit.
 func (e *Engine) checkLimits() {
 	if e.stop != "" {
 		e.halt(e.stop)
@@ -113,9 +113,9 @@ func (e *Engine) checkLimits() {
 	e.seeAllocations()
 }
 
-// seeAllocations measures what has been allocated since the script's first look, whether it was charged or not: after
-// instructions that were slow, as those that allocate much are, and every unseenLooks looks. What other goroutines allocate
-// counts, too. Scripts of locks are over before their first look, so that the others cannot stop them.
+// seeAllocations measures what has been allocated since the script's first look, whether it was charged or not. It does so
+// after slow instructions, because instructions that allocate much are slow, and every unseenLooks looks. What other goroutines
+// allocate counts, too. They cannot stop a script of a lock, which ends before its first look.
 func (e *Engine) seeAllocations() {
 	if e.unseen++; e.unseen < unseenLooks && !e.slow && e.seen > 0 {
 		return

@@ -107,7 +107,7 @@ const (
 	// plainLength is the longest script that runs without the hook: as many instructions
 	// run between two looks at the limits anyway.
 	plainLength = lookEvery
-	// A plain script may compare so often, and ask so often which is less: nobody counts how long it takes for long texts.
+	// A plain script may have so many tests for equality and for order: without the hook, nothing counts the time of long texts.
 	plainComparisons, plainOrders = 32, 4
 	// plainGlobals has the globals that such a script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "

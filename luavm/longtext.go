@@ -7,8 +7,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// What gopher-lua itself makes of a long text within an instruction is done here: it would allocate it uncharged. And the
-// time that an instruction takes for a long text is counted here.
+// gopher-lua would copy a long text into the error of an instruction, uncharged; this file raises that error instead. It also
+// counts the time that an instruction takes for a long text.
 
 // longText is the size from which a text is long. Until a script has a text of that size, the instructions that read a
 // field or compare are not looked at.
@@ -17,8 +17,8 @@ const longText = 16 << 10
 // onTexts has a bit for every opcode that reads a field or compares.
 const onTexts uint64 = 1<<lua.OP_GETTABLE | 1<<lua.OP_GETTABLEKS | 1<<lua.OP_SELF | 1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE
 
-// watchTexts is called with the bytes that a script has from its beginning: what it keeps may be one text, and so may a
-// constant of its own text.
+// watchTexts is called with the number of bytes that a script has when it begins, in its own text or in what its library keeps:
+// all of them may be one long text.
 func (e *Engine) watchTexts(size int) {
 	if size > longText {
 		e.onTexts = onTexts

@@ -7,15 +7,15 @@ import (
 	"lockstep/store/redistext"
 )
 
-// presentCall describes the function that runs now, for FUNCTION STATS in other goroutines. Each function begins and ends
-// under mu, so that whoever asks must not hold mu for long: the call is copied once, and only as far as it is shown.
+// presentCall describes the function that runs now, for FUNCTION STATS in other goroutines. The engine takes mu when a function
+// begins and when it ends, so FUNCTION STATS must not hold mu for long: the call is copied once, and only as far as it is shown.
 type presentCall struct {
 	mu    sync.Mutex
 	name  string // "" if none runs
 	args  [][]byte
 	shown *shownCall // nil until somebody asks
 
-	libraries, functions int // that there are
+	libraries, functions int // how many exist
 }
 
 // shownCall is what FUNCTION STATS says of a call to all who ask.
@@ -53,8 +53,8 @@ func (p *presentCall) get() *shownCall {
 	return p.shown
 }
 
-// FUNCTION STATS shows a call whole, as Redis does, up to so many bytes of all arguments, of which each counts for
-// callArgument bytes more. Of a larger one it shows what SLOWLOG would: anybody may ask, through every node and again and again.
+// FUNCTION STATS shows a call whole, as Redis does, if its arguments have at most wholeCall bytes, counting callArgument bytes
+// more for each. Of a larger call it shows what SLOWLOG would, because anybody may ask again and again, through every node.
 const (
 	wholeCall    = 8 << 10
 	callArgument = 32

@@ -8,7 +8,7 @@ import (
 )
 
 // gopher-lua's registers grow by the same number each time, and it panics if there is no room for them in the middle of a
-// tail call. So the hook makes room before each call, and refuses it as C Lua does if there are too many already.
+// tail call. So the hook makes room before each call, and raises C Lua's error if there are too many calls or registers.
 
 const (
 	// callDepth is C Lua's LUAI_MAXCALLS.
@@ -20,7 +20,7 @@ const (
 	handlerRegisters = 1 << 15
 	// calleeRegisters is more than a Lua function needs above its arguments.
 	calleeRegisters = 600
-	// fewRegisters may grow as gopher-lua does it, when a Go function pushes many results.
+	// Below fewRegisters, gopher-lua itself makes room when a Go function pushes many results.
 	fewRegisters = 1 << 14
 	// registerSize is the number of bytes of a register.
 	registerSize = 16
@@ -42,7 +42,7 @@ func (e *Engine) beforeCall(L *lua.LState, f *interp.Frame, inst uint32) {
 	e.makeRoom(L, f.LocalBase+top)
 }
 
-// makeRoom makes room for the registers of a function above the top that its arguments have.
+// makeRoom makes room for the registers of a function above top, the end of its arguments.
 func (e *Engine) makeRoom(L *lua.LState, top int) {
 	reg := interp.Registers(L)
 	size, most := top+calleeRegisters, maxRegisters

@@ -6,8 +6,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// What a table takes grows in steps, and gopher-lua takes more for a small one than it has to. This file charges the steps
-// before they are taken, and keeps tables as small as their contents.
+// The memory of a table grows in steps, and gopher-lua allocates more than a small table needs. This file charges each step
+// before it happens, and keeps tables as small as their contents.
 
 const (
 	// hashCost is what the first key takes: two small maps and the list of keys.
@@ -16,7 +16,7 @@ const (
 	compactFrom = 32
 )
 
-// beforeGrowth charges for the growth of t that setting t[key] to a value may cause. Nil makes only an array grow.
+// beforeGrowth charges for the growth of t that setting t[key] to a value may cause. A nil value makes only an array grow.
 func (e *Engine) beforeGrowth(t *lua.LTable, key, value lua.LValue) {
 	if n, ok := key.(lua.LNumber); ok && n >= 1 && n < lua.LNumber(lua.MaxArrayIndex) && n == lua.LNumber(int(n)) {
 		e.beforeElement(t, int(n))

@@ -6,11 +6,13 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// The variables of a call outlive it in the functions that captured them. gopher-lua moves them out of their registers when
-// the call returns, and when an error is raised: then those of all calls, also of the ones below the pcall that catches the
-// error, which go on with their registers; or none, if a handler is set. C Lua moves those of the calls that the error ends.
-// So does the engine: it keeps gopher-lua from moving any when an error is raised (see counted), also because that takes a
-// walk over all of them for each call, and moves them where the error ends the calls: in guarded, and in runThread.
+// A captured variable outlives its call in the functions that captured it. gopher-lua moves captured variables out of their
+// registers when their call returns. When an error is raised, it moves those of all calls, even of the calls below the pcall
+// that catches the error, which go on with their registers; but if a handler is set, it moves none. C Lua moves those of the
+// calls that the error ends.
+//
+// So does the engine. It keeps gopher-lua from moving any when an error is raised (see counted), which also saves a walk over
+// all captured variables for each call. It moves them where the error ends the calls: in guarded and in runThread.
 
 // closeUpvalues moves all captured variables out of the registers of L. The registers must still hold them.
 func closeUpvalues(L *lua.LState) {
@@ -23,8 +25,8 @@ func closeUpvalues(L *lua.LState) {
 	}
 }
 
-// hideUpvalues takes the captured variables of the running calls out of L's list, and returns them. The calls that follow
-// use only registers above, so none of them needs the list; and to close theirs nobody walks over it.
+// hideUpvalues takes the captured variables of the running calls out of L's list, and returns them. Later calls use only
+// registers above theirs, so no later call needs them, and closing the variables of a later call does not walk over them.
 func hideUpvalues(L *lua.LState) (below *lua.Upvalue) {
 	below = *interp.OpenPlace(L)
 	*interp.OpenPlace(L) = nil

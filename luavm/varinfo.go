@@ -102,8 +102,9 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	return e.typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
-// concatError names the value that cannot be joined. text has the types of the two that met. C Lua joins from the right, and
-// names the left value of a pair unless that is a string. Of what a metamethod returned only the type is known.
+// concatError names the value that cannot be joined. text has the types of the two values that gopher-lua tried to join. C Lua
+// joins from the right, and names the left value of a pair unless that is a string or a number. Of a value that a metamethod
+// returned, only the type is known.
 func (e *Engine) concatError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	left, right, _ := strings.Cut(strings.TrimPrefix(text, "cannot perform concat operation between "), " and ")
@@ -275,7 +276,7 @@ func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 			if interp.OpOf(inst) == lua.OP_SETLIST && interp.ArgC(inst) == 0 {
 				i++
 			}
-		default: // symbexec takes TEST for one that sets its register
+		default: // symbexec takes TEST for an instruction that sets its register
 			if a == reg {
 				last = i
 			}
