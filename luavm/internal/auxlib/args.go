@@ -65,7 +65,7 @@ func (a Args) OptString(L *lua.LState, n int, def string) string {
 // digitsInStep is how many bytes of a number are read in the time of an instruction.
 const digitsInStep = 16
 
-// longNumber is the length of a text from which what clib.ParseNumber copies of it is charged.
+// longNumber is the length beyond which the copy that clib.ParseNumber may make of a text is charged.
 const longNumber = 1 << 10
 
 // ParseNumber is clib.ParseNumber, but counts the work: the text may have megabytes.

@@ -36,8 +36,8 @@ type place struct {
 // local is a local variable in scope.
 type local struct {
 	*lua.DbgLocalInfo
-	block *block // the innermost around it; nil in the outermost of a function
-	hides place  // the variable of the same name that is not seen meanwhile; without a function: none
+	block *block // the innermost block around it; nil: the body of the function
+	hides place  // the variable of the same name that this one hides; place{} if there is none
 }
 
 // upvalue says where a closure finds a variable of an enclosing function.
@@ -94,7 +94,8 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// maxSpareIndex is the largest index that the next function uses again: emptying a map takes as long as it was ever large.
+// maxSpareIndex is the largest index that the next function uses again: emptying a map takes time in proportion to the largest size
+// that it ever had.
 const maxSpareIndex = 64
 
 // reuse keeps the memory of a finished function for the next one.

@@ -62,8 +62,8 @@ func (f *function) setReturns(e *exp, n int) {
 	}
 }
 
-// oneReturn makes an open call or vararg give one result. The target of a vararg is never left open, as that of C Lua's is:
-// gopher-lua clears all registers above the target, so it must not be a variable below others.
+// oneReturn makes an open call or vararg give one result. Unlike C Lua, it does not leave the target of a vararg open:
+// gopher-lua clears all registers above the target, so the target must not be a variable below others.
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:

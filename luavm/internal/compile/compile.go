@@ -10,8 +10,8 @@ import (
 // file name, "=" before a name to be shown unchanged, otherwise the source.
 // nested is how many calls are nested in the script that compiles the chunk: C Lua
 // counts nested calls and levels of syntax together. The text of an error is C Lua's.
-// watch is told now and then what compiling takes, and at the end of the rest of the memory. It may end the compiling by a
-// panic, which Chunk passes on.
+// Chunk calls watch now and then with what compiling has taken since the last call, and once more at the end. watch may panic to
+// end the compiling; Chunk passes the panic on.
 func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
 	if len(source) > maxSourceBytes {

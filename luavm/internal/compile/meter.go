@@ -27,19 +27,19 @@ const (
 	protoBytes    = 320
 )
 
-// Progress says what compiling has taken since Chunk told it last, and what it keeps.
+// Progress says what compiling has taken since the last call of watch, and what it keeps in all.
 type Progress struct {
 	Steps int
 	Bytes int64
 	Kept  int64 // the prototypes so far, without constants that are strings
 }
 
-// meter counts the steps and the memory of compiling, and tells them to watch. What it counts depends on the text alone.
+// meter counts the steps and the memory of compiling, and passes them to watch. What it counts depends on the text alone.
 type meter struct {
 	steps int
-	told  int   // the steps that watch knows of
-	bytes int64 // that watch does not know of
-	kept  int64 // by the functions that are finished
+	told  int   // the steps that were passed to watch
+	bytes int64 // allocated since the last call of watch
+	kept  int64 // bytes of the prototypes of finished functions
 	watch func(Progress)
 	over  func() // is called when there are too many steps
 }

@@ -25,7 +25,7 @@ type parser struct {
 	ahead    token // the one after it, if …
 	peeked   bool  // … it has been read
 	f        *function
-	spare    []*function // finished ones, whose memory the next ones use
+	spare    []*function // finished functions, whose memory new functions use
 	level    int
 	scope    map[string]place // the innermost local variable of a name
 	shown    string           // name of the source in errors at run time

@@ -264,8 +264,8 @@ func (p *parser) table() exp {
 	return t
 }
 
-// roomForFields is for how many fields a constructor makes room in advance, as many as the smallest map has anyway: values may
-// be nil, and take no room then.
+// roomForFields bounds the fields for which a constructor makes room in advance. The smallest map has room for so many anyway;
+// more could be wasted, because a field whose value is nil takes no room.
 const roomForFields = 8
 
 // record reads a field with a key.
@@ -431,8 +431,8 @@ func (p *parser) subExpr(limit int) exp {
 }
 
 // ownOperands puts both operands of % or ^ into registers of their own, where the
-// hook replaces them: gopher-lua computes % and ^ differently from C Lua. As in C Lua, an
-// operand that is a variable has the value that it has when both are known.
+// hook replaces them: gopher-lua computes % and ^ differently from C Lua. As in C Lua, a
+// local variable is read only when the second operand has been computed.
 func (p *parser) ownOperands(a, b *exp) {
 	f := p.f
 	f.toNextReg(b)

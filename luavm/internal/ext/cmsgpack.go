@@ -138,7 +138,7 @@ func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 }
 
 // packLength writes the length of an array or a map. short is the type byte that holds a
-// small length, long the one for longer ones.
+// small length, long the type byte before a larger one.
 func packLength(o *auxlib.Buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:
