@@ -95,7 +95,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// A file or a link that somebody has put there would keep its place and its rights, and the backup has all values in clear.
+	// A file or a link that somebody has put there would decide where the backup is written and who may read it, and the backup
+	// has all values in clear.
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -11,8 +11,8 @@ import (
 )
 
 // advertised returns the address that clients get for a listener: the one that the operator gives, or
-// else the address on which it listens. If a node listens on all interfaces, its host is the one at
-// which other nodes find it.
+// else the address on which it listens. If it listens on all interfaces, the address has the host at
+// which other nodes find this node.
 func (o *options) advertised(given, listen string) string {
 	if listen == "" {
 		return ""

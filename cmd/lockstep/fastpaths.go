@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// These ways of doing something only make a node faster. The head of each file that has one says what it brings.
+// These paths only make a node faster. A comment in the code of each one says what it brings.
 const (
 	eventLoops  = "event-loops"
 	ioUring     = "io_uring"

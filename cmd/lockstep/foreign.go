@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// foreignFlags are flags of redis-server that users try, and what to write instead. A flag of
-// redis-server that is not in it is also a flag of lockstep with the same meaning, or has a name near
-// to one.
+// foreignFlags are flags of redis-server and redis-cli that users try, and what to write instead. It
+// leaves out those that lockstep has with the same meaning, and those with a name near to a flag of
+// lockstep, which flagFault finds.
 var foreignFlags = map[string]string{
 	"port":                    "--listen HOST:PORT, such as --listen 127.0.0.1:6379",
 	"bind":                    "--listen HOST:PORT, such as --listen 0.0.0.0:6379, which needs --requirepass-file or --aclfile",

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// healthOptions are the flags of `lockstep health`. The first one has the name of a flag of serve, and
-// so the same environment variable: in a container both commands read the same one.
+// healthOptions are the flags of `lockstep health`. --http-listen and --http-tls have the names of flags
+// of serve, and so the same environment variables: in a container both commands read the same ones.
 type healthOptions struct {
 	addr    string
 	tls     bool

@@ -33,7 +33,7 @@ const (
 	httpBurst       = 200  // … after a burst of this many
 	figuresRate     = 4    // times per second that /metrics is computed …
 	figuresBurst    = 8    // … after so many; other requests get what was computed last
-	probeRate       = 1000 // the same for /healthz and /readyz, which cost little: a supervisor must not take a flood for a fault
+	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little: a supervisor must not take a flood for a fault
 )
 
 // guardian decides which clients may see a page.
@@ -138,6 +138,6 @@ func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
 	few := newConnectionCap()
 	return &http.Server{Handler: withoutBody(pages), MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note, ConnContext: few.context,
-		// Strangers would decide how many lines there are.
+		// At a higher level, strangers would decide how many lines the log gets.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }

@@ -14,21 +14,21 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connectionCap limits the number of connections. When there is one too many, one of the address that has most is closed, so
-// that a supervisor comes in beside strangers, however many they are and whatever they ask for.
+// connectionCap limits the number of connections. When there is one too many, it closes a connection of the address that has
+// the most, so that a supervisor can connect however many connections strangers open, and whatever they request.
 type connectionCap struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]*httpConnection
 	changes int
 }
 
-// httpConnection is a connection; end ends the wait of its request, because net/http does not notice that a connection is
-// closed while more requests of it are there.
+// httpConnection is a connection. end cancels its waiting request: net/http does not notice that a connection is closed while
+// further requests on it are unread.
 type httpConnection struct {
 	end    context.CancelFunc
 	from   netip.Addr // an IPv6 network of 64 bits counts as one
 	active bool       // it has sent a request that is not answered
-	since  int        // the number of the change to that
+	since  int        // the number of the change that made it so
 }
 
 func newConnectionCap() *connectionCap {
@@ -50,15 +50,15 @@ func (c *connectionCap) context(ctx context.Context, conn net.Conn) context.Cont
 	return ctx
 }
 
-// forget ends what is known of a connection. The caller holds mu.
+// forget cancels the request of a connection and drops its record. The caller holds mu.
 func (c *connectionCap) forget(conn net.Conn) {
-	if known := c.conns[conn]; known != nil { // one that has been cut off may still change
+	if known := c.conns[conn]; known != nil { // net/http still reports changes of a connection that was cut off
 		known.end()
 		delete(c.conns, conn)
 	}
 }
 
-// note is told of each change of a connection.
+// note records a change in the state of a connection; net/http calls it.
 func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (h *httpConnection) wantedLess(other *httpConnection, count map[netip.Addr]
 	return h.since < other.since
 }
 
-// network returns the address of a client, or its network of 64 bits: who has one such address has all of them.
+// network returns the IPv4 address of a client, or its IPv6 network of 64 bits: whoever has one address of it has all of them.
 func network(a net.Addr) netip.Addr {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -113,7 +113,7 @@ func network(a net.Addr) netip.Addr {
 	return addr
 }
 
-// rendering is a page that is computed so many times at most; who asks more often gets what was computed last.
+// rendering is a page that is computed no more often than pace allows; other requests get what was computed last.
 type rendering struct {
 	render func(io.Writer)
 	pace   *rate.Limiter
@@ -126,7 +126,7 @@ func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(r.page()) // it fails for a client that has gone
 }
 
-// page returns the page. Who waits for one that is being computed takes a new one only if there may be one.
+// page returns the page. A request that has waited while another one computed it computes it again only if pace allows.
 func (r *rendering) page() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +159,7 @@ const errProfile = "another client reads a profile: try again when it has it"
 // requests there are, and answering them takes time from clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
-	first := make(chan struct{}, 1) // of one that goes when it has waited: the limiter holds places for those who have left
+	first := make(chan struct{}, 1) // only one request waits for the limiter, which would hold places for clients that have left
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case first <- struct{}{}:
@@ -187,7 +187,7 @@ func withoutBody(pages http.Handler) http.Handler {
 			http.Error(w, errBody, http.StatusRequestEntityTooLarge)
 			return
 		}
-		defer time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() }).Stop() // the client may not read
+		defer time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() }).Stop() // in case that the client does not read
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(errBody), errBody)
 		_ = conn.Close()
 	})

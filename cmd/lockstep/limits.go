@@ -101,8 +101,8 @@ var memoryLimit struct {
 }
 
 // collectorLimit returns the limit for the collector. Memory grows while the collector runs, and
-// without end once it has run for half of the time: in a flood, a collection must have begun and ended
-// before all memory is used. The ballast counts for the collector but takes no memory; without it the
+// without bound once the collector takes half of the processor time: in a flood, a collection must have
+// begun and ended before all memory is used. The ballast counts for the collector but takes no memory; without it the
 // collector would run all the time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
@@ -142,10 +142,10 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 	return l, errors.Join(faults...)
 }
 
-// limitProcessors leaves one processor to the kernel, which needs it for sockets and the disk, unless
-// GOMAXPROCS sets their number: that turns it off. A durable node's work is a chain of goroutines that wake one another.
-// Each time the runtime wakes a thread for every idle processor, to look for work that another thread
-// does already: with two processors that costs more than the second one gains.
+// limitProcessors leaves one processor to the kernel, which needs it for sockets and the disk. It does
+// nothing if GOMAXPROCS is set. A durable node's work is a chain of goroutines that wake one another.
+// At each wake-up, the runtime wakes a thread for every idle processor, to look for work that another
+// thread does already: with two processors that costs more than the second one gains.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return

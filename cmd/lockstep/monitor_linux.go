@@ -31,7 +31,7 @@ var errThreads = errors.New("the timer slack of some threads could not be set")
 // goroutines get the old value back, because the node's timers depend on them. Threads that these start
 // inherit the old value.
 //
-// --without slow-monitor turns it off; docs/performance-history.md says what it brings, and by which command.
+// --without slow-monitor turns it off; docs/performance-history.md says what it brings, and which command measures that.
 func relaxMonitor() error {
 	usual, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_TIMERSLACK, 0, 0)
 	switch {

@@ -14,8 +14,9 @@ const (
 	faultLines  = 10
 )
 
-// scriptLog returns what writes the lines of redis.log, and the faults of the interpreter, to the server's log: so many lines per
-// second. The next line after that says how many were left out. now is a monotonic clock.
+// scriptLog returns the functions that write the lines of redis.log, and the faults of the interpreter, to the server's log. Each
+// writes at most its number of lines per second. The first line of a later second says how many were left out. now is a
+// monotonic clock.
 func scriptLog(log *slog.Logger, now func() time.Duration) (lines func(int, string), faults func(string)) {
 	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
 	own, others := lineLimit{most: faultLines}, lineLimit{most: scriptLines}

@@ -8,8 +8,7 @@ import (
 // secretFlags are the flags whose values others must not see.
 var secretFlags = map[string]bool{"requirepass": true, "tls-key-file-pass": true}
 
-// secretsIn calls hide for every secret in the arguments: the secret is the part of args[i] that begins
-// at a byte.
+// secretsIn calls hide for every secret in the arguments: the secret is args[i][from:].
 func secretsIn(args []string, hide func(i, from int)) {
 	for i, arg := range args {
 		name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")

@@ -69,8 +69,8 @@ type parts struct {
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
 }
 
-// newEngine makes what runs scripts. Scripts may call INFO and similar commands, which the server answers; it is made after the
-// engine.
+// newEngine makes the engine that runs scripts. Scripts may call INFO and similar commands, which the server answers; srv gets
+// the server later, because the server is made after the engine.
 func newEngine(o options, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, srv *atomic.Pointer[server.Server]) *luavm.Engine {
 	lines, faults := scriptLog(log, clock.Monotonic)
 	return luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,

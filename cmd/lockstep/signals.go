@@ -18,7 +18,7 @@ import (
 //	SIGPIPE           nothing: the reader of the log may end before the node
 //	SIGQUIT, SIGABRT  print every goroutine's stack and end at once, for a node that hangs
 //
-// Go's runtime catches all other signals that can be caught, and does nothing.
+// Go's runtime decides what other signals do: most do nothing (package os/signal).
 
 // reloader reads one thing again, such as certificates or a file of users.
 type reloader struct {
@@ -26,8 +26,9 @@ type reloader struct {
 	read func() error
 }
 
-// takeSignals makes only SIGTERM and SIGINT end this process. It is called before a node opens
-// anything, so that no signal comes too early; hangups keeps one SIGHUP until the node can handle it.
+// takeSignals makes SIGTERM and SIGINT cancel stop, and keeps SIGHUP and SIGPIPE from ending this
+// process. It is called before a node opens anything, so that no signal comes too early; hangups keeps
+// one SIGHUP until the node can handle it.
 func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
 	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
