@@ -18,8 +18,8 @@ import (
 )
 
 // Run measures and reports. Progress goes to progress, the table to w. A
-// measurement that fails is in the report, does not end the run, and is an
-// error in the end.
+// measurement that fails is in the report and does not end the run; Run returns
+// its error at the end.
 func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if o.From != "" {
 		r, err := report.Read(o.From)
@@ -48,8 +48,8 @@ func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if err := r.start(); err != nil {
 		return err
 	}
-	// Who breaks off does not want to wait until a measurement is over.
-	breakOff := context.AfterFunc(ctx, func() { _ = r.stop() }) // it is stopped once more, and then it counts
+	// An interrupt does not wait for the end of a measurement: it stops the servers.
+	breakOff := context.AfterFunc(ctx, func() { _ = r.stop() }) // the deferred stop returns the errors
 	defer breakOff()
 	if err := r.measure(ctx); err != nil {
 		return err
@@ -111,8 +111,8 @@ func (r *runner) stop() (err error) {
 	return err
 }
 
-// measure has each peer take its turn in each round; another one begins each
-// time.
+// measure gives each peer a turn in each case of each round. Each round begins
+// with another peer.
 func (r *runner) measure(ctx context.Context) error {
 	for round := range r.Rounds {
 		syncs, err := syncTimes(r.site.Dir)
@@ -139,12 +139,12 @@ func (r *runner) measure(ctx context.Context) error {
 	return nil
 }
 
-// attempts is how often a turn is begun.
+// attempts is how often a turn is begun at most.
 const attempts = 3
 
-// playOut plays a turn again whose connections the peer has ended: ZooKeeper 3.8.0 stands
+// playOut repeats a turn in which the peer has ended a connection: ZooKeeper 3.8.0 stands
 // still now and then with a request outstanding, until its followers give their leader up
-// after ten seconds. Its own client would connect again and hide it.
+// after ten seconds. ZooKeeper's own client would hide that by a new connection.
 func (r *runner) playOut(ctx context.Context, s *peers.System, c load.Case, res *report.Result) (t report.Turn, err error) {
 	for range attempts - 1 {
 		if t, err = r.play(s, c); err == nil || !broken(err) || ctx.Err() != nil {
@@ -161,7 +161,7 @@ func broken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// keep takes note of what a turn came to.
+// keep records what a turn came to, or its error.
 func (r *runner) keep(res *report.Result, t report.Turn, err error) {
 	if err != nil {
 		res.Failed = err.Error()
@@ -171,21 +171,22 @@ func (r *runner) keep(res *report.Result, t report.Turn, err error) {
 	res.Turns = append(res.Turns, t)
 }
 
-// taken is what a turn has used, by the side of the servers and of the clients.
+// taken is what the servers and the clients have used so far; a turn has used the
+// difference of two of them.
 type taken struct {
 	servers        peers.Usage
 	clients        time.Duration
 	sent, received int64
 }
 
-// weigh takes the figures.
+// weigh returns what has been used so far.
 func weigh(s *peers.System) (taken, error) {
 	cpu, err := ownCPU()
 	return taken{s.Usage(), cpu, s.Traffic.Sent(), s.Traffic.Received()}, err
 }
 
-// play measures one case of one peer once. What it leaves is removed at once,
-// or it would expire while another one is measured.
+// play measures one case of one peer once. The locks that are left are removed
+// at once, or they would expire while another peer is measured.
 func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	if err := s.Reset(); err != nil {
 		return report.Turn{}, err
@@ -218,12 +219,12 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	return t, nil
 }
 
-// enough is how many locks their memory can be told of: a few are lost in what
-// a server takes and gives back all the time.
+// enough is the least number of locks whose memory can be measured: the memory
+// of a few is lost in what a server allocates and frees all the time.
 const enough = 10_000
 
-// hold takes the locks that are held beside, and returns what memory a server
-// has for each, -1 if that cannot be told.
+// hold takes the locks that are held beside the measured ones, and returns how
+// much memory a server uses for each; -1 if that cannot be measured.
 func (r *runner) hold(s *peers.System, c load.Case, held *load.Held) (float64, error) {
 	if c.Alive < enough {
 		return -1, held.Take()
@@ -242,9 +243,9 @@ func (r *runner) hold(s *peers.System, c load.Case, held *load.Held) (float64, e
 	return max(0, float64(after-before)) / float64(c.Alive*s.Servers()), nil
 }
 
-// figures makes of what was counted what is reported.
+// figures computes what is reported of a turn from what was counted.
 func figures(out load.Outcome, before, after taken, cpus int) report.Turn {
-	ops := float64(out.AllOps) // that all was used for
+	ops := float64(out.AllOps) // CPU time and bytes were counted for all of them
 	slices.Sort(out.Latencies)
 	used := after.servers.Minus(before.servers)
 	received := after.received - before.received
@@ -282,7 +283,7 @@ func figures(out load.Outcome, before, after taken, cpus int) report.Turn {
 	return report.Turn{Seconds: out.Elapsed.Seconds(), Ops: out.Ops, Figure: f}
 }
 
-// finish reports.
+// finish computes the medians and reports.
 func (r *runner) finish(w io.Writer) (err error) {
 	slices.Sort(r.syncs)
 	r.report.Fsync = report.Fsync{P50: report.Micros(load.Quantile(r.syncs, 0.5)), P99: report.Micros(load.Quantile(r.syncs, 0.99))}
@@ -295,7 +296,7 @@ func (r *runner) finish(w io.Writer) (err error) {
 	return errors.Join(err, r.publish(&r.report, w))
 }
 
-// publish writes the report wherever it is wanted.
+// publish writes the report wherever the options want it.
 func (o *Options) publish(r *report.Report, w io.Writer) error {
 	err := r.WriteTable(w)
 	if o.JSON != "" {

@@ -12,7 +12,7 @@ func machine(dir string) report.Machine {
 	return report.Machine{CPUs: runtime.NumCPU(), System: kernel(), Go: runtime.Version(), Dir: dir, FileSystem: fileSystem(dir)}
 }
 
-// ownCPU is what the load generator has used.
+// ownCPU is the CPU time that the load generator has used.
 func ownCPU() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -18,7 +18,8 @@ func kernel() string {
 	return "Linux " + strings.TrimSpace(string(release))
 }
 
-// fileSystem names the usual ones, from statfs(2).
+// fileSystem names the file system of a directory, if it is a usual one; the
+// types are from statfs(2).
 func fileSystem(dir string) string {
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(dir, &st); err != nil {

@@ -30,7 +30,7 @@ type Options struct {
 	Markdown, From      string
 	Keep, Claims        bool
 
-	// Command is what the report says that it was made with.
+	// Command is the command line that the report shows.
 	Command string
 }
 
@@ -76,7 +76,7 @@ type plan struct {
 	Options
 	kinds  []peers.Kind
 	cases  []load.Case
-	wanted map[measurement]bool // nil: all of all
+	wanted map[measurement]bool // nil: every case of every peer
 	memory bool                 // the data are on a RAM disk
 }
 
@@ -162,7 +162,7 @@ func times[T any](cases []load.Case, values []T, set func(*load.Case, T)) (all [
 	return all
 }
 
-// chooseClaims takes what the claims need whose peers and workloads are chosen.
+// chooseClaims chooses what the claims about the chosen peers and workloads need.
 func (p *plan) chooseClaims() error {
 	p.wanted = map[measurement]bool{}
 	for _, claim := range report.Claims() {
@@ -185,7 +185,7 @@ func (p *plan) chooseClaims() error {
 	return nil
 }
 
-// leavesOut reports whether a claim's figure was not asked for.
+// leavesOut reports whether --peers or --workloads exclude a claim's figure.
 func (p *plan) leavesOut(t report.Term) bool {
 	return !slices.ContainsFunc(p.kinds, func(k peers.Kind) bool { return k.Name == t.Peer }) ||
 		p.Workloads != "" && !slices.Contains(strings.Split(p.Workloads, ","), t.Case.Workload)
@@ -223,7 +223,7 @@ func places(list string) (ps []load.Place, err error) {
 	return ps, nil
 }
 
-// files is how many must be open at once: a client has at most three
+// files is how many files must be open at once: a client has at most three
 // connections.
 func (p *plan) files() uint64 {
 	most := 0
@@ -240,7 +240,8 @@ func prefixed(flag string, err error) error {
 	return nil
 }
 
-// program is the path of what is measured; servers run in other directories.
+// program returns the absolute path of the lockstep program: servers run in other
+// directories.
 func program(name string) (string, error) {
 	if name == "" {
 		own, err := os.Executable()

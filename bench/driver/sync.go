@@ -12,8 +12,8 @@ const (
 	syncsTaken = 100
 )
 
-// syncTimes measures what it takes to have a block on the disk, in a file that
-// has its blocks: there is nothing but the data to be written.
+// syncTimes measures how long a block takes to reach the disk. The file has its
+// blocks already, so that nothing but the data is written.
 func syncTimes(dir string) (times []time.Duration, err error) {
 	name := filepath.Join(dir, "sync")
 	f, err := os.Create(name)

@@ -16,7 +16,7 @@ type Case struct {
 // Place is which servers of a peer the clients speak to.
 type Place string
 
-// The places. Every server has as many clients as the next.
+// The places. The clients are spread evenly over the servers of a place.
 const (
 	Leader    Place = ""
 	Followers Place = "followers"
@@ -46,7 +46,7 @@ func (c Case) String() string {
 	return text
 }
 
-// Number is how the case's name has its clients.
+// Number is the number of clients in words, as in the case's name.
 func (c Case) Number() string {
 	if c.Clients == 1 {
 		return "1 client"

@@ -1,4 +1,4 @@
-// Package load makes the load of a measurement: workloads, carried out by so
-// many clients against any peer, in a closed loop or at a given rate, and what
-// the clients saw of it.
+// Package load makes the load of a measurement, and records what the clients saw
+// of it: a number of clients carry out a workload against any peer, in a closed
+// loop or at a given rate.
 package load

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// each does something with all of a list at the same time. What one of them
-// could not do, the others cannot, either: the first fault stands for all.
+// each calls do for all elements of a list at the same time. Usually all of them
+// fail for one reason, so the error is the first one, with the number of others.
 func each[T any](list []T, do func(id int, one T) error) error {
 	var mu sync.Mutex
 	var first error
@@ -43,7 +43,7 @@ type share struct {
 // batch is how many locks are taken at once, where there are pipelines.
 const batch = 50
 
-// hold takes the locks, unless that is to end before.
+// hold takes the locks of the share until enough returns true.
 func (p share) hold(s Session, enough func() bool) (keys []string, err error) {
 	size := 1
 	if p.pipeline {
@@ -63,7 +63,7 @@ func (p share) hold(s Session, enough func() bool) (keys []string, err error) {
 	return keys, nil
 }
 
-// Held are locks that are there beside those that are measured.
+// Held are locks that are held beside those that are measured.
 type Held struct {
 	sessions []Session
 	n        int
@@ -86,7 +86,7 @@ func OpenHeld(target Target, n int, pipeline bool) (*Held, error) {
 	return h, nil
 }
 
-// Take takes the locks, all of them, whatever time that takes.
+// Take takes all of the locks, however long that takes.
 func (h *Held) Take() error {
 	return each(h.sessions, func(id int, s Session) error {
 		_, err := share{"alive:", id, holders, h.n, h.pipeline}.hold(s, func() bool { return false })

@@ -16,8 +16,8 @@ type Spec struct {
 	Pipeline  int           // keys in one request
 	Token     int           // bytes that an owner's token has at least
 	Rate      float64       // operations per second of all clients; 0: as fast as they can
-	Locks     int           // how many the workloads hold that hold many
-	Within    time.Duration // in which the leases of the workload expire end
+	Locks     int           // how many locks unlock and renew hold at most, and how many leases expire has
+	Within    time.Duration // the time in which the leases of expire end
 	Warm, For time.Duration
 
 	Pipelines bool // whether the peer has pipelines, for the preparation
@@ -25,19 +25,19 @@ type Spec struct {
 
 // Outcome is what the clients saw.
 type Outcome struct {
-	// What came to its end while it was measured, whenever it had begun.
+	// Of the steps that ended within the measurement, whenever they had begun.
 	Ops       int
 	Elapsed   time.Duration
 	Latencies []time.Duration // one for each step, in no order
 	PerClient []int           // operations of each
 
 	// Of the workload expire: the latencies before the first lease ended, and
-	// how long after the end of the last all were gone.
+	// how long after the end of the last lease all of them were deleted.
 	Calm []time.Duration
 	Gone time.Duration
 
-	// From before the first step to after the last: the time before the
-	// measurement, and what was under way at its end, are in it.
+	// Of all steps: those before the measurement, and those that were under way
+	// at its end, are included.
 	AllOps int
 	Whole  time.Duration
 }
@@ -47,11 +47,11 @@ type run struct {
 	spec    Spec
 	clients []*client
 	phase   atomic.Int32
-	first   sync.Once     // to end in the measurement
-	some    chan struct{} // closed when one has
+	first   sync.Once     // closes some when the first step ends in the measurement
+	some    chan struct{} // see first
 	inside  atomic.Int32  // clients in the contended section
 	storm   *storm        // of the workload expire
-	extra   Session       // that holds its leases
+	extra   Session       // the session that holds the storm's leases
 
 	preparing time.Time
 	mu        sync.Mutex
@@ -62,13 +62,13 @@ type run struct {
 // The phases of a run.
 const (
 	warming = iota
-	calm    // what the measurement is compared with, if the workload has that
+	calm    // in the workload expire alone: before the first lease ends
 	measuring
 	stopping
 )
 
-// prepareFactor bounds the preparation: so many times as long as what it is
-// for.
+// prepareFactor bounds the preparation: it may last so many times as long as
+// --warm and --for together.
 const prepareFactor = 3
 
 func (r *run) late() bool { return time.Since(r.preparing) > prepareFactor*(r.spec.Warm+r.spec.For) }
@@ -93,7 +93,7 @@ func (r *run) next(n int) []string {
 	return r.pool[at : at+n]
 }
 
-// Meter is asked while no client does anything.
+// Meter is called while no client does anything, to read what has been used.
 type Meter func() error
 
 // Run opens the clients, prepares them, lets them work and measures them once
@@ -208,14 +208,15 @@ func (r *run) drive() (Outcome, error) {
 
 // observe measures the clients once they are warm.
 func (r *run) observe(done <-chan struct{}) time.Duration {
-	// What comes to an end is not begun before the measurement.
+	// A finite workload is measured from its first step: warming up would use up
+	// its locks.
 	if r.spec.Warm > 0 && !r.spec.Workload.finite {
 		wait(done, r.spec.Warm)
 	}
 	from := time.Now()
 	r.phase.CompareAndSwap(warming, measuring) // a fault may have ended it
 	wait(done, r.spec.For)
-	select { // what takes longer than that is to be measured, too
+	select { // at least one step is measured, even if it takes longer than that
 	case <-r.some:
 	case <-done:
 	}
@@ -272,8 +273,8 @@ type pacer struct {
 }
 
 // next waits until the next step is due and returns that time, which is in the
-// past if the client is late: the time that a request waits for its turn counts
-// as that of its reply, as it does for who sends it.
+// past if the client is late: a latency includes the time that the request has
+// waited for its turn, because whoever sends it waits for that, too.
 func (p *pacer) next(phase *atomic.Int32) (time.Time, bool) {
 	if p.every == 0 {
 		return time.Now(), phase.Load() != stopping

@@ -5,18 +5,18 @@ import "time"
 // Session is one client of a peer. One goroutine uses it. Several keys in one
 // call are one pipeline, where the peer has that.
 type Session interface {
-	// Lock takes each lock, if it is free, with a lease, and tells how many it
+	// Lock takes each lock, if it is free, with a lease, and returns how many it
 	// got.
 	Lock(keys []string) (int, error)
 	// Unlock releases those that are the owner's.
 	Unlock(keys []string) (int, error)
-	// Hold is Lock where each lock has a lease of its own, which Renew lengthens
-	// and Drop ends with the lock.
+	// Hold is Lock where each lock has a lease of its own. Renew lengthens that
+	// lease, and Drop ends it together with the lock.
 	Hold(keys []string) (int, error)
 	Drop(keys []string) (int, error)
 	// Renew lengthens the lease of each that is held by the owner.
 	Renew(keys []string) (int, error)
-	// Held tells how many are held, as of now.
+	// Held returns how many are held, as of now.
 	Held(keys []string) (int, error)
 	Close() error
 }
@@ -28,14 +28,15 @@ type Reentrant interface {
 }
 
 // Queued is a session that can wait for its turn, by the lock recipe of its
-// peer. All sessions are in one process and share what that would share.
+// peer. Its sessions are as clients of one process, and share what such clients
+// share.
 type Queued interface {
 	Enter(key string) error
 	Leave(key string) error
 }
 
 // Herded is a session that can also wait as if it were a process by itself,
-// where that makes a difference: each of them is told of every release.
+// where that makes a difference: every release is then sent to each session.
 type Herded interface {
 	EnterAlone(key string) error
 	Leave(key string) error

@@ -10,10 +10,10 @@ import (
 type storm struct {
 	session Expiring
 	leases  int
-	before  int           // what the peer's count of leases that ended was
+	before  int           // the peer's count of ended leases, before any of these ended
 	from    time.Time     // when the first of them ends
-	last    time.Time     // and the last
-	gone    time.Duration // from then on until none was left
+	last    time.Time     // when the last of them ends
+	gone    time.Duration // how long after last all of them were deleted
 }
 
 const (
@@ -23,14 +23,14 @@ const (
 	// for how long.
 	stormPoll  = 5 * time.Millisecond
 	stormLimit = time.Minute
-	// stormEarly is how long before the first ends all must be there.
+	// stormEarly is how long before the first lease ends all must still be there.
 	stormEarly = 100 * time.Millisecond
 	// stormWindow is the least that the clients are measured for.
 	stormWindow = time.Second
 )
 
-// gather takes the leases. When they end is said beforehand, so there is a time
-// by which all must have been taken.
+// gather takes the leases. It sets beforehand when they will end, so all must have
+// been taken by a given time.
 func (r *run) gather(target Target) error {
 	s, err := target.Open("storm")
 	if err != nil {
@@ -39,7 +39,7 @@ func (r *run) gather(target Target) error {
 	r.extra = s
 	allowed := prepareFactor * (r.spec.Warm + r.spec.For)
 	now := time.Now()
-	st := &storm{session: s.(Expiring), leases: r.spec.Locks} // Lacks has seen to it
+	st := &storm{session: s.(Expiring), leases: r.spec.Locks} // System.Lacks leaves out peers whose sessions cannot do it
 	st.from = now.Add(allowed + r.spec.Warm + r.spec.For)
 	if st.before, err = st.session.Expired(); err != nil {
 		return err

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Quantile returns the latency that so large a share does not exceed. The
-// latencies are in order.
+// Quantile returns the latency that a share of the latencies does not exceed.
+// They are in order.
 func Quantile(ordered []time.Duration, share float64) time.Duration {
 	if len(ordered) == 0 {
 		return 0

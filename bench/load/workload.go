@@ -14,7 +14,7 @@ type Workload struct {
 
 	oneOwner bool // all clients are one owner's
 	finite   bool // it ends when the locks that were prepared are used up
-	expiring bool // leases end meanwhile
+	expiring bool // many leases end meanwhile
 	// prepare is done by every client before the clock runs; it may be nil.
 	prepare func(*client) error
 	// step is the work that is timed. It returns how many operations it was, 0
@@ -99,8 +99,8 @@ func set(c *client) (int, error) {
 	return n, expect("lock", n, len(c.keys), err)
 }
 
-// holdShare takes a client's share of the locks; how many, is a matter of time,
-// too: no peer is to be prepared for minutes.
+// holdShare takes a client's share of the locks, or fewer if that takes too long:
+// no peer is to be prepared for minutes.
 func holdShare(c *client) error {
 	mine, err := share{"held:", c.id, c.run.spec.Clients, c.run.spec.Locks, c.run.spec.Pipelines}.hold(c, c.run.late)
 	if err != nil {
@@ -126,7 +126,7 @@ func renew(c *client) (int, error) {
 }
 
 func reentrant(c *client) (int, error) {
-	r := c.Session.(Reentrant) // Lacks has seen to it
+	r := c.Session.(Reentrant) // System.Lacks leaves out peers whose sessions cannot do it
 	n, err := r.LockReentrant(c.keys)
 	if err := expect("lock", n, len(c.keys), err); err != nil {
 		return 0, err
@@ -138,17 +138,17 @@ func reentrant(c *client) (int, error) {
 const contendedKey = "contended"
 
 func handOff(c *client) (int, error) {
-	q := c.Session.(Queued) // Lacks has seen to it
+	q := c.Session.(Queued) // System.Lacks leaves out peers whose sessions cannot do it
 	return c.inside(q.Enter, q.Leave)
 }
 
 func herd(c *client) (int, error) {
-	h := c.Session.(Herded) // Lacks has seen to it
+	h := c.Session.(Herded) // System.Lacks leaves out peers whose sessions cannot do it
 	return c.inside(h.EnterAlone, h.Leave)
 }
 
-// inside takes the contended lock and gives it back, and watches that nobody
-// else has it.
+// inside takes the contended lock and gives it back, and checks that no other
+// client has it.
 func (c *client) inside(enter, leave func(string) error) (int, error) {
 	if err := enter(contendedKey); err != nil {
 		return 0, fmt.Errorf("enter: %w", err)
