@@ -189,8 +189,8 @@ func field(info any, name string) int64 {
 
 const unlock = `if redis.call('get', KEYS[1]) == ARGV[1] then redis.call('publish', ARGV[2], 'free') return redis.call('del', KEYS[1]) end return 0`
 
-// contend has the busy clients take, hold and release locks. Two holders of one
-// lock would find each other's name in its counter.
+// contend has the busy clients take and release locks. A counter for each lock shows
+// whether two clients hold it at the same time.
 func (p *plan) contend(first *respclient.Conn) (int64, error) {
 	var taken atomic.Int64
 	var once sync.Once
@@ -217,7 +217,7 @@ func (p *plan) contend(first *respclient.Conn) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The busy ones may have gone by now; nobody else may.
+	// The busy clients may have disconnected by now; no subscriber may.
 	if n := field(info, "connected_clients"); n < int64(len(p.subscribers)) {
 		return 0, fmt.Errorf("%d clients are connected, of %d subscribers", n, len(p.subscribers))
 	}

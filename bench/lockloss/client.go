@@ -26,9 +26,9 @@ type load struct {
 // one release.
 const askTimeout = time.Second
 
-// client takes locks by chance, holds each for a while, asks whether it still
-// has it, and gives it back. It is the same code for every system: redsync's
-// mutex; what differs is the pools that it was made with.
+// client takes locks at random, holds each for a while, asks whether it still
+// has it, and gives it back. The code is the same for every system, redsync's
+// mutex; only the pools differ.
 type client struct {
 	load
 	sync    *redsync.Redsync
@@ -140,7 +140,7 @@ func (c *client) pause() {
 	time.Sleep(50*time.Millisecond + time.Duration(c.random.Int64N(int64(200*time.Millisecond))))
 }
 
-// fail notes an error by its innermost text, so that they can be counted.
+// fail counts an error by the first 120 bytes of its text.
 func (c *client) fail(err error) {
 	text := err.Error()
 	if len(text) > 120 {

@@ -74,7 +74,7 @@ func run(args []string, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// What go-redis has to say of each lost connection is in the counts.
+	// go-redis would log each lost connection; the counts have them.
 	logging.Disable()
 	o.plan.site = loopback{o.base}
 	if o.netns {
@@ -149,7 +149,8 @@ func (o *options) writeJSON(results []result) error {
 	return os.WriteFile(o.json, append(b, '\n'), 0o600)
 }
 
-// printTable shows a line for each system, and below what the words mean.
+// printTable prints a line for each system, and below the table what each of them
+// is.
 func printTable(w io.Writer, results []result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "system\tfaults\tgranted\tlost\theld twice\tnot checked\terrors\twithout service p50/max ms")

@@ -39,7 +39,7 @@ func (p *process) start() error {
 	cmd, done := p.cmd, make(chan struct{})
 	p.done = done
 	go func() {
-		_ = cmd.Wait() // how it ended is its own affair: it was killed
+		_ = cmd.Wait() // it was killed, so its exit status says nothing
 		log.Close()
 		close(done)
 	}()
@@ -67,7 +67,7 @@ type farm struct {
 	list []*process
 }
 
-// place makes room for a process, with a directory of its own.
+// place adds a process, which start starts in the directory of its host.
 func (f *farm) place(host int, name string, args ...string) (*process, error) {
 	p := &process{site: f.site, host: host, name: name, dir: filepath.Join(f.dir, fmt.Sprint("host", host+1)), args: args}
 	f.list = append(f.list, p)
@@ -91,7 +91,8 @@ func (f *farm) stop() (err error) {
 	return err
 }
 
-// fallen tells of processes that have ended by themselves, in their own words.
+// fallen returns an error for each process that has ended by itself, with the end
+// of its log.
 func (f *farm) fallen() (err error) {
 	for _, p := range f.list {
 		select {

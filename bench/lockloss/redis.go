@@ -14,8 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// sentinelRedis is a primary, two replicas and a Sentinel on each host. What is
-// tuned, is tuned for a fast failover.
+// sentinelRedis is a primary, two replicas and a Sentinel on each host. Settings
+// that are not the defaults make the failover fast.
 type sentinelRedis struct {
 	farm
 	wait    int // replicas that must have a lock before it counts; 0: none
@@ -74,7 +74,7 @@ func (s *sentinelRedis) add(host int, fsync string) error {
 	return err
 }
 
-// addServer makes room for a program that reads NAME.conf.
+// addServer adds a process of a program that reads NAME.conf.
 func (f *farm) addServer(host int, name, program, conf string) (*process, error) {
 	file := name + ".conf"
 	p, err := f.place(host, name, program, file)
@@ -167,7 +167,7 @@ type waiting struct {
 	replicas int
 }
 
-// waitMillis is how long a lock may take to reach them.
+// waitMillis is how long a lock may take to reach the replicas.
 const waitMillis = 100
 
 func (w waiting) Get(ctx context.Context) (redis.Conn, error) {
@@ -236,7 +236,7 @@ func (s *redlock) open() ([]redis.Pool, func() error) {
 	}
 }
 
-// target is each node in turn: none is more than another.
+// target is each node in turn: none of them leads.
 func (s *redlock) target(round int) (*process, error) { return s.servers[round%hosts], nil }
 
 func (s *redlock) whole() error {

@@ -84,7 +84,7 @@ func (p plan) run(k kind) (r result, err error) {
 }
 
 // strikeAll does the faults that mean something to the system, one after the
-// other, each when it is whole.
+// other, each when the system is whole again.
 func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 	faults := slices.DeleteFunc(slices.Clone(p.faults), func(f string) bool { return !slices.Contains(k.faults, f) })
 	time.Sleep(k.settle)

@@ -16,8 +16,8 @@ const hosts = 3
 type site interface {
 	addr(host, port int) string
 	command(host int, name string, args ...string) *exec.Cmd
-	// cut stops all packets between a host and the others, without a word; the
-	// clients reach all of them. heal undoes it.
+	// cut drops all packets between a host and the others, without an error to
+	// the senders; the clients still reach all hosts. heal undoes it.
 	cut(host int) error
 	heal(host int) error
 	close() error
@@ -88,7 +88,7 @@ func (n *namespaces) build() error {
 // hardware is the address of a host's interface.
 func hardware(host int) string { return fmt.Sprintf("02:77:00:00:00:%02x", host+1) }
 
-// nowhere is one that nobody has.
+// nowhere is a hardware address that no interface has.
 const nowhere = "02:77:00:00:00:ff"
 
 func (n *namespaces) ip(host int) string { return network + strconv.Itoa(host+1) }
@@ -111,8 +111,8 @@ func (n *namespaces) command(host int, name string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", n.names[host], name}, args...)...)
 }
 
-// cut sends what a host and the others have for each other to a hardware
-// address that nobody has.
+// cut sends the packets between a host and the others to a hardware address that
+// no interface has.
 func (n *namespaces) cut(host int) error {
 	return n.neighbours(host, func(int) string { return nowhere })
 }

@@ -25,11 +25,11 @@ const masterName = "mymaster"
 type system interface {
 	start() error
 	stop() error
-	// fallen tells of servers that have ended by themselves.
+	// fallen returns an error for each server that has ended by itself.
 	fallen() error
 	// whole returns nil when every server is there and has what it should have.
 	whole() error
-	// target returns the server that the next fault hits, and its host.
+	// target returns the server that the next fault hits.
 	target(round int) (*process, error)
 	// open makes a client's connections.
 	open() ([]redis.Pool, func() error)
@@ -70,13 +70,14 @@ var (
 // readyTimeout is how long a system may take to be whole again.
 const readyTimeout = 60 * time.Second
 
-// timeouts of the clients. redsync gives each attempt a twentieth of the lease;
-// go-redis heeds that only if it is told so.
+// failoverClient returns a client that finds the primary through the Sentinels.
+// redsync gives each attempt a twentieth of the lease; go-redis heeds that only
+// with ContextTimeoutEnabled.
 func failoverClient(sentinels []string) *goredis.Client {
 	return goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: masterName, SentinelAddrs: sentinels, ContextTimeoutEnabled: true})
 }
 
-// poolOf is what redsync takes.
+// poolOf makes a client the pool that redsync needs.
 func poolOf(c *goredis.Client) redis.Pool { return redsyncgoredis.NewPool(c) }
 
 // ask sends one command to one server.

@@ -50,7 +50,7 @@ func newCluster(p *plan) *cluster {
 func (p *plan) at(i int) string       { return fmt.Sprintf("127.0.0.1:%d", p.port+i) }
 func (p *plan) peerAddr(i int) string { return p.at(3*i + 1) }
 
-// node is the i-th node's place.
+// node describes the i-th node, which is not started yet.
 func (p *plan) node(i int, flags ...string) *node {
 	n := &node{id: fmt.Sprintf("n%d", i+1), addr: p.at(3 * i), http: p.at(3*i + 2), bin: p.server}
 	n.log = filepath.Join(p.dir, n.id+".log")
@@ -96,7 +96,7 @@ func (n *node) kill() {
 		return
 	}
 	_ = n.cmd.Process.Kill() // it may have ended
-	_ = n.cmd.Wait()         // how is of no interest
+	_ = n.cmd.Wait()         // how it ended is of no interest
 	n.cmd = nil
 }
 
@@ -240,8 +240,9 @@ func fillPart(addr string, from, step, locks, batch int) error {
 // trailing is how many entries the nodes keep behind a snapshot.
 const trailing = 10_000
 
-// outgrow writes until the log begins behind what the absent member has: two
-// snapshots, and then as many entries as are kept for members that are slow.
+// outgrow writes until the log begins behind the last entry of the absent member:
+// two snapshots with half of the trailing entries before each, then more than the
+// trailing entries, and a third snapshot.
 func (c *cluster) outgrow(leader *node) error {
 	for range 2 {
 		if err := leader.grow(trailing/2 + 500); err != nil {

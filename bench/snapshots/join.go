@@ -89,9 +89,9 @@ func (n *node) voter() error {
 	return fmt.Errorf("%s has no vote after %v; see %s", n.id, readyTimeout, n.log)
 }
 
-// agree compares the states of all nodes. They must be at the same entry for
-// that, and one is written every second while leases run: so they are asked at
-// once, and again if one came in between.
+// agree compares the states of all nodes. The nodes must be at the same entry for
+// that, and an entry is written every second while leases run. So agree asks all
+// nodes at the same time, and again if an entry came in between.
 func (c *cluster) agree() error {
 	type answer struct {
 		index, hash string
@@ -117,7 +117,7 @@ func (c *cluster) agree() error {
 	return fmt.Errorf("the nodes did not come to the same entry in %v", readyTimeout)
 }
 
-// state is the hash of a node's state and the entry that it is of.
+// state returns the hash of a node's state, and the entry that the state ends with.
 func (n *node) state() (index, hash string, err error) {
 	got, err := n.do("LOCKSTEP", "STATUS")
 	if err != nil {

@@ -42,8 +42,8 @@ func (r *replies) String() string {
 	return fmt.Sprintf("worst reply %v, p99.9 %v, p99 %v, p50 %v of %d", at(1), at(0.999), at(0.99), at(0.5), len(r.times))
 }
 
-// measure keeps a load going for a time and until beside is over, which is told
-// when the time has come.
+// measure keeps a load going until beside returns, and closes beside's stop after
+// the time last.
 func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) error) (*replies, error) {
 	r, work := &replies{}, &sync.WaitGroup{}
 	stop, enough := make(chan struct{}), make(chan struct{})
@@ -100,8 +100,8 @@ func lockAndUnlock(addr string, client int, stop <-chan struct{}) (took []time.D
 	}
 }
 
-// renew holds a lease and renews it as a watchdog does. That it is gone is a
-// missed lease.
+// renew holds a lease and renews it as a watchdog does. If the lease is gone, it
+// was missed: that is an error.
 func renew(addr string, client int, stop <-chan struct{}) error {
 	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {

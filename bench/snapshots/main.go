@@ -141,7 +141,7 @@ func (p *plan) snapshots(c *cluster) error {
 
 // undisturbed measures with nothing beside the load. Each measurement has its
 // own beforehand: on a machine that others use, too, a figure of some minutes
-// ago is of another machine.
+// ago cannot be compared.
 func (p *plan) undisturbed(c *cluster) error {
 	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
 		<-stop
