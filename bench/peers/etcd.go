@@ -13,7 +13,8 @@ import (
 // ensemble is how many servers a cluster of etcd or ZooKeeper has.
 const ensemble = 3
 
-// etcdQuota keeps a long run from filling the database, whose history is kept.
+// etcdQuota is room enough for the database in a long run, because etcd keeps its
+// history.
 const etcdQuota = "8589934592"
 
 func startEtcd(s *System) error {
@@ -40,7 +41,7 @@ func startEtcd(s *System) error {
 	s.lacks = map[string]string{"rlock": whyNoReentrant, "herd": whyNoHerd}
 	s.everyNode = true
 	s.open = func(owner, addr string) (load.Session, error) { return openEtcd(s, addr, owner) }
-	// No lock is left: they end with their sessions.
+	// Locks end with their sessions, so there is none to delete.
 	s.reset = func() ([]string, error) { return leaderFirst(clients, s.leadsEtcd) }
 	return nil
 }

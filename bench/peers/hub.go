@@ -10,8 +10,8 @@ import (
 )
 
 // hub is what the threads of one Redisson share: one connection for all
-// subscriptions, and a latch for each channel. A release that is told opens the
-// latch for one of those who wait, and not for all.
+// subscriptions, and a latch for each channel. A release that is published opens
+// the latch for one of the waiting threads, and not for all.
 type hub struct {
 	mu     sync.Mutex
 	conn   *wire.Resp
@@ -28,8 +28,8 @@ type topic struct {
 	latch     chan struct{}
 }
 
-// latchSize is more than what can be told while nobody waits: each session
-// releases once and then waits itself.
+// latchSize is more than the releases that can be published while nobody waits:
+// each session releases once and then waits itself.
 const latchSize = 1 << 16
 
 func newHub(conn *wire.Resp) *hub {
@@ -56,14 +56,14 @@ func (h *hub) listen() {
 		case kind == "message":
 			select {
 			case t.latch <- struct{}{}:
-			default: // it is open as wide as it can be
+			default: // the latch is full
 			}
 		}
 		h.mu.Unlock()
 	}
 }
 
-// readPush reads a message of a subscription: what it is, and its channel.
+// readPush reads a message of a subscription, and returns its kind and its channel.
 func readPush(c *wire.Resp) (kind, name string, err error) {
 	head, err := c.Reply()
 	if err != nil {
@@ -109,7 +109,7 @@ func (h *hub) subscribe(name string) (*topic, error) {
 	}
 }
 
-// unsubscribe is the other end of subscribe. Nobody waits for its confirmation.
+// unsubscribe undoes a subscribe. It does not wait for the server's confirmation.
 func (h *hub) unsubscribe(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +122,7 @@ func (h *hub) unsubscribe(name string) error {
 	return h.conn.Flush()
 }
 
-// wait passes the latch.
+// wait waits until the latch opens.
 func (h *hub) wait(t *topic, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -151,7 +151,7 @@ func (s *System) join(addr string) (*hub, error) {
 	return s.hub, nil
 }
 
-// leave gives it back; with the last one it is closed.
+// leave gives the hub back; the last session to leave closes it.
 func (s *System) leave(h *hub) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,14 +8,14 @@ import (
 )
 
 // starter is the thread that starts all servers and lives as long as this
-// program: what the kernel watches for Pdeathsig is a thread.
+// program: the kernel sends Pdeathsig when the thread that started a process ends.
 var starter struct {
 	sync.Once
 	work chan func()
 }
 
-// startTied starts a command that ends with this program, however that ends:
-// nothing else than the kernel outlives a SIGKILL.
+// startTied starts a command that ends with this program, however the program
+// ends: after a SIGKILL only the kernel can end the command.
 func startTied(cmd *exec.Cmd) error {
 	starter.Do(func() {
 		starter.work = make(chan func())

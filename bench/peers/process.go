@@ -69,7 +69,7 @@ func (s *Site) launch(name string, env []string, command ...string) (*process, e
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, log, log
 	p.cmd.Env = append(environ.Environ(), env...)
-	// What a terminal sends to who measures does not end what is measured.
+	// In a process group of its own, the server gets no interrupt of the terminal.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := startTied(p.cmd); err != nil {
 		return nil, errors.Join(err, log.Close())
@@ -84,7 +84,7 @@ func (s *Site) launch(name string, env []string, command ...string) (*process, e
 
 func (p *process) log() string { return p.dir + ".log" }
 
-// kill ends the process; nobody needs its data any more.
+// kill ends the process, whose data are not needed any more.
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
@@ -93,7 +93,8 @@ func (p *process) kill() error {
 	return nil
 }
 
-// fallen tells of a process that has ended by itself, in its own words.
+// fallen returns an error if the process has ended by itself, with the end of its
+// log.
 func (p *process) fallen() error {
 	select {
 	case <-p.done:
@@ -104,7 +105,7 @@ func (p *process) fallen() error {
 	}
 }
 
-// fallen tells of servers that have ended by themselves.
+// fallen returns an error for each server that has ended by itself.
 func (s *System) fallen() (err error) {
 	for _, p := range s.processes {
 		err = errors.Join(err, p.fallen())

@@ -13,8 +13,8 @@ var redisPrograms = []string{"redis-server"}
 
 const redisPackage = "redis-server"
 
-// launchRedis starts one Redis; fsync is that of the append-only file, or no
-// for none.
+// launchRedis starts one Redis. fsync is appendfsync; "no" means that there is no
+// append-only file.
 func (s *System) launchRedis(name, addr, fsync string, more ...string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // redlockSession is a client of several servers that know nothing of each
-// other. What most of them say is true. All requests are under way at the same
+// other. The answer of the majority counts. All requests are under way at the same
 // time, and all replies are waited for, as redsync does it.
 type redlockSession struct{ servers []*respSession }
 

@@ -13,7 +13,7 @@ import (
 	"lockstep/bench/wire"
 )
 
-// script is one that the servers have beforehand.
+// script is a script that is loaded into the servers beforehand.
 type script struct{ text, sha string }
 
 func newScript(text string) script {
@@ -21,10 +21,10 @@ func newScript(text string) script {
 	return script{text, hex.EncodeToString(sum[:])}
 }
 
-// The scripts of lock libraries in the manner of each: an unlock compares and
-// deletes, a renewal compares and lengthens; RLock is a hash from owner to
-// count, whose release is told to who waits and noted under a key of its own,
-// so that an unlock that is sent again gets the same answer.
+// These scripts do what those of lock libraries do. An unlock compares and deletes;
+// a renewal compares and lengthens. Redisson's RLock is a hash from owner to count.
+// Its release is published to the waiting clients, and stored under a key of its
+// own, so that an unlock that is sent again gets the same reply.
 var (
 	unlockScript = newScript(`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])`)
 	renewScript  = newScript(`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('pexpire', KEYS[1], ARGV[2])`)
@@ -82,7 +82,7 @@ type respSession struct {
 	*wire.Resp
 	system  *System
 	hub     *hub       // for Enter
-	sub     *wire.Resp // for EnterAlone; both are made when they are needed
+	sub     *wire.Resp // for EnterAlone; hub and sub are made when they are needed
 	addr    string
 	owner   string
 	wait    string // number of replicas; "" for none
@@ -135,8 +135,8 @@ func (r *respSession) HoldFor(keys []string, lease time.Duration) (int, error) {
 }
 
 // Expired asks for the server's count of keys that were deleted at their
-// deadline. How many keys there are would not tell: Redis counts those whose
-// deadline has passed, lockstep does not.
+// deadline. DBSIZE would not do: Redis counts keys whose deadline has passed,
+// lockstep does not.
 func (r *respSession) Expired() (int, error) {
 	reply, err := r.Do("INFO", "stats")
 	if err != nil {
@@ -168,7 +168,8 @@ func (r *respSession) set(keys []string, lease string) (int, error) {
 
 const waitMillis = "1000"
 
-// locked sends what takes locks, with WAIT behind it where that belongs to it.
+// locked sends the commands that take locks, followed by WAIT if the session waits
+// for replicas.
 func (r *respSession) locked(n int, count func(wire.Reply) int) (int, error) {
 	if r.wait != "" {
 		r.Command("WAIT", r.wait, waitMillis)
@@ -184,7 +185,7 @@ func (r *respSession) locked(n int, count func(wire.Reply) int) (int, error) {
 	return got, err
 }
 
-// exchange sends what has been gathered and adds up so many replies.
+// exchange sends the gathered commands and adds up the counts of n replies.
 func (r *respSession) exchange(n int, count func(wire.Reply) int) (sum int, err error) {
 	if err := r.Flush(); err != nil {
 		return 0, err
@@ -246,7 +247,7 @@ func (r *respSession) LockReentrant(keys []string) (int, error) {
 }
 
 // UnlockReentrant sends the DEL of each latch when the script is answered, and
-// does not wait for what is answered to that.
+// does not wait for the reply to the DEL.
 func (r *respSession) UnlockReentrant(keys []string) (int, error) {
 	first := r.unlocks
 	for _, key := range keys {
@@ -297,8 +298,8 @@ func (r *respSession) Enter(key string) error {
 	}
 }
 
-// EnterAlone waits as a Redisson does that has nobody else waiting: it has a
-// subscription of its own, and tries whenever a release is told.
+// EnterAlone waits as a Redisson does that has no other waiting thread: it has a
+// subscription of its own, and tries whenever a release is published.
 func (r *respSession) EnterAlone(key string) error {
 	left, err := r.try(key)
 	if err != nil || left < 0 {
@@ -352,8 +353,8 @@ func (r *respSession) subscription(command, key string) (err error) {
 	}
 }
 
-// told waits for a message. That none comes while the other one's lease lasts
-// is a fault: everybody here gives back what he has.
+// told waits for a message. It is a fault if none comes during the holder's lease:
+// every client here releases its lock.
 func (r *respSession) told(left time.Duration) error {
 	if err := r.sub.Before(time.Now().Add(left)); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// lease is that of a lock while it is in use, holdLease that of one that is
+// lease is that of a lock while it is in use, holdLease that of a lock that is
 // held through a measurement.
 const (
 	lease     = time.Minute
@@ -50,10 +50,10 @@ type System struct {
 	resp  []string                 // addresses of those that speak RESP
 
 	files  certs.Files // what the servers show to clients that speak TLS
-	secret *tls.Config // what those connect with; nil: clients do not speak TLS
+	secret *tls.Config // what such clients connect with; nil: clients do not speak TLS
 
 	mu  sync.Mutex
-	hub *hub // of the sessions that have one in common
+	hub *hub // shared by the sessions that have waited in Enter; nil if there is none
 }
 
 // Names are those of all kinds.
@@ -120,7 +120,7 @@ func (s *System) launch(name string, env []string, command ...string) error {
 	return err
 }
 
-// Reset leaves no lock, and finds the leader, for whom it waits.
+// Reset deletes all locks, and waits until it finds the leader.
 func (s *System) Reset() error {
 	return s.await(s.find)
 }

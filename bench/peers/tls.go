@@ -32,7 +32,7 @@ func withTLS(start func(*System) error) func(*System) error {
 	}
 }
 
-// secretFlags are those of lockstep serve and of redis-server alike.
+// secretFlags are flags that lockstep serve and redis-server have in common.
 func (s *System) secretFlags() []string {
 	return []string{"--tls-cert-file", s.files.Cert, "--tls-key-file", s.files.Key, "--tls-auth-clients", "no"}
 }
@@ -45,7 +45,7 @@ func (s *System) redisPort(port string) []string {
 	return append(s.secretFlags(), "--port", "0", "--tls-port", port)
 }
 
-// lockstepPort are those of lockstep.
+// lockstepPort is redisPort for a node of lockstep.
 func (s *System) lockstepPort(addr string) []string {
 	if s.secret == nil {
 		return []string{"--listen", addr}
@@ -63,7 +63,7 @@ func (s *System) dialResp(addr string) (*wire.Resp, error) {
 
 const adminTimeout = 10 * time.Second
 
-// dial connects who administers a system.
+// dial connects to administer a system; the traffic does not count.
 func (s *System) dial(addr string) (*respclient.Conn, error) {
 	if s.secret == nil {
 		return respclient.Dial(addr, adminTimeout)

@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Usage is what servers have taken of the machine since they started. What
-// cannot be had is -1.
+// Usage is what servers have used of the machine since they started. -1 means
+// that a value cannot be measured.
 type Usage struct {
 	CPU     time.Duration
 	Written int64 // bytes that went to the disk of their data, from anybody
 	Sent    int64 // bytes that left their TCP sockets, those to clients included
 }
 
-// Minus is what was taken since an earlier time.
+// Minus is what was used since an earlier time.
 func (u Usage) Minus(before Usage) Usage {
 	since := func(now, then int64) int64 {
 		if now < 0 || then < 0 {
@@ -36,10 +36,10 @@ func (u Usage) Minus(before Usage) Usage {
 	}
 }
 
-// Usage sums over all server processes. What goes to the disk is asked of the
-// disk: write_bytes of /proc/PID/io counts whole folios of the page cache, which
-// may be a hundred times what is written of them; and the file system's journal
-// is nobody's, but not free.
+// Usage sums over all server processes. The bytes written are the disk's count:
+// write_bytes of /proc/PID/io counts whole folios of the page cache, which may be
+// a hundred times what is written of them, and does not count the journal of the
+// file system.
 func (s *System) Usage() Usage {
 	sum := Usage{Written: writtenTo(s.site.Dir), Sent: -1}
 	for _, p := range s.processes {
@@ -64,8 +64,8 @@ func plus(sum time.Duration, pid int) time.Duration {
 	return sum + used
 }
 
-// Memory is how many bytes the servers have resident once they have tidied up,
-// where they can be asked to; -1 if it cannot be had.
+// Memory is how many bytes the servers have resident, after a MEMORY PURGE of those
+// that have it; -1 if that cannot be measured.
 func (s *System) Memory() (sum int64, err error) {
 	for _, addr := range s.resp {
 		if _, err := s.ask(addr, "MEMORY", "PURGE"); err != nil {

@@ -17,7 +17,7 @@ import (
 
 const zkServer = "zkServer.sh"
 
-// sessionTimeout is within what the servers grant: 20 ticks.
+// sessionTimeout is the longest that the servers grant: 20 ticks.
 const sessionTimeout = 40 * time.Second
 
 func startZooKeeper(s *System) error {
@@ -56,7 +56,7 @@ func startZooKeeper(s *System) error {
 		"leased": "its locks have no leases but their sessions"}
 	s.everyNode = true
 	s.open = func(owner, addr string) (load.Session, error) { return openZooKeeper(s, addr, owner) }
-	// No lock is left: they end with their sessions.
+	// Locks end with their sessions, so there is none to delete.
 	s.reset = func() ([]string, error) {
 		nodes, err := leaderFirst(clients, s.leadsZooKeeper)
 		if err != nil {
@@ -115,7 +115,7 @@ func parseSrvr(answer string) (leads bool, version string) {
 	return leads, version
 }
 
-// queueParent has the nodes of those that wait.
+// queueParent is the parent of the waiting clients' nodes.
 const queueParent = "/queue"
 
 func makeParent(s *System, addr string) error {
@@ -182,8 +182,8 @@ func (z *zookeeperSession) Held(keys []string) (int, error) {
 	return tally(keys, func(key string) (bool, error) { return z.Exists("/"+key, false) })
 }
 
-// Enter follows ZooKeeper's lock recipe: who has the lowest number holds the
-// lock, and everybody else watches the one before.
+// Enter follows ZooKeeper's lock recipe: the node with the lowest number holds the
+// lock, and every other client watches the node before its own.
 func (z *zookeeperSession) Enter(string) error {
 	path, err := z.Create(queueParent+"/", z.owner, wire.Ephemeral|wire.Sequential)
 	if err != nil {
