@@ -17,15 +17,15 @@ type Claim struct {
 	disk        disk
 }
 
-// Term is a figure of a peer in a case. Without a peer it is one that a run has
-// once.
+// Term is a figure of a peer in a case. Without a peer it is a figure of the whole
+// run.
 type Term struct {
 	Peer string
 	Case load.Case
 	what *quantity
 }
 
-// disk is where a claim is made.
+// disk is the kind of disk for which a claim is made.
 type disk int
 
 const (
@@ -105,7 +105,7 @@ func than(point int, on disk, what *quantity, c load.Case, left string, want flo
 		AtMost: what != opsPerSecond}
 }
 
-// Claims are all there are, in the order of what has to be shown.
+// Claims returns all claims, in the order of their points.
 func Claims() (list []Claim) {
 	cycle50, lock1, contended, miss := workload("cycle", 50), workload("set", 1), workload("contended", 50), workload("miss", 50)
 	list = append(list,

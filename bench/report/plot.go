@@ -22,9 +22,9 @@ const (
 	gap        = 14
 )
 
-// Colours by family, so that it is seen at once which lines are whose; dark and
-// light within one, and all can be told apart by those who do not see red and
-// green.
+// Each family of peers has colours of its own, from dark to light, so that its lines
+// are recognized at once. People who do not see red and green can tell all colours
+// apart.
 var families = []family{
 	{ours, []string{"#08306b", "#2171b5", "#6baed6", "#9ecae1"}},
 	{func(peer string) bool { return strings.HasPrefix(peer, "red") }, []string{"#7f2704", "#d94801", "#fd8d3c", "#c99700"}},
@@ -68,7 +68,7 @@ type panel struct {
 	clients []int     // in order
 }
 
-// panels puts those together that differ in their number of clients alone.
+// panels puts results into one panel if they differ only in the number of clients.
 func (r *Report) panels() (list []panel) {
 	at := map[load.Case]int{}
 	for _, res := range r.Results {
@@ -162,7 +162,7 @@ func ticks(low, high float64) (list []float64) {
 	}
 }
 
-// grouped is 15,900.
+// grouped formats a number with commas, as 15,900.
 func grouped(v float64) string {
 	text := count(v)
 	for at := len(text) - 3; at > 0; at -= 3 {
@@ -205,7 +205,7 @@ func (p *plot) lines(in panel) {
 	p.y += lineHeight + 2*gap
 }
 
-// line draws what a peer came to, and returns where its name belongs.
+// line draws the results of a peer, and returns where its name belongs.
 func (p *plot) line(peer string, points []*Result, x, y scale) label {
 	width := 1.5
 	if ours(peer) {
@@ -256,8 +256,8 @@ const labelHeight = 14
 func apart(labels []label) []label {
 	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.at, b.at) })
 	for from := 0; from < len(labels); {
-		// Those from here on that touch are a block around their middle, below
-		// the one before.
+		// The labels from here on that would touch form a block around their
+		// middle, below the block before.
 		to, sum := from, 0.0
 		var first float64
 		for to < len(labels) && (to == from || labels[to].at < first+float64(to-from)*labelHeight) {

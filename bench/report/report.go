@@ -33,7 +33,7 @@ type Machine struct {
 // Memory reports whether the data are on a RAM disk.
 func (m Machine) Memory() bool { return strings.HasPrefix(m.FileSystem, "tmpfs") }
 
-// Fsync is how long the disk takes, measured in each round.
+// Fsync is how long a sync of a block takes, measured in each round.
 type Fsync struct {
 	P50 float64 `json:"p50_us"`
 	P99 float64 `json:"p99_us"`
@@ -53,7 +53,7 @@ type Result struct {
 	Peer    string  `json:"peer"`
 	Skipped string  `json:"skipped,omitempty"`
 	Failed  string  `json:"failed,omitempty"`
-	Broken  int     `json:"broken,omitempty"` // turns that were begun again: the peer had ended connections
+	Broken  int     `json:"broken,omitempty"` // turns that were repeated, because the peer had ended a connection
 	Turns   []Turn  `json:"turns,omitempty"`
 	Median  *Figure `json:"median,omitempty"`
 }
@@ -65,8 +65,8 @@ type Turn struct {
 	Figure
 }
 
-// Figure is what is told of a turn, and the median of it of all turns. A value
-// of -1 could not be had.
+// Figure has the values of a turn, or their medians over all turns. -1 means that
+// a value could not be measured.
 type Figure struct {
 	Rate       float64 `json:"ops_per_second"`
 	P50        float64 `json:"p50_us"`
@@ -126,10 +126,10 @@ func Read(file string) (*Report, error) {
 	return r, json.Unmarshal(b, r)
 }
 
-// median is what a peer came to in a case, nil if it was not measured.
+// median returns a peer's medians in a case, nil if it was not measured.
 func (r *Report) median(peer string, c load.Case) *Figure {
 	for _, res := range r.Results {
-		if res.Peer == peer && res.Case == c && res.Failed == "" { // the rounds that went well would say little
+		if res.Peer == peer && res.Case == c && res.Failed == "" { // of a failed result, the rounds before the failure say little
 			return res.Median
 		}
 	}

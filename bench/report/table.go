@@ -30,7 +30,7 @@ func (t table) writeText(w io.Writer, align uint) error {
 	return tw.Flush()
 }
 
-// writeMarkdown has all columns but the first to the right.
+// writeMarkdown aligns all columns but the first to the right.
 func (t table) writeMarkdown(w *strings.Builder) {
 	for i, row := range append([][]string{t.head}, t.rows...) {
 		fmt.Fprintln(w, "|", strings.Join(row, " | "), "|")
@@ -94,13 +94,13 @@ the clients got; 1 is the same for all. memory: bytes by which a server has grow
 end of the last lease until all were deleted; calm p99: before the first one ended. "-" could not be had, or means nothing there.
 X to Y: the ops/s of X divided by those of Y; CPU, memory: the same of the columns servers and memory.`
 
-// column is one of a case's table.
+// column is a column of a case's table.
 type column struct {
 	name string
 	show func(*Result) string
 }
 
-// known is a column of a figure that may be missing.
+// known makes a column of a figure that may be missing.
 func known(name, format string, value func(*Figure) float64) column {
 	return column{name, func(res *Result) string {
 		v := value(res.Median)
@@ -111,7 +111,7 @@ func known(name, format string, value func(*Figure) float64) column {
 	}}
 }
 
-// timed is one of a time that may be missing.
+// timed makes a column of a time that may be missing.
 func timed(name string, value func(*Figure) float64) column {
 	return column{name, func(res *Result) string {
 		v := value(res.Median)
@@ -207,8 +207,8 @@ func micros(us float64) string {
 	return fmt.Sprintf("%.0fµs", us)
 }
 
-// ratios compare each lockstep with each other system: operations, the servers'
-// CPU time for one, and memory for a lock.
+// ratios compare each lockstep with each other system: operations per second, the
+// servers' CPU time for an operation, and memory for a lock.
 func ratios(results []*Result) (lines []string) {
 	others := slices.DeleteFunc(slices.Clone(results), func(r *Result) bool { return r.Median == nil || ours(r.Peer) })
 	for _, res := range results {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Traffic is what a client has sent and received.
+// Traffic is what a client, or all clients of a system, have sent and received.
 type Traffic struct{ sent, received atomic.Int64 }
 
 // Sent is the number of bytes that went out.
@@ -16,7 +16,7 @@ func (t *Traffic) Sent() int64 { return t.sent.Load() }
 // Received is the number of bytes that came in.
 func (t *Traffic) Received() int64 { return t.received.Load() }
 
-// counted is a connection that keeps account.
+// counted is a connection that counts its bytes.
 type counted struct {
 	net.Conn
 	traffic *Traffic

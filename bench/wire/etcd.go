@@ -75,8 +75,8 @@ func (e *Etcd) KeepAlive(id int64) (err error) {
 
 // Create puts a key if there is none.
 func (e *Etcd) Create(key, value string, lease int64) (bool, error) {
-	// Revision 0 is the default, which proto3 leaves out; but as one of a oneof
-	// it has to be there.
+	// Revision 0 is the default, which proto3 leaves out. As a member of a oneof
+	// it must be there all the same.
 	compare := append(putBytes(putInt(nil, compareTarget, targetCreate), compareKey, key), compareCreateRevision<<3|wireVarint, 0)
 	put := putInt(putBytes(putBytes(nil, 1, key), 2, value), 3, lease)
 	return e.txn(compare, putMessage(nil, opPut, put))

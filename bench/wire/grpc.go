@@ -37,17 +37,17 @@ type StatusError struct{ Code, Message string }
 
 func (e StatusError) Error() string { return "grpc status " + e.Code + ": " + e.Message }
 
-// A message is a byte that says whether it is compressed, four of length, and
-// itself.
+// Before each message there is a prefix: a byte that says whether the message is
+// compressed, and four bytes with its length.
 const prefix = 5
 
-// frame completes a message in whose place prefix bytes were left.
+// frame fills in the prefix, for which blank has left room.
 func frame(b []byte) []byte {
 	binary.BigEndian.PutUint32(b[1:prefix], uint32(len(b)-prefix))
 	return b
 }
 
-// blank begins a message.
+// blank begins a message, with room for the prefix.
 func blank() []byte { return make([]byte, prefix, 256) }
 
 func (g *grpc) post(ctx context.Context, method string, body io.Reader) (*http.Response, error) {

@@ -5,8 +5,8 @@ import (
 	"errors"
 )
 
-// The few words of protobuf that the lock's messages need: varints and
-// length-delimited fields. A zero field is left out, as proto3 does.
+// This file has the part of protobuf that the messages of locks need: varints and
+// length-delimited fields. A zero field is left out, as in proto3.
 
 const (
 	wireVarint = 0
@@ -30,7 +30,8 @@ func putBytes[T ~string | ~[]byte](b []byte, field int, v T) []byte {
 	return putMessage(b, field, v)
 }
 
-// putMessage writes a field even when it is empty: an empty message is one.
+// putMessage writes a field even when it is empty: an empty message is a value,
+// too.
 func putMessage[T ~string | ~[]byte](b []byte, field int, v T) []byte {
 	b = binary.AppendUvarint(b, uint64(field)<<3|wireBytes)
 	b = binary.AppendUvarint(b, uint64(len(v)))

@@ -32,7 +32,7 @@ type Reply struct {
 	Text []byte
 }
 
-// ErrorReply is what the server answered instead.
+// ErrorReply is an error that the server replied.
 type ErrorReply string
 
 func (e ErrorReply) Error() string { return string(e) }
@@ -106,7 +106,7 @@ func (c *Resp) Do(args ...string) (Reply, error) {
 	return c.Reply()
 }
 
-// Before lets a Reply that does not come in time fail; the zero time lifts the
+// Before makes Reply fail if no reply comes before t; the zero time lifts the
 // limit.
 func (c *Resp) Before(t time.Time) error { return c.conn.SetReadDeadline(t) }
 

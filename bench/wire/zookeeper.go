@@ -58,7 +58,7 @@ const (
 )
 
 // DialZooKeeper opens a session that lives until Close, or for timeout after
-// the last sign of life.
+// its last request.
 func DialZooKeeper(addr string, timeout time.Duration, traffic *Traffic) (*ZooKeeper, error) {
 	conn, err := dial(context.Background(), addr, traffic)
 	if err != nil {
@@ -133,7 +133,7 @@ func (z *ZooKeeper) Delete(path string) error {
 	return err
 }
 
-// Exists asks for a node; with watch, its deletion will be told.
+// Exists asks for a node; with watch, the server will report its deletion.
 func (z *ZooKeeper) Exists(path string, watch bool) (bool, error) {
 	z.request(opExists)
 	z.putText(path)
@@ -165,8 +165,8 @@ func (z *ZooKeeper) Children(path string) ([]string, error) {
 	return names, nil
 }
 
-// AwaitDeletion waits until the deletion of a watched node is told, and keeps
-// the session alive meanwhile.
+// AwaitDeletion waits until the server reports the deletion of a watched node, and
+// keeps the session alive meanwhile.
 func (z *ZooKeeper) AwaitDeletion(path string) error {
 	for {
 		if err := z.conn.SetReadDeadline(time.Now().Add(z.timeout / 3)); err != nil {
@@ -204,7 +204,7 @@ func deletionOf(b []byte, path string) (bool, error) {
 	return name == path && int32(binary.BigEndian.Uint32(b)) == nodeDeleted, err
 }
 
-// ping is answered like anything else, some time.
+// ping does not wait for the answer.
 func (z *ZooKeeper) ping() error {
 	z.begin()
 	z.putInt(pingXID)
@@ -251,7 +251,7 @@ func xid(b []byte) int32 { return int32(binary.BigEndian.Uint32(b)) }
 
 // answer sends the request and returns the body of its reply, which is valid
 // until the next. Events and answers to pings that come before it are dropped:
-// who waits for an event asks for it again.
+// a client that waits for an event sets its watch anew.
 func (z *ZooKeeper) answer() ([]byte, error) {
 	if err := z.send(); err != nil {
 		return nil, err
@@ -278,8 +278,8 @@ func (z *ZooKeeper) answer() ([]byte, error) {
 	}
 }
 
-// receive reads a message. A time limit may strike before it begins, and not
-// within it: the rest is on its way.
+// receive reads a message. The caller may go on after a timeout before the message
+// begins; a timeout within the message is a fault.
 func (z *ZooKeeper) receive() ([]byte, error) {
 	var head [4]byte
 	if n, err := io.ReadFull(z.r, head[:]); err != nil {
