@@ -135,11 +135,6 @@ func accepted(cfg *Config) []*paramDef {
 	}
 }
 
-// acceptedTLS are the accepted parameters for TLS: there are none.
-func acceptedTLS() []*paramDef {
-	return []*paramDef{}
-}
-
 // checkScores accepts three numbers, for oom-score-adj-values.
 func checkScores(value string) (canonical, fault string) {
 	words := strings.Fields(value)

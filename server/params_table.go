@@ -10,7 +10,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// table lists the parameters. Those of describing, accepted and acceptedTLS have no effect: they exist
+// table lists the parameters. Those of describing and accepted have no effect: they exist
 // because clients and tools ask for them, with the values that describe this server best in Redis's terms.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
@@ -68,7 +68,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	list = append(list, forms()...)
 	list = append(list, describing(cfg)...)
 	list = append(list, accepted(cfg)...)
-	return append(list, acceptedTLS()...)
+	return list
 }
 
 // forms are the parameters of the compact forms: all nodes must have the same values.

@@ -45,7 +45,7 @@ func (o *Options) Define(fs *flag.FlagSet) {
 	fs.StringVar(&o.Tokens, "token", "0", "`numbers` of bytes that the owners' tokens have at least, which are the values of their locks, each a measurement")
 	fs.StringVar(&o.At, "at", "leader", "which `servers` the clients speak to, each a measurement: leader, followers, all")
 	fs.Float64Var(&o.Rate, "rate", 0, "operations per second that all clients together are to begin, whether the peer keeps up or not; 0: each begins when its last has ended")
-	fs.IntVar(&o.Locks, "locks", 100_000, "how many locks unlock and renew hold, if the peer can take them in three times --for, and how many leases expire has")
+	fs.IntVar(&o.Locks, "locks", 100_000, "how many locks unlock and renew hold, if the peer can take them in three times --for and --warm together, and how many leases expire has")
 	fs.DurationVar(&o.Within, "within", time.Second, "the time in which the leases of expire end; 0: all at once")
 	fs.IntVar(&o.Rounds, "rounds", 5, "how often everything is measured; medians are shown")
 	fs.DurationVar(&o.For, "for", 3*time.Second, "how long each measurement lasts")
