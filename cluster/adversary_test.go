@@ -95,8 +95,8 @@ func (a *adversary) disturb(stop <-chan struct{}) {
 	}
 }
 
-// client sends requests one after the other. Each counts in a key of its own,
-// by a number of its own, and in one that all of them share.
+// client sends requests one after the other. Each request adds its number to a
+// key of its own, and 1 to a key that all requests share.
 func (a *adversary) client(node *Node, first, count int) {
 	for id := first; id < first+count; id++ {
 		var got string

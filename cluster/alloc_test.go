@@ -8,9 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// What the hot path allocates for one request, from its queue to its reply: evaluation,
-// entry, application. The limits are what was measured. On a durable node Raft's own
-// come on top, for each batch.
+// The hot path makes few allocations for one request, from its queue to its reply:
+// evaluation, entry, application. The limits are the measured numbers. On a durable
+// node Raft allocates more, for each batch.
 func TestHotPathAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")
@@ -62,7 +62,7 @@ func TestHotPathAllocations(t *testing.T) {
 		})
 		limit := c.limit
 		if underRace {
-			limit += float64(len(c.calls)) // it has pools forget what they hold, now and then
+			limit += float64(len(c.calls)) // the race detector makes pools drop what they hold, at random
 		}
 		if got > limit {
 			t.Errorf("%s: %.1f allocations, limit %.0f", c.name, got, limit)

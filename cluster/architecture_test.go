@@ -194,8 +194,8 @@ func TestDesignNamesEveryFile(t *testing.T) {
 	}
 }
 
-// rooms are packages below an internal/, and what each imports of this repository. The
-// other direction Go forbids: whoever stands above imports them.
+// rooms are packages below an internal/, and what each imports of this repository. Who
+// may import a room is Go's own rule for internal/.
 var rooms = map[string][]string{
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},

@@ -22,7 +22,7 @@ func (n *testNode) async(p *Submission, lines ...string) string {
 	return got
 }
 
-// TestSubmitAsync: one submission meets every fate that Submit knows.
+// TestSubmitAsync: a submission that is used again and again has every outcome that Submit has.
 func TestSubmitAsync(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -28,8 +28,9 @@ func (c *three) logEnd(i int) uint64 {
 	return raftOf(c.nodes[i]).Raft.LastIndex()
 }
 
-// A leader sends an entry while it writes it. Before it has, nobody is told of the entry,
-// and nobody applies it, though all the others have it on their disks.
+// A leader sends an entry to its followers while it writes the entry to its own disk. Until
+// that write is done no client is answered and no node applies the entry, though both
+// followers have it in their logs.
 func TestLeaderWritesBesideItsFollowers(t *testing.T) {
 	all := map[string]*crashdisk.Gate{}
 	inBubble(t, func(c *bubbled) {
@@ -95,8 +96,8 @@ func TestLeaderAndFollowersWriteAtOnce(t *testing.T) {
 	}, gates(all))
 }
 
-// A disk that fails behind the leader's back ends the process, and nobody is told that
-// what it should have held was done.
+// If the leader's disk cannot write an entry that was already sent, the process ends, and
+// the client is not told that its write was executed.
 func TestLeaderCannotWriteWhatItHasSent(t *testing.T) {
 	all := map[string]*crashdisk.Gate{}
 	var mu sync.Mutex
@@ -115,7 +116,7 @@ func TestLeaderCannotWriteWhatItHasSent(t *testing.T) {
 			t.Errorf("processes that ended: %v", ended)
 		}
 		mu.Unlock()
-		// Here it goes on after its end, and must not say OK.
+		// In this test the node goes on after Fatal. It must not say OK.
 		if got := <-write; got.reply != "-INDETERMINATE" {
 			t.Errorf("a client was told %q", got.reply)
 		}

@@ -39,8 +39,8 @@ func (c *three) expectExec(i int, want string, watched []Watched, lines ...strin
 	}
 }
 
-// What WATCH has seen holds through a change of leader, by whichever node the
-// client reaches either.
+// What WATCH has seen holds through a change of leader, whichever nodes the
+// client uses before and after it.
 func TestWatchThroughAChangeOfLeader(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)

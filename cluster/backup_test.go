@@ -129,8 +129,8 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 	refuse("a byte more", 0, append(bytes.Clone(whole), 0))
 }
 
-// A log goes on behind the largest index that a backup may have. Beyond that a backup is refused, and nothing is made: near 2^64 the
-// next entry would have a number that no log takes.
+// A log goes on behind the largest index that a backup may have. A backup with a larger index is refused, and nothing is made: near
+// 2^64 the next entry would have a number that no log takes.
 func TestIndexOfABackup(t *testing.T) {
 	backup := func(index uint64) (cfg Config, err error) {
 		var out bytes.Buffer
@@ -218,8 +218,8 @@ func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
 	closeNode(t, n)
 }
 
-// A backup is restored into a directory that is there: a mount point cannot be replaced, and neither is a link. What is
-// beside it, or in it, is nobody else's to delete.
+// A backup is restored into an existing directory, without replacing it: it may be a mount point, or a link may lead to it.
+// Files that were beside the directory or in it before are not deleted.
 func TestRestoreInPlace(t *testing.T) {
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	lines(t, n, "SET s v")
@@ -239,7 +239,7 @@ func TestRestoreInPlace(t *testing.T) {
 	}
 	cfg := dataConfig(t, link)
 
-	// A restore that fails leaves nothing behind, and one is not made where anything is.
+	// A restore that fails leaves nothing behind. A directory that holds any file is refused.
 	cfg.disk = datadir.SystemDisk()
 	cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return brokenStable{} }
 	if _, err := Restore(cfg, bytes.NewReader(file)); !errors.Is(err, syscall.ENOSPC) {
@@ -281,7 +281,7 @@ func TestRestoreInPlace(t *testing.T) {
 	closeNode(t, n)
 }
 
-// brokenStable is a term and a vote that find no room.
+// brokenStable has no room for the term and the vote.
 type brokenStable struct{ raft.StableStore }
 
 func (brokenStable) Get([]byte) ([]byte, error)       { return nil, errors.New("not found") }

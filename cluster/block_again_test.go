@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// changeLeader has the pair lead anew after a while, as after a transfer. Meanwhile another leader has written. The link to the
-// second node comes late.
+// changeLeader deposes the first node of the pair and elects it again after a while. If there are writes, another leader makes them
+// in between. The link of the second node comes late.
 func (p *pair) changeLeader(writes ...func(*store.Txn)) {
 	p.t.Helper()
 	p.depose()
@@ -58,7 +58,8 @@ func TestBlockedWaitsOnBesideAnotherType(t *testing.T) {
 	}
 }
 
-// A client that waits for several keys is served by one that has an element by then, though another one has another type.
+// A client that waits for several keys is served at the next leader from a key that has an element by then, though another of its
+// keys has another type.
 func TestBlockedIsServedBesideAnotherType(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -114,10 +115,10 @@ func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 			n.routes.get().seq.submit(w.req)
 		}
 		script := n.start("RUN 2s")
-		for _, after := range []time.Duration{100 * ms, 600 * ms} { // before the others are told BUSY, and meanwhile
+		for _, after := range []time.Duration{100 * ms, 600 * ms} { // before the threshold, and after it
 			time.Sleep(after)
 			comes(forward.Waited{Age: time.Second, Joined: true})
-			comes(forward.Waited{Age: time.Second}) // it begins
+			comes(forward.Waited{Age: time.Second}) // a command that begins
 		}
 		if got := <-script; got != "OK" {
 			t.Fatalf("the script: %q", got)
@@ -133,7 +134,7 @@ func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 }
 
 // Clients of all nodes stand in the order in which they came, also after a change of leader and when a link was broken,
-// whichever node sends its own again first.
+// whichever node sends its clients again first.
 func TestBlockedKeepTheirOrderAcrossNodes(t *testing.T) {
 	const clients = 9
 	for name, disturb := range map[string]func(p *pair){
@@ -226,7 +227,7 @@ func TestBlockedBetweenVersions(t *testing.T) {
 	}
 }
 
-// To put clients in order takes one walk over those of a key, not one for each that was sent again.
+// The clients of a key are sorted in one walk over them, not in one walk for each client that was sent again.
 func TestManyBlockedAreSorted(t *testing.T) {
 	const clients = 100_000
 	ws := newBlockedClients()

@@ -9,7 +9,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// A change of leader goes unnoticed, and a timeout does not begin anew.
+// Blocked clients do not notice a change of leader, and their timeouts do not begin anew.
 func TestBlockedThroughElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -57,8 +57,8 @@ func TestBlockedThroughBrokenLink(t *testing.T) {
 	})
 }
 
-// The leader has served when the link breaks: the log tells, and the command
-// does not run again.
+// The link breaks after the leader has served the client: the client's node
+// learns of it from the log, and the command does not run again.
 func TestBlockedServedBehindBrokenLink(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -75,8 +75,8 @@ func TestBlockedServedBehindBrokenLink(t *testing.T) {
 	})
 }
 
-// The leader is lost with the element in flight. What the log makes of it is
-// what the client gets, and no element goes twice or is lost.
+// The leader is lost while the entry that serves the client is in flight. The
+// client gets what the log decides, and no element goes twice or is lost.
 func TestBlockedInDoubt(t *testing.T) {
 	for _, fate := range []verdict{applyLater, supersedeLater} {
 		for _, forwarded := range []bool{false, true} {
@@ -104,7 +104,7 @@ func TestBlockedInDoubt(t *testing.T) {
 				p.lead()
 				p.connect()
 				time.Sleep(100 * ms)
-				// Superseded, the push is tried again by its own node.
+				// A push that was superseded is tried again by its own node.
 				p.got(done, "[l elem]")
 				p.got(push, "1")
 				p.expect("0", "EXISTS l")
@@ -113,7 +113,7 @@ func TestBlockedInDoubt(t *testing.T) {
 	}
 }
 
-// A node that is gone without its connection's telling swallows nothing.
+// A node dies, and its connection stays open: no element goes to its clients.
 func TestSilentPeerSwallowsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -131,7 +131,8 @@ func TestSilentPeerSwallowsNothing(t *testing.T) {
 	})
 }
 
-// Without a leader a command that nobody has looked at is refused in the end.
+// Without a leader a blocking command that no leader has evaluated is refused
+// after FailoverWait.
 func TestBlockedWithoutLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -151,7 +152,8 @@ func TestBlockedWithoutLeader(t *testing.T) {
 	})
 }
 
-// A snapshot has jumped over the entries that would have told: nobody knows.
+// A snapshot has jumped over the entries that tell whether a client was served:
+// its reply is INDETERMINATE.
 func TestBlockedInDoubtForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -165,8 +167,8 @@ func TestBlockedInDoubtForEver(t *testing.T) {
 	})
 }
 
-// A leader that has been replaced without knowing it finds nothing where its
-// successor has something.
+// A leader that has been replaced and does not know it must not tell a blocked
+// client that there was no element: its successor may have one.
 func TestBlockedOnReplacedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// Who waits for very many keys stands in no queue until one of them is ready. So neither beginning to wait nor ending it takes
-// time for each key, and the order is that of arrival all the same.
+// A client that waits for very many keys stands in no queue until one of them is ready. So neither beginning to wait nor ending it
+// takes time for each key, and the order is that of arrival all the same.
 func TestWaitingForManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -48,8 +48,8 @@ func TestWaitingForManyKeys(t *testing.T) {
 	})
 }
 
-// Whatever comes, of all that wait for a key he gets the element who came first, on whichever node and for however many keys he
-// waits; and who has been sent again has his old place.
+// An element of a key goes to the client that has waited for the key longest, whichever node that client uses and for however many
+// keys it waits. A client that is sent again keeps its place.
 func TestOrderOfManyKeys(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestOrderOfManyKeys(t *testing.T) {
 	}
 }
 
-// After SWAPDB their keys are looked at, too, as many in each batch as serving has time for.
+// After SWAPDB the keys of clients that wait for many are looked at, too, as many in each batch as serving has time for.
 func TestSwappedDatabasesOfManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -138,7 +138,7 @@ func TestSwappedDatabasesOfManyKeys(t *testing.T) {
 	})
 }
 
-// A batch that is evaluated again finds them in the order in which they were.
+// A batch that is evaluated again finds the clients of many keys in the order in which they were.
 func TestManyKeysSurviveARollback(t *testing.T) {
 	ws := newBlockedClients()
 	var keys [][]byte
@@ -172,7 +172,7 @@ func TestManyKeysSurviveARollback(t *testing.T) {
 	}
 }
 
-// Cancelled clients of a few keys each are removed in parts, and nobody comes to stand behind them for that.
+// Cancelled clients of a few keys each are removed in parts, and a client that stands behind them is served meanwhile.
 func TestCancelledClientsAreSweptInParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -216,7 +216,7 @@ func large(timeout string) string {
 	return "BLPOP" + strings.Repeat(" "+strings.Repeat("x", 1000), 1000) + " " + timeout
 }
 
-// A blocking command of many keys is heavy work: where others take locks it gives way as one that reads them does.
+// A blocking command of many keys is heavy work: where others take locks it gives way, as a command that reads many keys does.
 func TestLargeBlockingCommandsGiveWay(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		t.Run(fmt.Sprint("remote ", remote), func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestLargeBlockingCommandsGiveWay(t *testing.T) {
 	}
 }
 
-// While it waits for its turn its client may go, or be told to go on, and its time has not begun.
+// While a large blocking command waits for its turn its client may leave or be unblocked, and its timeout has not begun.
 func TestLargeBlockingCommandBeforeItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -295,7 +295,7 @@ func TestLargeBlockingCommandBeforeItsTurn(t *testing.T) {
 	})
 }
 
-// A node that closes tells who waits for his turn.
+// A node that closes answers the blocking commands that wait for their turns.
 func TestLargeBlockingCommandOfANodeThatCloses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// pair is a node that leads and one that forwards to it and applies what it
-// proposes.
+// pair is a node that leads, and a second one that forwards to the first and
+// applies its entries.
 type pair struct {
 	*testNode
 	b *Node
@@ -44,7 +44,7 @@ func (p *pair) connectBy(near, far net.Conn) {
 	synctest.Wait()
 }
 
-// attach is connectBy that does not wait for the link to be in use.
+// attach is connectBy without waiting until the link is in use.
 func (p *pair) attach(near, far net.Conn) {
 	p.t.Helper()
 	go p.serveForward(far)
@@ -76,7 +76,7 @@ func (p *pair) block(node *Node, line string) (*Blocked, <-chan string) {
 	return b, done
 }
 
-// wait is block and waits until the command does.
+// wait begins a blocking command, and returns when the command waits.
 func (p *pair) wait(node *Node, line string) (*Blocked, <-chan string) {
 	p.t.Helper()
 	b, done := p.block(node, line)
@@ -135,8 +135,8 @@ func TestBlockedInOrderAcrossNodes(t *testing.T) {
 	})
 }
 
-// Nothing comes between the push and who waits for it, not even in the same
-// pipeline.
+// No command comes between a push and the client that waits for it, not even
+// one of the same pipeline.
 func TestBlockedIsServedBetweenCommands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -154,9 +154,9 @@ var deleteUser = store.Command{Name: "deleteuser", Arity: 2, Flags: store.Write,
 	return store.OK
 }}
 
-// Who waits in the name of a user that is deleted gets nothing any more, at a node that has not heard of it either:
-// not what is pushed behind the deletion, nor what comes later. Others keep their places, and one who comes in the
-// name of a new user of that name waits.
+// The blocked clients of a deleted user get no element any more, also at a node that has not heard of the deletion:
+// neither one that is pushed in the same pipeline, nor a later one. The clients of other users keep their places, and
+// a client of a new user of the same name waits.
 func TestBlockedOfDeletedUser(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)
@@ -202,7 +202,7 @@ func TestBlockedServedAtOnce(t *testing.T) {
 	})
 }
 
-// A timeout is over when it is over, on each node, and takes no element.
+// A blocking command ends at its timeout, on each node, and then takes no element.
 func TestBlockedTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -223,7 +223,7 @@ func TestBlockedTimeout(t *testing.T) {
 	})
 }
 
-// Who has left, or was unblocked, takes no element.
+// A client that has left, or was unblocked, takes no element.
 func TestBlockedThatEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -307,8 +307,9 @@ func TestBlockedWhenBatchIsEvaluatedAgain(t *testing.T) {
 	})
 }
 
-// What a batch in flight has popped may be there still: it may be refused. So who
-// found nothing in that batch is told so only when it has been committed.
+// An element that a batch in flight has popped may be there still: the batch may be
+// refused. So a client that found no element in it is told so only when it has been
+// committed.
 func TestBlockedFindsNothingInABatchInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

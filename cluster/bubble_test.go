@@ -29,8 +29,8 @@ const bubbleDelay = 300 * time.Microsecond
 func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
-		// When the test ends its time stands still: what ends by itself (a dial, a
-		// timer of Raft's) is given some before. What does not fails the test.
+		// When the test ends, virtual time stops. What ends by itself (a dial, a timer
+		// of Raft's) is given a minute before. What does not end then fails the test.
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		network := clustertest.NewNet(bubbleDelay)
 		w := newWires()
@@ -75,8 +75,8 @@ func (c *bubbled) ask(i int, commands ...string) <-chan told {
 	return done
 }
 
-// mustTell checks what a client was told, and that it took no less than some time
-// and no more than another.
+// mustTell checks what a client was told, and that the reply took no less than
+// least and no more than most.
 func (c *bubbled) mustTell(reply <-chan told, what, want string, asked time.Time, least, most time.Duration) {
 	c.t.Helper()
 	got := <-reply
@@ -113,16 +113,16 @@ func (c *bubbled) lengthened() (sum time.Duration) {
 	return sum
 }
 
-// What may be in excess of the time to live besides the leaderless time: what a
-// new leader does not know of its predecessor (docs/guarantees.md, "Time"), and
-// what it takes to look.
+// By how much a lease may outlast its time to live, besides the leaderless time:
+// by what a new leader does not know of its predecessor (docs/guarantees.md,
+// "Time"), and by the time that the test takes to look.
 const (
 	lastEntryLate = 20*ms + 4*bubbleDelay // Raft's commit timeout, up to twice
 	unknownLate   = latenessKept*ms + lastEntryLate + 5*ms
 )
 
-// endsWithin checks that a lock lasts its time to live and ends no later than
-// some time after it. i is any node that serves.
+// endsWithin checks that a lock lasts its time to live, and ends no later than
+// excess after it. i is any node that serves.
 func (c *bubbled) endsWithin(i int, key, owner string, granted time.Time, ttl, excess time.Duration) {
 	c.t.Helper()
 	time.Sleep(time.Until(granted.Add(ttl - 10*ms)))

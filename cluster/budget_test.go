@@ -46,7 +46,8 @@ func TestBudgetBeginsWithTheLossOfTheLeader(t *testing.T) {
 	}
 }
 
-// A leader that stands within the time answers, though it take longer.
+// If the next leader is elected within FailoverWait it answers the request, though
+// the answer takes longer.
 func TestBudgetLeavesTheNextLeaderItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -65,7 +66,8 @@ func TestBudgetLeavesTheNextLeaderItsTime(t *testing.T) {
 	})
 }
 
-// Without a next leader it is over in time, also if one after the other is lost.
+// Without a leader that answers, a request ends in time, also if one leader after the
+// other is lost.
 func TestBudgetIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -90,7 +92,7 @@ func TestBudgetIsBounded(t *testing.T) {
 			t.Errorf("told after %v", took)
 		}
 	})
-	// A leader that says of its own request that it does not know is not lost.
+	// A leader that answers that it does not know the outcome is not lost: the request gets no more time.
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
 		n.lead()
@@ -105,8 +107,8 @@ func TestBudgetIsBounded(t *testing.T) {
 	})
 }
 
-// When the time is over and the leader is lost it is over, though there be another leader
-// already: how often a request is sent is not left to chance.
+// A request whose time is over ends when its leader is lost, though there may be another
+// leader already: how often a request is sent is not left to chance.
 func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {
@@ -136,7 +138,7 @@ func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
 	}
 }
 
-// For a blocking command, too.
+// The time of a blocking command, too, begins with the loss of the leader.
 func TestBudgetOfABlockingCommand(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -11,8 +11,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// TestCutOffClientsStopWaiting: large requests that wait for their turn end when their clients are cut off, or what the
-// clients held would stay while others take their place. What has not been run is not run any more.
+// TestCutOffClientsStopWaiting: large requests that wait for their turn end when their clients are cut off, and are not run.
+// Otherwise the memory of these clients would stay while others take their place.
 func TestCutOffClientsStopWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

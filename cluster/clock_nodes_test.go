@@ -133,9 +133,9 @@ func TestUnixTimesUnderJumps(t *testing.T) {
 	}
 }
 
-// A leader's process stands still for longer than its leases, and another one
-// leads, gives the lock to somebody else, and is done with it. When the old one
-// wakes, not knowing, it grants nothing and answers nothing of before.
+// A leader's process stands still for longer than its leases, and meanwhile another
+// node leads and gives the lock to somebody else. When the old leader wakes, and
+// does not know of that, it grants nothing and answers no earlier request.
 func TestPausedLeader(t *testing.T) {
 	const other = "SET lock you NX PX 60000"
 	replaced := func(r *ring) {

@@ -38,13 +38,13 @@ func TestRealRaftMessagesReachFollowersAtOnce(t *testing.T) {
 				if took := heard(i); took > 6*bubbleDelay {
 					t.Errorf("a message was at n%d after %v", i+1, took)
 				}
-				c.write(leader) // which leaves others alone
+				c.write(leader) // a write leaves a follower alone that is not needed
 				time.Sleep(2 * bubbleDelay)
 			}
 			listens[i].Store(false)
 			time.Sleep(100 * ms)
 			longest := time.Duration(0)
-			for range 20 { // now and then Raft tells just then
+			for range 20 { // now and then Raft tells the commit index just then
 				longest = max(longest, heard(i))
 			}
 			if longest < 5*ms {

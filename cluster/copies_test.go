@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestCopiesCloseABatch: requests of a few bytes that copy much data do not go into one entry, whose evaluation holds all of the copies;
-// and nothing is held when the entry has been made.
+// TestCopiesCloseABatch: requests of a few bytes that copy much data go into several entries, because the evaluation of an entry holds
+// all of its copies. When the entry has been made, nothing is held.
 func TestCopiesCloseABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)

@@ -49,7 +49,7 @@ func writeUntilDown(t *testing.T, d *crashdisk.Disk, most int) (acked int) {
 	cfg := dataConfig(t, d.Base())
 	cfg.disk, cfg.FailoverWait = d.As(), 50*ms
 	cfg.Fatal = func(err error) {
-		if !errors.Is(err, crashdisk.ErrPower) { // the process has none
+		if !errors.Is(err, crashdisk.ErrPower) { // the simulated power failure ends the process
 			t.Error(err)
 		}
 	}

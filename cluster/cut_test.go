@@ -67,8 +67,8 @@ func (w *wires) heal() {
 	}
 }
 
-// leadTo has whoever looks for one address find another, as when it has been given to
-// another machine.
+// leadTo makes an address lead to another one, as when it has been given to another
+// machine.
 func (w *wires) leadTo(from, to string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -104,7 +104,7 @@ func (w *wires) dial(from, addr string, timeout time.Duration) (net.Conn, error)
 	}
 }
 
-// wire is a connection, seen from the node that made it; a cut takes both ways.
+// wire is a connection, seen from the node that made it. A cut stops both directions.
 type wire struct {
 	net.Conn
 	w       *wires

@@ -173,7 +173,7 @@ func TestDamagedEntryIsFatal(t *testing.T) {
 	}
 }
 
-// TestTermBehindTheLog: a term of before the last entry, or one that no cluster reaches.
+// TestTermBehindTheLog: a start refuses a term that is earlier than that of the last entry, or higher than any cluster reaches.
 func TestTermBehindTheLog(t *testing.T) {
 	for _, term := range []uint64{1, 1 << 40, roster.Highest} {
 		cfg := dataConfig(t, t.TempDir())

@@ -54,7 +54,7 @@ func openStopped(t testing.TB, cfg *Config) *datadir.Dir {
 	return dir
 }
 
-// dataConfig is that of a single durable node that snapshots early.
+// dataConfig is the configuration of a single durable node whose log keeps few entries that are in a snapshot.
 func dataConfig(t testing.TB, dir string) Config {
 	cfg := Default()
 	cfg.Data, cfg.PeerListen = dir, "127.0.0.1:0"
@@ -420,7 +420,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 		},
 		"before the log's first segment": func(t *testing.T) string {
 			dir := fresh(t)
-			os.Remove(filepath.Join(dir, markFile)) // a segment has a file when something is in it
+			os.Remove(filepath.Join(dir, markFile)) // the first segment gets its file with the first entry
 			return dir
 		},
 		"before the first configuration": func(t *testing.T) string {

@@ -12,8 +12,9 @@ func (c *bubbled) lastIndex(i int) uint64 { return raftOf(c.nodes[i]).Raft.LastI
 // appendDelay is how long raftnode leaves a follower alone.
 const appendDelay = 10 * ms
 
-// Of two followers the one that would stand last gets what it was not needed for a moment
-// later. It is needed, and has everything at once, when the other is gone.
+// Of two followers, the one that would stand for election last gets an entry a moment later
+// if the majority did not need it. When the other follower is gone it is needed, and gets
+// every entry at once.
 func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 	const leader, needed, spare = 0, 1, 2
 	const soon = 8 * bubbleDelay // there and back, perhaps behind another request

@@ -140,9 +140,9 @@ func TestEachElementIsDeliveredOnce(t *testing.T) {
 	c.same()
 }
 
-// A leader that falls silent without its connections' telling, and is replaced:
-// who has waited there through another node waits at the next one from then on, is
-// served there, and its time runs out as if nothing had happened.
+// A leader falls silent, its connections stay open, and it is replaced. Clients that
+// waited there through other nodes then wait at the next leader: they are served
+// there, and their timeouts end as if nothing had happened.
 func TestBlockedBehindASilentLeader(t *testing.T) {
 	c, w := wired(t)
 	c.start(0, 1, 2)

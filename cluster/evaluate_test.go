@@ -138,8 +138,8 @@ var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripti
 	return store.OK
 }}
 
-// Who has been run before a long script, in its batch, is answered before the script ends: it is stopped
-// and run again by itself. Nothing is run twice, and who came behind it is run behind it.
+// Requests that were run before a long script of their batch are answered before the script ends: the script
+// is stopped and run again by itself. No other request is run twice, and those behind the script are run behind it.
 func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	for want, calls := range map[string]func(*testNode) []Call{
 		"OK":     func(n *testNode) []Call { return n.call("SCRIPT 2") },
@@ -243,8 +243,8 @@ func TestBusy(t *testing.T) {
 	})
 }
 
-// Those behind a script that takes long are told so also if others stand in their places by
-// then: the script has ended, and its batch has taken in more.
+// The requests that stood behind a long script are told BUSY, also if others stand in their
+// places by then, because the script has ended and its batch has taken in more.
 func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -294,7 +294,7 @@ func TestBusyBehindAShortScript(t *testing.T) {
 		n.lead()
 		start := time.Now()
 		scripts := n.start("SCRIPT 4", "SCRIPT 8")
-		time.Sleep(4100 * ms) // before that it has its turn between them
+		time.Sleep(4100 * ms) // earlier, INCR would have its turn between the two scripts
 		if got := <-n.startForwarded("INCR counter"); got != "-BUSY" {
 			t.Errorf("behind the long script: %q", got)
 		}

@@ -20,8 +20,8 @@ import (
 // of each that it fails when this program is broken in that way.
 
 // J1: a request that a node carried to the leader was executed again and
-// again. Here each of them appends its number and counts; in the end each
-// number is there once.
+// again. Here each request appends its number and increments a counter. In the
+// end each number is there once.
 func TestJ1ExecutedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newLinked(t)
@@ -35,9 +35,9 @@ func TestJ1ExecutedOnce(t *testing.T) {
 				got = p.doOn(p.b, lines...)
 			case 1: // the link breaks before the commit
 				got = p.brokenLink(commitSlowly, lines...)
-			case 2: // and between commit and reply
+			case 2: // the link breaks between commit and reply
 				got = p.brokenLink(returnSlowly, lines...)
-			case 3: // and the leader is lost with it in flight
+			case 3: // the leader is lost with the entry in flight
 				got = p.lostLeader(applyLater, lines...)
 			}
 			if got != want {
@@ -86,7 +86,8 @@ func (p *pair) brokenLink(v verdict, lines ...string) string {
 }
 
 // J9: a request that was sent again to the next leader got the replies of another
-// one. Here all of several have been executed, in one entry, when the leader is lost.
+// request. Here several requests have been executed, in one entry, when the leader
+// is lost, and each gets its own replies.
 func TestJ9AnsweredAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newLinked(t)
@@ -137,7 +138,7 @@ func (p *pair) lostLeader(v verdict, lines ...string) string {
 	return got
 }
 
-// loseLeader cuts the link, and has the leader lose its office and gain it again.
+// loseLeader cuts the link, deposes the leader and elects it again.
 func (p *pair) loseLeader() {
 	p.t.Helper()
 	p.cut()
@@ -251,7 +252,7 @@ func TestJ7ErrorsTellTheTruth(t *testing.T) {
 }
 
 // J10: elements came twice, and two histories existed at once. Every list that
-// anybody reads is the beginning of the one that there is in the end.
+// a client reads is a prefix of the list that there is in the end.
 func TestJ10OneHistory(t *testing.T) {
 	t.Run("a copy from an earlier link", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

@@ -100,7 +100,7 @@ func TestStampsUnderReads(t *testing.T) {
 	})
 }
 
-// alive reports whether a key can be seen, without a request of its own.
+// alive reports whether a read finds a key.
 func (n *testNode) alive(key string) bool { return n.do("EXISTS "+key) == "1" }
 
 // A lease counts from the reply: however long the log took, its holder has the
@@ -205,7 +205,7 @@ func TestLeaseOnASlowDisk(t *testing.T) {
 				})
 				lock := n.start("SET lock v NX PX 4000")
 				synctest.Wait()
-				// The next batch takes back what was too much, also if it begins anew.
+				// The next batch takes back what leases were lengthened by too much, also if it is evaluated again.
 				next := n.start("SET next v")
 				synctest.Wait()
 				if parted {
@@ -250,7 +250,7 @@ func (n *testNode) mustKeep(key string, d time.Duration) {
 	}
 }
 
-// A new leader serves nobody before it has applied what earlier ones have written. That time is without a leader, too.
+// A new leader serves nobody before it has applied what earlier leaders have written. That time counts as leaderless, too.
 func TestTheBarrierTakesNothingFromLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -275,7 +275,7 @@ func TestTheBarrierTakesNothingFromLeases(t *testing.T) {
 	})
 }
 
-// The time without a leader does not count; time under one does.
+// The time without a leader does not count against a lease; the time under a leader does.
 func TestFailoverLengthensLeasesByTheLeaderlessTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

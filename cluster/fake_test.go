@@ -175,7 +175,7 @@ func (l *fakeLog) settle() {
 		if !e.apply {
 			l.otherLeader()
 		}
-		// Also a superseded entry may still be in the log, behind.
+		// A superseded entry may still be in the log, behind that of the other leader.
 		l.apply(e.data)
 	}
 }
@@ -217,7 +217,7 @@ func (l *fakeLog) set(fn func(l *fakeLog)) {
 	fn(l)
 }
 
-// decides sets what becomes of proposals; delay is that of commitSlowly.
+// decides sets what becomes of proposals; delay is that of commitSlowly and returnSlowly.
 func (l *fakeLog) decides(delay time.Duration, fn func(raftfsm.Entry) verdict) {
 	l.set(func(l *fakeLog) { l.delay, l.decide = delay, fn })
 }

@@ -27,8 +27,8 @@ func sayings(from string) (list [][]byte) {
 	return list
 }
 
-// TestMutatedFrames: what is left of a peer's words when bytes of them are others, on the nodes of a cluster: it does
-// not end, loses nothing, and serves its clients. $LOCKSTEP_FRAMES says how many, $LOCKSTEP_SEED which.
+// TestMutatedFrames sends frames of peers, with some of their bytes changed, to the nodes of a cluster. No node ends, nothing
+// is lost, and clients are served. $LOCKSTEP_FRAMES says how many are sent, $LOCKSTEP_SEED which.
 func TestMutatedFrames(t *testing.T) {
 	count, seed := clustertest.Number("LOCKSTEP_FRAMES", 1500), clustertest.Number("LOCKSTEP_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("LOCKSTEP_SEED=%d", seed)
@@ -44,7 +44,7 @@ func TestMutatedFrames(t *testing.T) {
 		}
 		if _, err := conn.Write(clustertest.Garble(rng, said[rng.IntN(len(said))])); err == nil {
 			_ = conn.SetReadDeadline(time.Now().Add(ms))
-			_, _ = conn.Read(make([]byte, 64)) // or it is gone
+			_, _ = conn.Read(make([]byte, 64)) // or the connection is closed
 		}
 		conn.Close()
 		if i%100 == 99 {

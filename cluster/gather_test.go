@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// Those who have just been answered send again, one after the other: they are waited
-// for and become one batch.
+// Clients that have just been answered send again, one after the other: the leader waits
+// for them, and their requests become one batch.
 func TestBatchWaitsForThoseWhoWereAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -48,8 +48,9 @@ func TestBatchWaitsForThoseWhoWereAnswered(t *testing.T) {
 	})
 }
 
-// A lock is released: what its last owner sends next, and the try of the one who hears
-// of it, become one batch. Where nobody hears of it nobody is waited for.
+// A lock is released and a message says so: the next request of its last owner, and that of
+// the receiver, which tries to take the lock, become one batch. If the message has no
+// receivers, the batch waits for none.
 func TestBatchWaitsForThoseWhoWereTold(t *testing.T) {
 	for receivers, want := range []int{3, 2} {
 		t.Run(fmt.Sprint(receivers, " receivers"), func(t *testing.T) {
@@ -74,8 +75,8 @@ func TestBatchWaitsForThoseWhoWereTold(t *testing.T) {
 	}
 }
 
-// When those who are waited for do not come, it is not for long, and soon hardly anybody
-// is waited for any more.
+// When the requests that a batch waits for do not come, it does not wait for long, and soon
+// hardly any batch waits any more.
 func TestBatchWaitsInVain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -99,7 +100,7 @@ func TestBatchWaitsInVain(t *testing.T) {
 		if first := waits(); first == 0 || first > 5 {
 			t.Errorf("of the first %d writes %d waited for others", fair.GatherRetry, first)
 		}
-		waits() // it learns that it was not by chance
+		waits() // the leader learns that this was not by chance
 		if later := waits() + waits() + waits(); later == 0 || later > 3 {
 			t.Errorf("of %d writes %d waited for others", 3*fair.GatherRetry, later)
 		}
@@ -126,7 +127,7 @@ func (n *testNode) expectThree() {
 	synctest.Wait()
 }
 
-// A batch that waits for others evaluates meanwhile those who are there.
+// A batch that waits for more requests meanwhile evaluates those that are there.
 func TestBatchIsEvaluatedWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 // message is one that nodes exchange, as it was recorded: decoded, it must be
 // the same value, and encoded the same bytes. If one changes, so must
-// wireVersion: nodes of two versions would misread each other.
+// forward.Major: nodes of two versions would misread each other.
 type message struct {
 	name string
 	b    []byte             // as this program writes it

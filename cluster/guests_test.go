@@ -29,7 +29,7 @@ func TestGuestsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
 		p.guests.limit = 1 << 20
-		_, own := p.wait(p.Node, waitLine("own", 3000)) // is not of another node
+		_, own := p.wait(p.Node, waitLine("own", 3000)) // of a client of the leader itself
 		_, early := p.wait(p.b, "BLPOP early 0")
 		var large []<-chan string
 		for i := range 60 {
@@ -64,8 +64,8 @@ func TestGuestsAreBounded(t *testing.T) {
 	})
 }
 
-// While the disk stands still the leader cannot let go of whom it refuses. No more than as
-// much again is queued.
+// While the disk stands still the leader cannot let go of the clients that it refuses. It
+// holds no more for them than the limit once again, and turns further ones away.
 func TestGuestsOfAStalledLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

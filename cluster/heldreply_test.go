@@ -90,8 +90,8 @@ func TestHeldReplyGivesTheWholeLease(t *testing.T) {
 	}
 }
 
-// A reply is held for no longer than its lease lasts: the client would have to be told that it is over. Of a short one too little
-// would be left to confirm it, so its reply leaves at once.
+// A reply is held for no longer than its lease lasts: later the client could only be told that the lease is over. Of a short lease
+// too little time would be left to confirm it, so its reply leaves at once.
 func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	}
 }
 
-// What another client has ended meanwhile by a command is no reason to lose a held reply: the owner could have had it before.
+// A held reply is sent also if another client's command has ended its lease meanwhile: the owner could have had the reply before.
 func TestHeldReplyOfALeaseThatWasEnded(t *testing.T) {
 	for name, take := range heldReplies {
 		for _, next := range [][]string{{"DEL lock"}, {"DEL lock", "SET lock you NX PX 60000"}} {
@@ -132,7 +132,7 @@ func TestHeldReplyOfALeaseThatWasEnded(t *testing.T) {
 	}
 }
 
-// What a request has given back itself needs no lease any more, and a held reply without a lease is what it was.
+// A reply to a request that has released its own lock has no lease, and is held as any reply without a lease is.
 func TestHeldReplyWithoutALease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {

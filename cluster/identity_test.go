@@ -14,8 +14,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// Of five members one, n2, has another address, and its old one is n4's now. What n4 says
-// must not count twice: two of five are no majority.
+// Of five members one, n2, is stopped, and its address now leads to n4. What n4 says must
+// not count twice: two of five are no majority.
 func TestAddressOfAnotherMember(t *testing.T) {
 	c, w := wired(t, discoverable, func(cfg *Config) { cfg.FailoverWait = time.Second })
 	c.start(0, 1, 2)
@@ -80,8 +80,8 @@ func TestAddressOfAnotherCluster(t *testing.T) {
 	c.same()
 }
 
-// A node that was a cluster of its own holds what was acknowledged there: it does not
-// become one of several that begin with --peers, and does not begin beside them.
+// A node that was a cluster of its own holds what was acknowledged there. With --peers it
+// does not start, and says what to do.
 func TestOneNodeThenPeers(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	peers := c.cfg[0].Peers
@@ -103,8 +103,9 @@ func TestOneNodeThenPeers(t *testing.T) {
 	c.expect(0, "owner", "GET lock")
 }
 
-// A node starts with a tail that nobody else has, and is cut off: what comes at the indexes
-// of that is new, and its subscribers hear of it.
+// A node starts with entries at the end of its log that no other node has, and they are cut
+// off. The entries that take their indexes are new, and the node's subscribers get their
+// messages.
 func TestMessagesInThePlaceOfACutTail(t *testing.T) {
 	const tail = 12
 	c, _ := wired(t)

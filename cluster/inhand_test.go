@@ -20,9 +20,9 @@ import (
 	"lockstep/store"
 )
 
-// Many clients ask for a megabyte at once. Only so many have their reply in hand, be it that they are at the leader or
-// at a follower, and every other one gets it as soon as those have encoded theirs. Who takes a lock does not wait for
-// long reads; at a follower it waits for the large replies that its leader has sent before its own, while nobody encodes.
+// Many clients of the leader or of a follower ask for a megabyte at once. Only so many have their replies in hand, and the
+// others get theirs as soon as these have been encoded. A client that takes a lock does not wait for long reads; at a
+// follower it waits for the large replies that the leader has sent before its own, while no client encodes.
 func TestLargeRepliesInHand(t *testing.T) {
 	for name, c := range map[string]struct{ remote, async, ephemeral bool }{
 		"leader":                    {},
@@ -88,7 +88,7 @@ func TestLargeRepliesInHand(t *testing.T) {
 	}
 }
 
-// Who says nothing of its replies holds the others up for some time, not for ever.
+// Clients that never report their replies as encoded hold others up for some time, not for ever.
 func TestLargeRepliesForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := leaderAnd(t, false, badCommands...)
@@ -104,8 +104,8 @@ func TestLargeRepliesForgotten(t *testing.T) {
 	})
 }
 
-// A leader that has no room for a large reply is asked by one client for all. Whoever comes with small requests
-// meanwhile does not wait for them, nor do they give up.
+// When the leader has no room for large replies, one client of a node asks again on behalf of all. Small requests do not
+// wait meanwhile, and the large ones are told BUSY only after putOffMost.
 func TestLargeRepliesPutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -158,7 +158,7 @@ func TestLargeRepliesPutOff(t *testing.T) {
 }
 
 // A large array stays as the leader has sent it until it is encoded for the client, be it the reply to a command or to
-// one of a transaction. Whoever asks for the node itself gets its elements.
+// one of a transaction. A request of the node itself, without a client, gets the elements.
 func TestFollowersRepliesStayPacked(t *testing.T) {
 	elems := make([]store.Reply, 100_000)
 	for i := range elems {

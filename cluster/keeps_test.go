@@ -33,9 +33,9 @@ func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 	}
 }
 
-// Three nodes whose followers take a write late. Then comes one that keeps the deadline,
-// in a script and without one: nobody else gets the lock before its time is over, counted
-// from the first reply.
+// On three nodes a lock is taken, and the followers get that write late. Then comes a write
+// that keeps the deadline, in a script or without one: nobody else gets the lock before its
+// time is over, counted from the first reply.
 func TestRealRaftWriteKeepsTheLease(t *testing.T) {
 	const script = `if redis.call('EXISTS', KEYS[1]) == 0 then return 'gone' end
 		redis.call(unpack(ARGV)) return redis.call('EXISTS', KEYS[1])`

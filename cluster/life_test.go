@@ -107,7 +107,7 @@ func (k *killer) BusyError() store.Error       { return store.ErrBusyScript }
 func (k *killer) TimeLimit() time.Duration     { return 0 }
 func (k *killer) Abort()                       {}
 
-// Who leaves in order is not missed: clients of the other nodes see no error.
+// When a leader hands over before it stops, clients of the other nodes see no error.
 func TestHandOverUnderLoad(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -239,7 +239,7 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	}
 }
 
-// TestTransferWaitsForALeader: it is asked again right after another one, when there is none.
+// TestTransferWaitsForALeader: a transfer that is asked for while there is no leader waits for one.
 func TestTransferWaitsForALeader(t *testing.T) {
 	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 30 * time.Second })
 	c.start(0, 1, 2)

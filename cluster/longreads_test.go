@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// Thirty clients have reads of 100 ms waiting. Whoever takes a lock waits for one of them. They are run all the same, and
-// in the order in which they came, also where others never let go.
+// Thirty clients have reads of 100 ms waiting. A client that takes a lock waits for one of these reads. The reads are run all
+// the same, in the order in which they came, although a client takes locks without a pause.
 func TestLongReadsGoBehind(t *testing.T) {
 	look := linger
 	look.Name, look.Flags = "look", store.ReadOnly

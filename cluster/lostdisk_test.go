@@ -106,7 +106,7 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 	c.voters("n1", "n2", "n3")
 	c.allMet()
 	c.expect(forgetful, "owner", "GET lock")
-	// Nobody takes the old directory for it either, or the new one for another, after a restart.
+	// After a restart of all, the other members still know the node by its new directory.
 	for i := range c.nodes {
 		c.stop(i)
 	}

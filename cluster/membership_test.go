@@ -268,8 +268,8 @@ func TestRemovedNodeReturns(t *testing.T) {
 	}
 }
 
-// Whoever leads is removed by handing over first: a pause for clients of the
-// others, and nothing is executed twice.
+// A leader that is removed hands over first: clients of the other nodes see a
+// pause, and nothing is executed twice.
 func TestRemoveTheLeader(t *testing.T) {
 	c, w := wired(t)
 	c.start(0, 1, 2)

@@ -14,8 +14,8 @@ import (
 const mutationSeeds = 500
 
 // The simulation finds deliberate bugs. Each file of testdata/mutations is one:
-// the path of a source file, and after a line "--- old" the text that a line
-// "--- new" has another text for. It is built over the real source.
+// the path of a source file, after a line "--- old" a text of that file, and after
+// a line "--- new" what replaces it. The test is built with the changed source.
 func TestMutations(t *testing.T) {
 	if os.Getenv("LOCKSTEP_MUTATIONS") == "" {
 		t.Skip("takes a build for each bug: make mutations")

@@ -25,8 +25,8 @@ func (s slowSnapshots) Create(path string) (datadir.File, error) {
 	return s.SystemFiles.Create(path)
 }
 
-// A follower that needs a snapshot gets in, however many its leader takes while it installs one: at the quota of its
-// data directory that is one after the other.
+// A follower that needs a snapshot catches up, however many snapshots its leader takes while the follower installs one. A
+// leader whose data directory is at its quota takes one after the other.
 func TestFollowerIsNotOutrunBySnapshots(t *testing.T) {
 	var began atomic.Int32
 	c := startThree(t, func(cfg *Config) {

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestNextLeaderKnowsOverruns: a user whose work one leader has stopped has no more time at the next, whether the last one has handed
-// over or stands still. Endless scripts had the whole limit again with each leader.
+// TestNextLeaderKnowsOverruns: a user whose work one leader has stopped has as little time at the next one, whether the old leader has
+// handed over or was cut off. Before, endless scripts had the whole limit again with each leader.
 func TestNextLeaderKnowsOverruns(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		stopped := func(i int) time.Duration {

@@ -41,8 +41,8 @@ func TestPartOfAPipeline(t *testing.T) {
 	})
 }
 
-// At the limit of data the leader refuses what would add some; releases and renewals go
-// on, alone, in scripts' place in a pipeline, and in transactions.
+// At the memory limit the leader refuses commands that would add data. Releases and renewals
+// go on, alone, in pipelines and in transactions.
 func TestOutOfMemory(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)

@@ -13,10 +13,10 @@ import (
 // The seams between this package and the real hashicorp/raft, in virtual time (see
 // bubble_test.go): elections, handovers, partitions, snapshots.
 
-// A leader is cut off for minutes. The others have another one within seconds, the
-// leases are lengthened by no more than the time in which nobody led, what was
-// carried to it is executed once, and its own clients are told the truth. When it is
-// back it is as the others are.
+// A leader is cut off for minutes. The others have another leader within seconds, and
+// leases are lengthened by no more than the time in which nobody led. A request that a
+// follower had sent to the old leader is executed once, and the old leader's own clients
+// are told the truth. When it is back it has the state of the others.
 func TestRealRaftLeaderCutOff(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		old := c.leader()
@@ -134,7 +134,7 @@ func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 	if got.reply != "1 OK" {
 		c.t.Errorf("cut off after %v: told %q", at, got.reply)
 	}
-	// After the reply, as far as that was before the election.
+	// The time without a leader counts from the reply, if that came before the election.
 	leaderless := max(led.Sub(got.at), 0)
 	c.endsWithin(b, "lock", "me", got.at, ttl, leaderless+unknownLate)
 	c.wires.heal()

@@ -17,9 +17,9 @@ import (
 	"lockstep/store/codec"
 )
 
-// FuzzPeerPort sends bytes to a peer port and ends: to one that requires proof nothing gets through, and nothing but an
-// alert of TLS comes back; what a port without proof makes of the bytes, no protocol of it panics or
-// takes memory that they only announce; and afterwards a peer reaches both.
+// FuzzPeerPort sends bytes to two peer ports and closes the connection. At the port that requires proof nothing gets through
+// to a protocol, and only TLS comes back (alertOrHello). At the port without proof no protocol panics, or takes memory
+// for a length that is only announced.
 func FuzzPeerPort(f *testing.F) {
 	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
 	for _, seed := range [][]byte{

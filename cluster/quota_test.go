@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// From its quota on the data directory gets no new data: commands and transactions are refused
-// with an error that says why, releases and renewals go on, and when enough has been
+// A data directory that has reached its quota gets no new data: commands and transactions are
+// refused with an error that says why, releases and renewals go on, and when enough has been
 // deleted there is room again, without anybody's help.
 func TestQuotaOfTheDataDirectory(t *testing.T) {
 	const quota = 8 << 20

@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// longLog is more than Raft hands to the state machine before it waits for it:
-// 128 times 64 entries.
+// longLog is more entries than Raft hands to a state machine that does not
+// follow: 128 times 64.
 const longLog = 12_000
 
 // stopLonger stops all nodes, the leader last, so that nobody stands for election
@@ -123,8 +123,8 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c.same()
 }
 
-// A process that never lives for as long as Raft takes to look whether a snapshot
-// is due takes it when it has applied its log.
+// A process that always ends before Raft looks whether a snapshot is due takes
+// one when it has applied its log at the start.
 func TestSnapshotIsTakenAtTheStart(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 100, time.Hour, 10

@@ -9,9 +9,9 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// Redlock over the nodes of one cluster finds its own value at the second one. It is told
-// so in the log, once; with the option it has its lock, for the whole time from its last
-// OK on, and nobody else has.
+// A Redlock client that takes the nodes of one cluster for separate servers finds its own
+// value at the second node. The log says so, once. With the option the client gets its lock,
+// for the whole time from its last OK on, and nobody else gets it.
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
 	clustertest.Slow(t)
 	const take = "SET lock 0123456789abcdef NX PX 1000"

@@ -38,7 +38,7 @@ func TestStatsWaitForThePeer(t *testing.T) {
 	}
 }
 
-// TestStatsAreAskedAgain: a node asks the leader again whose answer has to wait.
+// TestStatsAreAskedAgain: when the leader has no room to answer, the node asks again.
 func TestStatsAreAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -108,8 +108,8 @@ func TestOthersWaitForTwoScripts(t *testing.T) {
 	})
 }
 
-// TestFactsWaitForNoScript: what INFO, CONFIG GET and the metrics tell of the state does not wait for a script. What waits would
-// stand before a client that has to give way, and so before SCRIPT KILL.
+// TestFactsWaitForNoScript: what INFO, CONFIG GET and the metrics tell of the state does not wait for a script. If it waited, it would
+// delay the commands behind it, and so SCRIPT KILL.
 func TestFactsWaitForNoScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
@@ -242,8 +242,8 @@ func TestStoppedCommandHasNoEffect(t *testing.T) {
 	})
 }
 
-// The work of one user that is stopped again and again takes less and less of everybody's time; others
-// have all of theirs, and in the end that user has again.
+// The work of one user that is stopped again and again takes less and less of everybody's time. Other users
+// keep the whole limit, and in the end that user has it again.
 func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 	for _, work := range []string{"RUN 100s", "SPIN 100s", "MULTI SPIN 2s|SPIN 100s", "MULTI RUN 2s|RUN 100s"} {
 		bubble(t, func(t *testing.T) {
@@ -402,7 +402,8 @@ func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	})
 }
 
-// So is one that comes while a batch waits for more: all that have been evaluated are so again.
+// A long command that comes while a batch waits for more is stopped soon, too, and run again by itself. The requests that were
+// evaluated before it are evaluated again, and executed once.
 func TestLongCommandComesToABatchThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t, spin)

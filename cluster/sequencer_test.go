@@ -130,7 +130,7 @@ func TestFateUnknown(t *testing.T) {
 	}
 }
 
-// A node that stops knows that it will hear no more.
+// A node that closes answers at once what is pending, because it will hear no more of the log.
 func TestCloseAnswersWhatIsPending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -256,8 +256,8 @@ func TestRequestsWaitForALeader(t *testing.T) {
 	})
 }
 
-// Requests that wait when leadership goes were not executed: the next leader
-// has them again.
+// Requests that wait when leadership is lost have not been executed: the next
+// leader gets them.
 func TestLeadershipLostWithAQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -194,7 +194,7 @@ func TestServingBesideExpiry(t *testing.T) {
 	})
 }
 
-// Who waits for more than a reply or an entry may hold is told so, and takes nothing; the next one is served.
+// A client that waits for more than a reply or an entry may hold is told so, and takes nothing; the next one is served.
 func TestServingWhatIsTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -289,8 +289,8 @@ func TestBlockedLosesItsRights(t *testing.T) {
 	}
 }
 
-// SWAPDB makes any key ready, and clients may wait for very many: one entry looks at some of them, and the next ones at the
-// others. Who waits for one of the last keys is served, also if databases are swapped again meanwhile.
+// SWAPDB makes any key ready, and clients may wait for very many: one batch looks at some of them, and the next ones at the
+// others. A client that waits for one of the last keys is served, also if databases are swapped again meanwhile.
 func TestSwappedDatabasesAreServedInParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -341,7 +341,7 @@ func TestRoundsGoToTheirEnd(t *testing.T) {
 	}
 }
 
-// Who is served in a batch that is evaluated again has its old place in line, for the round that is evaluated again.
+// A client that was served in a batch that is evaluated again has its old place in the queue then.
 func TestRoundsSurviveARollback(t *testing.T) {
 	ws := newBlockedClients()
 	w := &blockedClient{req: &request{}}

@@ -36,9 +36,9 @@ var simModels = map[simKind]simStep{
 }
 
 // simLinear searches for an order of operations, event by event: at any time
-// it has all the states that the key may be in, each with the operations under
-// way that have taken effect by then. Of two of them of which one can be followed by all that
-// the other can, it has only the first.
+// it has all the configurations that are possible then, each of which is a state of
+// the key and the operations under way that have taken effect. A configuration that
+// is covered by another one is left out.
 type simLinear struct {
 	step    simStep
 	limit   int      // of configurations
@@ -174,9 +174,9 @@ func (l *simLinear) end(slot int) simVerdict {
 	return simExplained
 }
 
-// covered reports whether one of a list can be followed by all that c can be: it
-// is the same but for a lease that ends earlier, and operations of unknown outcome
-// that it has left.
+// covered reports whether a list has a configuration from which everything is possible
+// that is possible from c: it is the same as c, but for a lease that ends earlier, and
+// operations of unknown outcome that have taken effect in c only.
 func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	for i := range list {
 		d := &list[i]
@@ -198,8 +198,8 @@ func (l *simLinear) leaves(a, b simSlots) bool {
 	return true
 }
 
-// laterOf reports whether there is another operation of unknown outcome that was sent
-// before one and does the same: then that one is taken.
+// laterOf reports whether another operation of unknown outcome does the same as that of
+// the slot and was sent before it: then the search takes the earlier one.
 func (l *simLinear) laterOf(c simConfig, slot int) bool {
 	op := l.open[slot]
 	for i, other := range l.open {

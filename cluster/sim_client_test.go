@@ -53,15 +53,15 @@ type simOp struct {
 	key    string
 	verb   simVerb
 	arg    string
-	mark   string // what its write holds and no other; "" if nothing is
+	mark   string // what its write holds and no other write does; "" if there is no such thing
 	ttl    time.Duration
 	call   time.Duration // when it was sent …
 	ret    time.Duration // … and answered
-	lease  time.Duration // a lease that it sets ends this long after its ttl at the earliest
+	lease  time.Duration // a lease that it sets runs from this time on, or from a later one
 	unseen bool          // nobody knows whether it took effect
 	reply  store.Reply
 
-	watched *simOp // EXEC: of the keys that it compares
+	watched *simOp // EXEC: the read whose version it compares
 	version uint64
 	slot    int // the checker's
 }

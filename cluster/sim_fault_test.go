@@ -416,7 +416,7 @@ func (s *simulation) becalm() {
 	}
 	s.touch()
 	s.askAll()
-	// Whoever leads, everybody hears of it; a leader may yet fail to.
+	// All nodes hear of a new leader; of the present one some may not have heard.
 	s.asking++
 	s.in(ms, 100*ms, func() {
 		s.asking--

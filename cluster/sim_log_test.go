@@ -190,7 +190,7 @@ func (s *simulation) leads(m *simMember) bool {
 	return s.log.leader == m.node && m.leading && m.term == s.log.term && !m.dead
 }
 
-// later puts an event off while a node is held up; true if it did.
+// later puts an event off while a node is held up or there is no quorum; true if it did.
 func (s *simulation) later(n *simNode, do func()) bool {
 	if !n.heldUp() && s.quorum() {
 		return false
@@ -382,8 +382,8 @@ func (s *simulation) fates() {
 }
 
 // commitLate puts an entry of an earlier term into the log, behind entries of
-// later ones perhaps: Raft would not, and it must not matter. But what a new
-// leader has been told to be everything was everything.
+// later ones perhaps: Raft would not, and it must not matter. But once a new leader
+// has been told that it has applied everything, no late entry may be accepted.
 func (s *simulation) commitLate(a *simAsk) {
 	i := slices.Index(s.log.limbo, a)
 	if i < 0 {

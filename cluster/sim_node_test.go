@@ -186,8 +186,8 @@ func (s *simulation) boot(n *simNode) {
 	s.follow(n)
 }
 
-// ready lets a sequencer take its batch when everybody has come who comes at
-// this instant, those first who do not block.
+// ready lets a sequencer take its batch when all requests of this instant have
+// come. Those that do not block stand first.
 func (s *simulation) ready(n *simNode, boot int, q *sequencer) {
 	done := make(chan struct{})
 	s.arrive(n.i, arriveBatch, boot, func() {

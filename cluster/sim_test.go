@@ -90,7 +90,7 @@ type simulation struct {
 	calm    bool          // faults are over …
 	calmAt  time.Duration // … since then
 	asking  int           // final questions that have not been put
-	ending  bool          // and so is everything else
+	ending  bool          // the run is over
 	closing atomic.Int32  // processes that are ending
 
 	mu    sync.Mutex // of what goroutines of the nodes touch

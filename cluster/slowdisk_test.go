@@ -75,8 +75,8 @@ func (s slowStable) Set(key, value []byte) error {
 }
 
 // elapsedCommand tells scripts, which have no clock of their own, how much real
-// time has passed. It lets others have the processor: what a script has and does
-// not give is the state.
+// time has passed. It lets others have the processor: a running script keeps only
+// the state from them.
 var elapsedCommand = store.Command{Name: "elapsed", Arity: 1, Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply {
 	time.Sleep(ms)
 	return store.Int(time.Since(elapsedFrom).Milliseconds())
@@ -185,7 +185,7 @@ func (c *three) stillLed(before Status) {
 	}
 }
 
-// J13: a leader that was busy lost its office, because its heartbeats waited
+// J13: a leader that was busy lost its leadership, because its heartbeats waited
 // behind its work. Scripts that run for longer than an election takes, and disks
 // whose every sync does, cost nothing but time: the leader stays, every reply is
 // true, leases are renewed and held.

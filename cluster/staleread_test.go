@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// takes makes the log another leader's for a moment: it writes a string.
+// takes has another leader write a string to the log.
 func (l *fakeLog) takes(key, value string) {
 	l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte(key), value, 0) })
 }
@@ -36,8 +36,8 @@ func TestJ3NoTokenTwice(t *testing.T) {
 				}
 				last := 0
 				for round := range 12 {
-					// The next proposal meets another leader's, evaluated on the
-					// same state, in the log; it may land behind it, or nowhere.
+					// Another leader's entry, evaluated on the same state, comes before
+					// the next proposal, which may land behind it, or nowhere.
 					v := []verdict{applyLater, forget, supersedeLater}[round%3]
 					first := once(v)
 					p.log.decides(0, func(e raftfsm.Entry) verdict {
@@ -61,8 +61,8 @@ func TestJ3NoTokenTwice(t *testing.T) {
 	}
 }
 
-// J4: after a restart reads found nothing, or what had been there before. A
-// node answers none until it has applied everything.
+// J4: after a restart reads found nothing, or an earlier state. A node answers
+// no read until it has applied everything.
 func TestJ4NoReadBeforeReplay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

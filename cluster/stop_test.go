@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// answering is the way to a peer that lives and says so, and no more.
+// answering dials a peer that lives and answers status requests, and no others.
 func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 	return func(string, byte, time.Duration) (net.Conn, error) {
 		near, far := net.Pipe()
@@ -34,8 +34,8 @@ func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 	}
 }
 
-// Whoever hands over leadership stays until its peers know what became of
-// their requests: here the fate of one is only known after a while.
+// A leader that hands over stays until its peers know what became of their
+// requests: here the fate of one is only known after a while.
 func TestHandOverWaitsForThePeers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -76,7 +76,7 @@ func TestSuspectedLeader(t *testing.T) {
 	}
 }
 
-// Whatever the port says, a leader that is heard of leads.
+// A leader whose heartbeats arrive is not replaced, though its port refuses connections.
 func TestSuspectIsHeardOf(t *testing.T) {
 	stood := suspicion(t, "n1", func(n *testNode) {
 		for range 30 {
@@ -89,7 +89,7 @@ func TestSuspectIsHeardOf(t *testing.T) {
 	}
 }
 
-// Who leads is not to be disturbed, be it another node or this one.
+// When a new leader is known, be it another node or this one, the node does not stand.
 func TestSuspectIsReplaced(t *testing.T) {
 	for _, l := range []raftnode.Leadership{{ID: "n2"}, {ID: "n1", Self: true}} {
 		stood := suspicion(t, "n1", func(n *testNode) {
@@ -122,8 +122,8 @@ func TestSuspectHasACandidate(t *testing.T) {
 	}
 }
 
-// Who has yet to apply what the leader told it leaves the election to those who
-// can lead at once, but not for longer than that takes.
+// A node that has yet to apply what the leader sent leaves the election to the
+// others, which can lead at once, until it has applied that.
 func TestSuspectHasItsLogToApply(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{50 * ms: 125 * ms, 300 * ms: 300 * ms, 2 * time.Second: 0} {
 		stood := suspicion(t, "n1", func(n *testNode) {

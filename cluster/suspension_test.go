@@ -8,8 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// A machine is suspended for longer than the answers to its requests are kept, its
-// own clock with it, and the leader that had its last one is gone.
+// A machine is suspended for longer than the answers to its requests are kept, and its
+// own clock stands still with it; the leader that had its last request is lost. Sent
+// again, the request is not executed a second time.
 func TestOnceAfterALongSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -133,7 +133,7 @@ var (
 	sampleFacts = peers.Status{ID: "n1", Addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, RunID: "0123", Applied: 300, Cluster: "blue", You: peers.Stranger, Peer: "p:4", Directory: "D5", ToldMembers: true, Members: []string{"n1", "n2"}}
 )
 
-// TestFactsFromStrangers: what a node says that is no member changes nothing.
+// TestFactsFromStrangers: what a node that is no member says changes nothing.
 func TestFactsFromStrangers(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)

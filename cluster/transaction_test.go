@@ -100,8 +100,8 @@ func TestWatchedKeys(t *testing.T) {
 	})
 }
 
-// A WATCH must not see a version that the batch it is in gives a key: a write
-// behind it in the batch would leave the key the same one.
+// A WATCH must not see a version that a key got in the WATCH's own batch: a later
+// write of that batch would leave the key with the same version.
 func TestWatchBetweenWritesOfOneBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -131,7 +131,8 @@ func TestWatchBetweenWritesOfOneBatch(t *testing.T) {
 	})
 }
 
-// In a request of its own making, where it cannot wait, EXEC fails.
+// If the same request wrote the key before the WATCH, the WATCH cannot wait for
+// another batch, and EXEC fails.
 func TestWatchBehindAWriteInOneRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -240,8 +241,8 @@ func TestTransactionsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestRightsToTransactions: who has lost the right to EXEC or WATCH, or to a watched key, is refused on whatever node its client is:
-// that node may not know it yet.
+// TestRightsToTransactions: a user that has lost the right to EXEC or WATCH, or to a watched key, is refused whichever node its
+// client uses: that node may not know it yet.
 func TestRightsToTransactions(t *testing.T) {
 	restrict := store.Command{Name: "restrict", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		u, wrong := store.NewUser(c.Cmd.Table(), "u", true).WithRules([]string{"on", "nopass", "+@all", "~*", c.Arg(1)}, true)

@@ -49,7 +49,7 @@ func TestTransactionOfManyCommandsIsStopped(t *testing.T) {
 	})
 }
 
-// So does one whose commands are refused, which takes as long as the check does.
+// A transaction whose commands are refused has the same limit: checking rights takes time, too.
 func TestTransactionOfManyRefusalsIsStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		find := func([][]byte) []int {

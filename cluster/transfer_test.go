@@ -41,7 +41,7 @@ func (f crampedFile) Reserve(from, length int64, fill bool) error {
 }
 
 // An heir that lives but cannot take the log's last entries does not get the leadership,
-// and whoever was to hand it over can lead in that term and in later ones.
+// and the leader that was to hand over can lead in that term and in later ones.
 func TestRealRaftTransferToAFullDisk(t *testing.T) {
 	const leader, heir = 0, 2
 	var full atomic.Bool

@@ -31,7 +31,7 @@ var dawdle = store.Command{Name: "dawdle", Flags: store.Write, Run: func(*store.
 	return store.OK
 }}
 
-// A user who keeps the leader busy with work that is not heavy, by 300 clients, has others wait for a batch of it.
+// A user keeps the leader busy by 300 clients, with work that is not heavy. Others wait for no more than one batch of it.
 func TestUsersOfManyPieces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, by := leaderAnd(t, false, dawdle, makeUser)
@@ -73,8 +73,8 @@ func TestUsersOfManyPieces(t *testing.T) {
 	})
 }
 
-// Forty clients of one user have work of 100 ms each waiting. Whoever takes a lock as another user waits for one piece of
-// it. The work is run all the same, and in the order in which it came, also where others never let go.
+// Forty clients of one user have work of 100 ms each waiting. A client of another user that takes a lock waits for one piece
+// of it. The work is run all the same, in the order in which it came, although locks are taken all the while.
 func TestUsersTakeTurns(t *testing.T) {
 	for name, remote := range map[string]bool{"leader": false, "follower": true} {
 		t.Run(name, func(t *testing.T) {
@@ -120,8 +120,8 @@ func TestUsersTakeTurns(t *testing.T) {
 	}
 }
 
-// The entry of a large write takes its time on the way to the disks: who takes locks waits for one such entry at a time, not
-// for those of all connections of a user, and small writes of the same command stay light.
+// The entry of a large write takes its time on the way to the disks: a client that takes locks waits for one such entry at a
+// time, not for those of all connections of a user, and small writes of the same command stay light.
 func TestLargeWritesTakeTurns(t *testing.T) {
 	for _, large := range []string{"SET %d " + strings.Repeat("v", 1<<20), "MULTI SET %d " + strings.Repeat("v", 1<<20)} {
 		bubble(t, func(t *testing.T) {
@@ -180,7 +180,7 @@ var scribble = store.Command{Name: "scribble", Arity: 2, Flags: store.Write, Run
 }}
 
 // Twenty-four connections of a user run scripts whose evaluation takes 15 ms, and whose entries take as long. Neither is heavy
-// alone. Whoever takes locks has as much time between two of them as one takes.
+// alone. Between two scripts, clients that take locks have as much time as a script and its entry take.
 func TestWorkAndItsEntryTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scribble, makeUser)
@@ -223,8 +223,8 @@ func TestWorkAndItsEntryTakeTurns(t *testing.T) {
 	})
 }
 
-// Twenty users have two pieces of heavy work each waiting. Whoever takes locks waits for one piece at a time, and has as
-// much time between two of them; all the work is run.
+// Twenty users have two pieces of heavy work each waiting. A client that takes locks waits for one piece at a time, and has
+// as much time between two pieces as a piece takes; all the work is run.
 func TestManyUsersWithHeavyWork(t *testing.T) {
 	for name, remote := range map[string]bool{"leader": false, "follower": true} {
 		t.Run(name, func(t *testing.T) {
@@ -293,7 +293,7 @@ func TestOnlyLargeRequestsEndWithTheirClients(t *testing.T) {
 	}
 }
 
-// What it takes to hand a message to many subscribers counts for who has sent it.
+// The time that it takes to hand a message to many subscribers counts as work of its sender.
 func TestMessagesToManyCount(t *testing.T) {
 	for receivers, heavy := range map[int]bool{fewMessages: false, 100_000: true} {
 		bubble(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func startOn(n *testNode, node *Node, line string, async bool) <-chan string {
 	return done
 }
 
-// One who had been sent before keeps its place before those who came later.
+// A request that had been sent to a lost leader keeps its place before later ones.
 func TestLostRequestGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -90,7 +90,7 @@ func TestLostRequestGoesFirst(t *testing.T) {
 	})
 }
 
-// Who gives up lets the next one go on.
+// A request that gives up lets the next one go on.
 func TestGivingUpInTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

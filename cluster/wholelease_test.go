@@ -24,7 +24,7 @@ var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Ru
 }}
 
 // enterCommand takes a lock that is free or the caller's own: enter key owner
-// ms. It answers how it found it.
+// ms. The reply says how it found the lock.
 var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 	ms, _ := redistext.ParseInt(c.Args[3])
 	e := c.LookupWrite(0, c.Args[1])

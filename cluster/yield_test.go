@@ -68,7 +68,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 				if got := work(4 * time.Second); got < 36 {
 					t.Errorf("alone it was done %d times in 4 s, want 39", got)
 				}
-				// One who looks in now and then is given way to, not nine times as much.
+				// Heavy work gives way to a rare lock, too, but does not then pause for nine times as long.
 				time.Sleep(2 * fair.YieldMemory)
 				stop := make(chan struct{})
 				var both sync.WaitGroup
@@ -97,8 +97,8 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	}
 }
 
-// What a script or a transaction does is done in its turn, however heavy it is; but its reply is held until others
-// have had their time. Where nobody else is nothing is held, and what is light is never.
+// A script or a transaction is run in its turn, however heavy it is, but its reply is held until others have had their
+// time. Without other clients no reply is held, and replies to light work never are.
 func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	clustertest.Slow(t)
 	stuff, burn := badCommands[1], linger
@@ -152,8 +152,8 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	}
 }
 
-// Where many clients run scripts of 100 ms, whoever takes a lock waits for one of them or two, not for all. Where nobody
-// else is they run one behind the other.
+// Where many clients run scripts of 100 ms, a client that takes a lock waits for one or two of these scripts, not for all.
+// Without other clients the scripts run one behind the other.
 func TestCrowdsGiveWay(t *testing.T) {
 	burn := linger
 	burn.Name, burn.Flags = "burn", store.Scripting
@@ -301,8 +301,8 @@ var script = store.Command{Name: "release", Arity: 2, Flags: store.Scripting | s
 	return store.One
 }}
 
-// A release of what was given up is run before the lock is taken anew by another connection, as they
-// have arrived: behind a slow batch, and by who has done heavy work.
+// A release that came before another connection takes the lock is run before that: behind a slow batch, and also
+// if its own client has done heavy work.
 func TestReleaseIsNotOvertaken(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -366,7 +366,7 @@ func TestScriptsAreNotStarved(t *testing.T) {
 	})
 }
 
-// What is sent but not run gives way, too, by the megabyte.
+// Commands that a session keeps for later, instead of submitting them, give way, too: the more bytes, the longer.
 func TestLargeQueriesGiveWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -435,7 +435,8 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 	})
 }
 
-// So are those that a node answers itself; what its session submits for one of them goes at once.
+// Large commands that a node answers itself are under way one after the other, too. A request that a session submits for
+// such a command does not wait again.
 func TestLargeCommandsHereAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -460,7 +461,7 @@ func TestLargeCommandsHereAtOnce(t *testing.T) {
 	})
 }
 
-// What a request has rolled back that is stopped for now is not the work of who is evaluated next.
+// What a request that is stopped for now has rolled back does not count as work of the clients beside it.
 func TestWhatIsRolledBackIsNotTheWorkOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		again := store.Command{Name: "again", Arity: 1, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
