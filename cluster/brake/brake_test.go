@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Near the limit, what nobody uses any more is collected before more is brought in. Where all is in use, the collector is
-// not asked each time.
+// Near the limit, garbage is collected before more memory is taken. Where all memory is in use, the collector is not asked
+// each time.
 func TestBring(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
 	defer Set(0, 0)
@@ -50,7 +50,7 @@ func TestBring(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 
-	// What is large is looked at with what it will take.
+	// Bring counts the memory that will be taken, not only what is in use.
 	Set(inUse()+much/2, 0)
 	began = cycles()
 	if Bring(much / 4); cycles() != began {
@@ -60,7 +60,7 @@ func TestBring(t *testing.T) {
 		t.Errorf("the collector was asked %d times for %d MB that there is no room for", cycles()-began, much>>20)
 	}
 
-	// Who asks whether there is room does not make others forget what they have brought in.
+	// Short does not reset the count of what others have brought in.
 	Set(inUse()+much, 0)
 	Bring(step)
 	Bring(step / 2)
@@ -83,7 +83,7 @@ func TestBring(t *testing.T) {
 	}
 }
 
-// Who may not wait is told that memory is scarce, and a single cycle is on its way, however many ask.
+// Scarce does not wait for the collector, and starts no second cycle, however many callers ask.
 func TestScarce(t *testing.T) {
 	defer Set(0, 0)
 	Set(1, 0)
@@ -104,7 +104,7 @@ func TestScarce(t *testing.T) {
 	}
 }
 
-// Memory is crowded only by what a cycle leaves, and no longer than it is there.
+// Memory is crowded only by what a cycle of the collector has left, and only while that is there.
 func TestCrowded(t *testing.T) {
 	defer Set(0, 0)
 	live := make([]byte, 64<<20)

@@ -40,7 +40,7 @@ func authority(t *testing.T, name string) *certs.Authority {
 	return a
 }
 
-// A chain has few certificates, of which each has a name of its own; it may hold one twice.
+// A chain may hold few certificates, and no two different ones of the same name. One certificate may be in it twice.
 func TestVerifyBoundsChains(t *testing.T) {
 	ca := authority(t, "ca")
 	pair, err := ca.Issue("leaf", time.Now().Add(time.Hour))
@@ -77,7 +77,7 @@ type readOnly struct {
 
 func (r readOnly) Read(p []byte) (int, error) { return r.Reader.Read(p) }
 
-// A stranger sends so much for a handshake and no more, and who has come in as much as he likes.
+// A stranger may send so many bytes for a handshake and no more. After the handshake there is no limit.
 func TestHandshakeIsBoundedByBytes(t *testing.T) {
 	in := bytes.Repeat([]byte("x"), 3*maxRead)
 	turns := New(1, false)
