@@ -146,7 +146,7 @@ func TestEndOfALogThatGrowsAllTheTime(t *testing.T) {
 	}
 }
 
-// What may be unwritten, and in which order it is written.
+// asyncWrites takes only entries that a leader may leave unwritten, and writes them in order.
 func TestAsyncWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stored []uint64

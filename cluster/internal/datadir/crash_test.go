@@ -210,7 +210,7 @@ func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 		d := crashdisk.New(t.TempDir(), at)
 		p, _ := live(d)
 		if !d.Down() {
-			return // what happens beside the rest is not always as many steps
+			return // concurrent work does not always make as many steps
 		}
 		for _, o := range crashdisk.Outcomes {
 			dir := filepath.Join(t.TempDir(), "data")
@@ -224,8 +224,8 @@ func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 }
 
 // TestKilledDuringASync kills the process, not the machine, while it waits for
-// the disk: the next one finds what was written, and tells others that it has it.
-// A power failure after that must not take it away.
+// the disk: the next process finds what was written, and tells others that it has
+// it. A power failure after that must not take it away.
 func TestKilledDuringASync(t *testing.T) {
 	whole := crashdisk.New(t.TempDir(), 0)
 	if _, err := live(whole); err != nil {

@@ -14,8 +14,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// newDirect returns an empty segment with room, which is past the cache where the
-// tests' directory can do that.
+// newDirect returns an empty segment with room. It is written past the cache, if the
+// file system of the test's directory can do that.
 func newDirect(t testing.TB) *directFile {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "segment")
@@ -31,7 +31,7 @@ func newDirect(t testing.TB) *directFile {
 	return d
 }
 
-// holds checks what is on the Disk, as another program would read it.
+// holds checks what is on the disk, as another program would read it.
 func holds(t testing.TB, f *directFile, want []byte) {
 	t.Helper()
 	got, err := os.ReadFile(f.path)
@@ -122,7 +122,7 @@ func TestDirectFile(t *testing.T) {
 	}
 }
 
-// TestDirectFileKeepsNoLongBuffer: segments stay open when they are full.
+// TestDirectFileKeepsNoLongBuffer: after a long append no long buffer is kept, because segments stay open when they are full.
 func TestDirectFileKeepsNoLongBuffer(t *testing.T) {
 	f := newDirect(t)
 	if err := f.Reserve(roomStep, 8*roomStep, false); err != nil {
@@ -207,8 +207,8 @@ func (f *failingPast) WriteAt(p []byte, _ int64) (int, error) {
 }
 func (f *failingPast) Close() error { f.closed = true; return nil }
 
-// TestDirectFileGivesUp: a file system that does not write past the cache, or does and
-// does not show it, gets everything by way of it, and nothing is missing.
+// TestDirectFileGivesUp: if a file system refuses to write past the cache, or readers do not
+// see what it wrote so, everything is written through the cache, and nothing is missing.
 func TestDirectFileGivesUp(t *testing.T) {
 	for _, err := range []error{syscall.EINVAL, syscall.EOPNOTSUPP, nil} {
 		f := newDirect(t)
@@ -237,7 +237,7 @@ func TestDirectFileGivesUp(t *testing.T) {
 	}
 }
 
-// TestDirectFileTellsErrors: a disk that fails is told of, and the same place can be
+// TestDirectFileTellsErrors: an error of the disk is returned, and the same place can be
 // written again.
 func TestDirectFileTellsErrors(t *testing.T) {
 	f := newDirect(t)

@@ -137,7 +137,7 @@ func writeSnapshot(s *Snapshots, index, term uint64) error {
 	if err != nil {
 		return err
 	}
-	sink.(*snapshotSink).own = true // of whatever the log holds
+	sink.(*snapshotSink).own = true // so it is kept whatever the log holds
 	var b bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().Encode(&b); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A log that a snapshot stands for cannot be without it: the node would have
-// forgotten what it has acknowledged.
+// A node whose log was emptied behind a snapshot does not start without that
+// snapshot: it would have forgotten what it has acknowledged.
 func TestEmptyLogNeedsItsSnapshot(t *testing.T) {
 	dir := t.TempDir()
 	st, err := openDir(dir, LogWAL)

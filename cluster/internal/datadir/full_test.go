@@ -148,7 +148,7 @@ func (l *fullLog) append(first, last uint64) error {
 	return nil
 }
 
-// reaches checks that the log has all entries up to last on the Disk, and no more.
+// reaches checks that the log has all entries up to last on the disk, and no more.
 func (l *fullLog) reaches(last uint64) {
 	l.t.Helper()
 	l.st.Log.recent.forget()
@@ -200,8 +200,8 @@ func TestFullDiskAtTheEndOfASegment(t *testing.T) {
 	l.reaches(stored + 50)
 }
 
-// A segment has room for more of what it takes before that comes, so that a leader need
-// not write it before it sends it; on a full disk the log goes on until that is used up.
+// A segment takes room for entries before they come, so that a leader need not write an entry
+// before it sends it. On a full disk the log goes on until this room is used up.
 func TestRoomIsTakenAhead(t *testing.T) {
 	clustertest.Slow(t)
 	for _, size := range []int{300, roomStep / 5, 2*roomStep + 1} {
@@ -365,8 +365,8 @@ func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
 	l.reaches(stored + 50)
 }
 
-// An entry that cannot be read ends the process with a word, before Raft does it
-// with a panic. One that is not there is none of that.
+// An entry that cannot be read ends the process with an error that says so, before
+// Raft panics. An entry that is not there does not.
 func TestLogThatCannotBeRead(t *testing.T) {
 	l := newFullLog(t)
 	var e raft.Log

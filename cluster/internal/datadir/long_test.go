@@ -88,7 +88,7 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	}
 }
 
-// TestFewHeadsAreKept: a log may have millions of long entries.
+// TestFewHeadsAreKept: few heads of long entries are kept, because a log may have millions of them.
 func TestFewHeadsAreKept(t *testing.T) {
 	var g longEntries
 	for i := range uint64(2 * mostHeads) {

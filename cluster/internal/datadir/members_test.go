@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestWhoIsRemembered: a member's directory is forgotten with the configuration
-// that does not have it, once, and with a snapshot that may have skipped it.
+// TestWhoIsRemembered: a member's directory is forgotten with a configuration that
+// does not have the member, and with a snapshot of a later configuration, which may
+// have skipped the removal. A configuration that is replayed removes nothing again.
 func TestWhoIsRemembered(t *testing.T) {
 	st := &Dir{path: t.TempDir(), disk: SystemDisk(), rec: nodeRecord{ID: "n1", Log: LogWAL, Directory: "one"}}
 	known := func(when string, want ...string) {

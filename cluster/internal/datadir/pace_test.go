@@ -22,7 +22,7 @@ func monotonic() func() time.Duration {
 	return func() time.Duration { return time.Second + time.Since(began) }
 }
 
-// Work on a snapshot takes every other moment, not every one.
+// Work on a snapshot takes half of the time, not all of it.
 func TestPaceIsHalfSpeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock := monotonic()
@@ -63,7 +63,7 @@ func TestPaceIsHalfSpeed(t *testing.T) {
 	})
 }
 
-// A node that stops does not rest.
+// Work on a snapshot does not pause any more when its node stops.
 func TestPaceEndsWithTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clock, stop := monotonic(), make(chan struct{})

@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What is kept in memory is what the disk holds: also after the end of the log was cut
-// off and others' entries took its place, and of entries too long to be kept.
+// Entries are read as the disk holds them, from memory or not: also after the end of the log
+// was cut off and another leader's entries took its place, and if they are too long to be kept.
 func TestRecentEntriesAreThoseOnDisk(t *testing.T) {
 	g := openTestLog(t, t.TempDir(), true)
 	defer g.Close()

@@ -17,7 +17,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// lengths are those at which the log does something else, and others.
+// lengths are those of entries at which the log begins to do something else, and some others.
 var lengths = []int{
 	0, 1, 300, 4096, fillLimit - 100, fillLimit - 1, fillLimit, fillLimit + 1,
 	roomStep - 60, roomStep - 1, roomStep, roomStep + 1, 700_000, recentLimit - 1, recentLimit, recentLimit + 1,
@@ -64,7 +64,7 @@ func (l *sizedLog) open(isNew bool) {
 
 func (l *sizedLog) last() uint64 { return uint64(len(l.sizes) - 1) }
 
-// next returns what comes next, of lengths among some.
+// next returns the next entries, most at most, with lengths that are drawn from among.
 func (l *sizedLog) next(most int, among []int) (logs []*raft.Log) {
 	for i := range uint64(1 + l.rnd.Intn(most)) {
 		index := l.last() + 1 + i
@@ -94,8 +94,8 @@ func (l *sizedLog) holds() {
 	}
 }
 
-// A leader's disk may be full at any time, whatever the lengths of the entries: what Raft
-// believes in finds its room, what does not is refused and may be stored later.
+// A leader's disk may be full at any time, whatever the lengths of the entries: entries that
+// the log has accepted find their room, and entries that it refuses may be stored later.
 func TestLeadersDiskFull(t *testing.T) {
 	taken, refused := uint64(0), 0
 	for seed := range int64(6) {
@@ -136,8 +136,8 @@ func TestLeadersDiskFull(t *testing.T) {
 	}
 }
 
-// A power failure in the middle of a write, however long: any of its sectors may be
-// missing. Nothing else is, and the log goes on.
+// The power fails in the middle of a write, which may be long, and any of its sectors may
+// be missing. Nothing else is missing, and the log goes on.
 func TestPowerFailsInALongWrite(t *testing.T) {
 	clustertest.Slow(t)
 	whole, none := 0, 0
@@ -291,7 +291,7 @@ func TestShortEntriesFindFilledRoom(t *testing.T) {
 	l.holds()
 }
 
-// A disk that has no more room is asked for it once, not by every write.
+// A disk that has no more room is asked for it twice, ahead and when it is needed, not by every write.
 func TestFullDiskIsAskedOnce(t *testing.T) {
 	clustertest.Slow(t)
 	on := &roomDisk{}

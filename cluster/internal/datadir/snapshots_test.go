@@ -13,7 +13,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// What comes after a snapshot stays while a node is sent it and shortly after, and no longer if that node hangs.
+// The log behind a snapshot stays while the snapshot is sent to a node, and shortly after, but no longer if that node hangs.
 func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
 	s, err := openSnapshots(t.TempDir(), SystemDisk(), hclog.NewNullLogger())
 	if err != nil {
@@ -45,7 +45,7 @@ func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
 	}
 }
 
-// failingDir is a disk on which nothing in a directory can be renamed to an unfinished one, or the directory not synced.
+// failingDir is a disk that fails to sync dir, or to rename a snapshot to an unfinished one.
 type failingDir struct {
 	Files
 	dir           string

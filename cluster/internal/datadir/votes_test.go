@@ -50,8 +50,8 @@ func readVote(t *testing.T, dir string) (vote string, err error) {
 	return fmt.Sprintf("%d %d %s", term, voteTerm, cand), errors.Join(err1, err2, err3, st.CheckTerm())
 }
 
-// TestEveryBitOfTheVote: each bit of what says whom a node has voted for, and who it is, is
-// noticed.
+// TestEveryBitOfTheVote: a flip of any bit is noticed in what says whom a node has voted for, and
+// who the node is.
 func TestEveryBitOfTheVote(t *testing.T) {
 	dir := voted(t)
 	if got, err := readVote(t, dir); err != nil || got != "7 7 n2" {
@@ -167,8 +167,8 @@ func places(name string, b []byte) (list []int) {
 	return list
 }
 
-// TestVoteOfAnEarlierTime: raft.db as it was before the last vote, whole in itself, and without its
-// last vote. Another vote in the same term would be a second leader.
+// TestVoteOfAnEarlierTime: a start refuses raft.db as it was before the last vote, though that file is
+// whole in itself. The node could vote again in the same term, and there could be a second leader.
 func TestVoteOfAnEarlierTime(t *testing.T) {
 	dir := voted(t)
 	before, err := os.ReadFile(filepath.Join(dir, boltFile))
