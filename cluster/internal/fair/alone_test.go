@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Who asks for the hash of the state while it is made for others gets the next one with all the others who do: two hundred cost
-// two. It is no older than the question, one is made at a time, and from the first one on the others have their time before.
+// Clients that ask for the hash of the state while one is made share the next one: four hundred questions cost two hashes. A hash
+// is no older than the question, one is made at a time, and before the next one other clients have their time.
 func TestSharedWorkIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)

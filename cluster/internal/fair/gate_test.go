@@ -64,8 +64,8 @@ func calls(lines ...string) (list []call.Call) {
 	return list
 }
 
-// Whoever has done heavy work takes, releases and renews locks in their order all the same; others of
-// its commands wait for a second, large arguments for five, however much others of their kind do.
+// A client that has done heavy work takes, releases and renews locks without a wait. Its other commands wait
+// for a second, and those with large arguments for five, and then run though the gate is still closed.
 func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)
@@ -160,8 +160,8 @@ func TestHeavyWorkEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// Work that a node does by itself has a quarter of the time while others do something, however little of that shows, and all
-// of it when nobody has done anything for a second.
+// A node's own work has a quarter of the time while clients do anything, however seldom, and all of the time when no client
+// has done anything for a second.
 func TestOwnWorkHasAQuarter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, piece = 30, 2 * time.Millisecond

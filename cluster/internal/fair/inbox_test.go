@@ -8,7 +8,7 @@ import (
 	"weak"
 )
 
-// Who came just before the wait is not waited for.
+// Requests that came just before the wait are not waited for.
 func TestWaitingForThoseWhoAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := NewInbox[int]()

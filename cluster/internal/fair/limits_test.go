@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestOverrunsAreLearned: the next leader knows of the users with least time, what has come back meanwhile does not count, and what a
-// node knows better stays.
+// TestOverrunsAreLearned: the next leader learns which users have the least time left, and gives them what they have regained since
+// then. A limit that the node itself has lowered further stays.
 func TestOverrunsAreLearned(t *testing.T) {
 	const full = 5 * time.Second
 	now := time.Hour

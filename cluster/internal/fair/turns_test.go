@@ -120,7 +120,7 @@ func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
 	}
 }
 
-// What a user does is forgotten, and what waited until then goes before what comes.
+// What a user has done is forgotten in time, and the requests that waited until then go before new ones.
 func TestUsersTurnsEnd(t *testing.T) {
 	order := func(q []*work) (text string) {
 		for _, r := range q {
