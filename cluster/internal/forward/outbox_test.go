@@ -45,7 +45,7 @@ func TestFrameThatIsTooLong(t *testing.T) {
 	})
 }
 
-// TestSlowLink: a peer that reads slowly gets a long frame whole, however long it takes; one that stops reads no more.
+// TestSlowLink: a peer that reads slowly gets a long frame, however long that takes; one that stops reading is cut off.
 func TestSlowLink(t *testing.T) {
 	const size = 64 * writeSize
 	bubble(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ func TestTickets(t *testing.T) {
 	if k.open.Len()+len(k.where) > 0 {
 		t.Errorf("kept %v", k.where)
 	}
-	// One that waits for long keeps no memory of those that have ended meanwhile.
+	// A number that stays open for long keeps no memory of those that have ended meanwhile.
 	waits := k.Begin()
 	for range 1000 {
 		k.End(k.Begin())

@@ -21,7 +21,7 @@ func oneFrame(kind byte, id uint64, body []byte) []byte {
 
 var secretStatus = Status{ID: "n1", Addrs: Addresses{"a:1", "b:2", "c:3", "d:4", "", "e:5"}, RunID: "0123", Applied: 300, Cluster: "blue", You: Stranger, Peer: "p:4", Directory: "D5", ToldMembers: true, Members: []string{"n1", "n2"}}
 
-// TestStatusGolden holds the bytes still.
+// TestStatusGolden: the bytes of a status do not change.
 func TestStatusGolden(t *testing.T) {
 	const want = "00000035" + "01" + "00" + "026e31" + "03613a31" + "03623a32" + "03633a33" + "0430313233" + "ac02" + "04626c7565" + "02" + "03703a34" + "024435" +
 		"02" + "026e31" + "026e32" + "03643a34" + "00" + "03653a35"
