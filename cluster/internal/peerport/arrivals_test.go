@@ -12,8 +12,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// Thousands who call and say nothing, or half of something, are gone after a while, are never more
-// than a few at once, and keep no peer out; the log says so in a line of each kind.
+// Thousands of callers that send nothing, or half of something, are cut off after a while. There are never
+// more than a few at once, they keep no peer out, and the log has a few lines of them.
 func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	clustertest.Slow(t)
 	for name, say := range map[string]string{
@@ -99,8 +99,9 @@ func TestSnapshotsAreGivenTime(t *testing.T) {
 	})
 }
 
-// Of those who have not shown that they are peers the one is cut off that has been there
-// longest, from where most call; who has sent a handshake goes last, and who has proved it never.
+// Of the callers that have not proved that they are peers, one is cut off at the address that
+// most of them come from: the one that has been there longest. A caller that has sent a
+// handshake goes last, and a proven peer never.
 func TestWhoIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStrangers(new(clustertest.Log).Logger())
@@ -144,7 +145,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
-// What many strangers do is two lines a minute, with their number.
+// Of many strangers the log has one line at once, and then one a minute with their number.
 func TestStrangersAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log clustertest.Log

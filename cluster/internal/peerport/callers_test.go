@@ -72,7 +72,7 @@ func portOf(t *testing.T, with TLS) *callers {
 	return c
 }
 
-// as is somebody who calls.
+// as returns the dialer of a caller.
 func (c *callers) as(with TLS) *Dialer {
 	c.t.Helper()
 	d, err := NewDialer(with, time.Now, c.log.Logger())

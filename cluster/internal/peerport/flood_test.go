@@ -33,7 +33,7 @@ func (k slowKey) Sign(rand io.Reader, digest []byte, opts crypto.SignerOpts) ([]
 	return k.Signer.Sign(rand, digest, opts)
 }
 
-// flooded is a peer port that strangers may have sign things.
+// flooded is a peer port that counts its signatures, each of which takes time.
 type flooded struct {
 	*callers
 	signed atomic.Int64
@@ -79,8 +79,8 @@ type helloOnly struct{ net.Conn }
 func (helloOnly) Read([]byte) (int, error) { return 0, io.EOF }
 
 // While strangers send 300 ClientHellos a second, their signatures take half of one processor's time; a peer gets in
-// at once if none of them is at its address, or if they are everywhere and it has been seen before; and in a while
-// if it is told from them by nothing.
+// at once if none of them is at its address, or if they are everywhere and it has been seen before; and after a while
+// if nothing tells it from them.
 func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 	clustertest.Slow(t)
 	one := func(int) string { return "198.51.100.7:1" }

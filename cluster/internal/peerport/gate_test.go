@@ -71,7 +71,7 @@ func TestPeersReachEachOther(t *testing.T) {
 	}
 }
 
-// Who cannot prove to be a peer reaches no protocol, and is a line in the log.
+// A caller that does not prove that it is a peer reaches no protocol, and the log has one line of all such callers.
 func TestStrangersAreTurnedAway(t *testing.T) {
 	ca, other := clustertest.NewCA(t, "ca"), clustertest.NewCA(t, "other")
 	uses := func(list ...x509.ExtKeyUsage) func(*x509.Certificate) {
@@ -119,7 +119,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 			for range 5 {
 				c.stranger(who.client, who.say)
 			}
-			// It is told first, and counted then.
+			// The port turns a stranger away first, and counts it then.
 			for begin := time.Now(); c.port.dialer.Strangers.Total.Load() < 5 && time.Since(begin) < 10*time.Second; {
 				time.Sleep(time.Millisecond)
 			}
@@ -205,7 +205,7 @@ func TestPeersAreLookedAtByWhoCalls(t *testing.T) {
 	}
 }
 
-// What nobody could prove anything with is refused before anything is opened.
+// Secrets and certificates that could prove nothing are refused before a port is opened.
 func TestPeerKeysAreLookedAt(t *testing.T) {
 	ca := clustertest.NewCA(t, "ca")
 	dir := t.TempDir()
@@ -255,7 +255,7 @@ func TestPeerKeysAreLookedAt(t *testing.T) {
 	}
 }
 
-// A secret that others may read is said to be, and is used.
+// The log warns of a secret file that others may read, and the secret is used.
 func TestReadableSecretsAreWarnedOf(t *testing.T) {
 	for mode, want := range map[os.FileMode]int{0o600: 0, 0o400: 0, 0o640: 1, 0o604: 1} {
 		path := filepath.Join(t.TempDir(), "secret")
@@ -368,7 +368,7 @@ func TestHalfWrittenSecret(t *testing.T) {
 	}
 }
 
-// A peer's certificate comes with few others: each is tried with the keys of all of them.
+// A peer's certificate may come with few others, because each is tried with the keys of all of them.
 func TestPeerChainIsBounded(t *testing.T) {
 	ca := clustertest.NewCA(t, "ca")
 	gate, err := openGate(peerOf(ca, "host"), time.Now, slog.New(slog.DiscardHandler))

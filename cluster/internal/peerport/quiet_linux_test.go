@@ -29,7 +29,7 @@ func tcpPair(t *testing.T) (near, far net.Conn) {
 	return quiet(dialed), quiet(accepted)
 }
 
-// It is a net.Conn in everything that the net package asks of one.
+// A quietConn is a net.Conn in everything that the net package asks of one.
 func TestQuietConnIsAConnection(t *testing.T) {
 	nettest.TestConn(t, func() (near, far net.Conn, stop func(), err error) {
 		near, far = tcpPair(t)
@@ -37,7 +37,7 @@ func TestQuietConnIsAConnection(t *testing.T) {
 	})
 }
 
-// Its errors are those of the net package.
+// The errors of a quietConn are those of the net package.
 func TestQuietConnErrors(t *testing.T) {
 	near, far := tcpPair(t)
 	defer near.Close()
