@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A request over a connection that had broken is made again, until the
-// connection is a new one, and no other is.
+// A request over a connection that had broken is made again, until its
+// connection is a new one. After other errors no request is made again.
 func TestRequestsAreMadeAfresh(t *testing.T) {
 	broken := &net.OpError{Op: "read", Err: syscall.ECONNRESET}
 	for i, c := range []struct {

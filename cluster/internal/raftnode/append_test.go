@@ -112,8 +112,8 @@ func FuzzAppendCodec(f *testing.F) {
 	})
 }
 
-// A peer of a version that does not know the codec closes the connection. It is spoken to
-// as Raft does, and for a while not asked again whether it has been upgraded.
+// A peer of a version that does not know the codec closes the connection. The node then uses
+// Raft's own encoding, and for a while does not try again whether the peer has been upgraded.
 func TestAppendToAnEarlierVersion(t *testing.T) {
 	var tried int
 	old, err := net.Listen("tcp", "127.0.0.1:0")
@@ -175,7 +175,7 @@ func TestAppendThatIsLong(t *testing.T) {
 	}
 }
 
-// A connection that was kept and leads nowhere is no answer.
+// A request over a kept connection that leads nowhere is made again over a new one.
 func TestAppendToAPeerThatWasStartedAgain(t *testing.T) {
 	a, b := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
 	addr := b.address()
@@ -215,7 +215,7 @@ func TestAppendThatIsRefused(t *testing.T) {
 }
 
 // TestHeadsKeepNoBodies: of a long entry that a leader has sent, nothing stays in memory but its head. An empty field
-// is a place in the body, and would keep it.
+// that points into the body would keep all of it.
 func TestHeadsKeepNoBodies(t *testing.T) {
 	dir, err := openDirectory(memberConfig(t, ""), t.TempDir(), hclog.NewNullLogger(), datadir.Hooks{})
 	if err != nil {

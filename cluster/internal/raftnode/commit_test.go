@@ -133,7 +133,7 @@ func (g *termGate) Set(k, v []byte) error {
 
 // A node that slept through an election is asked for its vote in the next one, and
 // while it writes that term down the leader of the first, who slept, too, sends
-// a heartbeat. It must not follow that one after it has voted for another.
+// a heartbeat. The node must not follow that leader after it has voted for another.
 func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	gate := &termGate{later: 9, begun: make(chan struct{}), resume: make(chan struct{}), written: make(chan struct{})}
 	a := startAlone(t, func(cfg *Config) {

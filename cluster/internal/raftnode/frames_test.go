@@ -64,9 +64,9 @@ func (a *alone) sayings() (list [][]byte) {
 	return append(list, append([]byte{peerport.ProtoAppend}, appendRequest(nil, a.next())...))
 }
 
-// TestMutatedRequests: what is left of a peer's words when bytes of them are others, on a real node of
-// three: it does not end, loses nothing that is committed, and follows the next leader.
-// $LOCKSTEP_FRAMES says how many, $LOCKSTEP_SEED which.
+// TestMutatedRequests sends requests of peers, with some of their bytes changed, to a real node of
+// three. The node does not end, loses nothing that is committed, and follows the next leader.
+// $LOCKSTEP_FRAMES says how many are sent, $LOCKSTEP_SEED which.
 func TestMutatedRequests(t *testing.T) {
 	count, seed := clustertest.Number("LOCKSTEP_FRAMES", 1500), clustertest.Number("LOCKSTEP_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("LOCKSTEP_SEED=%d", seed)
@@ -81,7 +81,7 @@ func TestMutatedRequests(t *testing.T) {
 		}
 		if _, err := conn.Write(clustertest.Garble(rng, said[rng.IntN(len(said))])); err == nil {
 			_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
-			_, _ = conn.Read(make([]byte, 64)) // or it is gone
+			_, _ = conn.Read(make([]byte, 64)) // or the connection is closed
 		}
 		conn.Close()
 		if i%100 != 99 {

@@ -99,7 +99,8 @@ func TestRestoreThatFails(t *testing.T) {
 	}
 }
 
-// TestOneStateBesideTheWritten: near the memory limit no entry is applied while an earlier state is still being written, without rests.
+// TestOneStateBesideTheWritten: near the memory limit no entry is applied while an earlier state is still being written, and that
+// writing makes no pauses.
 func TestOneStateBesideTheWritten(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger})
@@ -137,7 +138,7 @@ func TestOneStateBesideTheWritten(t *testing.T) {
 }
 
 // TestCopyingAwaitsTheWritten: an evaluation or an entry of a few bytes that copies much data waits in its middle for the state that
-// is being written, because at its end there would be a state more.
+// is being written, because at its end there would be one more state in memory.
 func TestCopyingAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	const keys, large = 8, 1 << 20

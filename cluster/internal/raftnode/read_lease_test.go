@@ -56,7 +56,7 @@ func TestWhatMakesALease(t *testing.T) {
 	}
 }
 
-// A node that stops meanwhile has given no vote.
+// A node that stops before its promise is over gives no vote.
 func TestStoppedBeforeThePromiseIsOver(t *testing.T) {
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) { cfg.LeaseReads = true })
 	vote := make(chan raft.RPCResponse, 1)

@@ -39,7 +39,8 @@ func TestCommitIndexIsToldInPortions(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForTheStateMachineIsBounded: a leader sends entries on and on, and the state machine waits for the collector.
+// TestWhatWaitsForTheStateMachineIsBounded: while the state machine waits for the collector, a leader that keeps sending entries
+// makes only a few megabytes wait.
 func TestWhatWaitsForTheStateMachineIsBounded(t *testing.T) {
 	const most = 8 << 20
 	var p progress
@@ -55,8 +56,8 @@ func TestWhatWaitsForTheStateMachineIsBounded(t *testing.T) {
 	}
 }
 
-// Caught up is who has applied what was committed when he asked, and what came
-// in the meantime.
+// A node has caught up when it has applied what was committed when it asked, and
+// what was committed in the meantime.
 func TestCaughtUp(t *testing.T) {
 	var p progress
 	done := uint64(0)

@@ -401,8 +401,8 @@ func (l *plainLog) ConfigurationBefore(i uint64) (conf raft.Configuration) {
 	return conf
 }
 
-// TestEntriesInThePlaceOfAChangeOfMembers: what a leader that was cut off began is no
-// measure for what the next one has done, nor is a log that lacks what comes before.
+// TestEntriesInThePlaceOfAChangeOfMembers: a change of members is not compared with one that a
+// former leader began and that is replaced, nor with a log that lacks the entries before it.
 func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
 	configuration := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {

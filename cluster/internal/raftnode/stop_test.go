@@ -8,7 +8,7 @@ import (
 )
 
 // A new leader's heartbeat may still be on its way when a node closes its disk.
-// It must not be told of a term that can no longer be written down.
+// Raft must not be told of a term that it can no longer write down.
 func TestHeartbeatOfTheNextLeader(t *testing.T) {
 	r, _, closeEarly := openMember(t, memberConfig(t, t.TempDir()))
 	answer := make(chan raft.RPCResponse, 1)

@@ -111,8 +111,8 @@ func (c cutOff) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A peer that was cut off is found again soon, although connections were kept
-// that lead nowhere, and although entries wait for theirs.
+// A peer that was cut off is found again soon, although kept connections lead
+// nowhere, and although entries wait for an answer on one of them.
 func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
 	cut := new(atomic.Bool) // of the connections from now on
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
@@ -151,7 +151,7 @@ func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
 	b.Close()
 }
 
-// Who stops waits for nobody.
+// A node that stops does not wait for a peer that is away.
 func TestEntriesForNobody(t *testing.T) {
 	a, b := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
 	addr := b.address()

@@ -33,7 +33,7 @@ func TestWhoConfirmsARead(t *testing.T) {
 	}
 }
 
-// As many as make a majority are asked first, those who answered last.
+// As many voters as make a majority are asked first: those that have answered most recently.
 func TestWhoIsAskedToConfirm(t *testing.T) {
 	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}, {ID: "n4", Suffrage: raft.Nonvoter}, {ID: "n5"}, {ID: "n6"}}}
 	tr := &transport{acks: map[raft.ServerID]ack{"n3": {term: 7, sent: 3}, "n4": {term: 7, sent: 9}, "n5": {term: 7, sent: 8}}}
