@@ -2,8 +2,7 @@ package server
 
 import "testing"
 
-// TestAbsentCommands: to a client they are unknown, to a reader there is a
-// reason.
+// TestAbsentCommands: the error says that the command is unknown, as Redis says it, and also why lockstep does not have it.
 func TestAbsentCommands(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("XADD s * a b", "-ERR unknown command 'XADD', with args beginning with: 's' '*' 'a' 'b' ("+noStreams+")\r\n")

@@ -2,7 +2,8 @@ package server
 
 import "testing"
 
-// A loop hears of a connection from when it is the loop's: one that is refused may have been cut off before by another goroutine.
+// A loop is told of the end of a connection only if the connection has joined the loop: another goroutine may cut off a refused
+// connection before that.
 func TestLoopHearsOnlyOfItsConnections(t *testing.T) {
 	for _, joins := range []bool{false, true} {
 		told := 0

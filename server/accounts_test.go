@@ -53,9 +53,9 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLookForLostChannelsIsBounded: all nodes wait while a node looks which subscriptions have lost their right. Who has so many, or
-// a user of such patterns, that this would take long is cut off; nobody else is. The look took ten million steps for each
-// subscription.
+// TestLookForLostChannelsIsBounded: all nodes wait while a node looks for the subscriptions that their users no longer permit. It
+// cuts off a session that has too many subscriptions for this, or whose user has too slow patterns, and no other session. Without
+// the bound, the look took ten million steps for each subscription.
 func TestLookForLostChannelsIsBounded(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	rights := func(rules ...string) *store.User {

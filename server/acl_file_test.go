@@ -79,8 +79,8 @@ func TestHostileACLFiles(t *testing.T) {
 	ts.dial(t).do("PING", "+PONG\r\n")
 }
 
-// TestACLSave: the file is replaced as a whole and nobody else may read it; of a link, the file that
-// it names; what cannot be told in a file leaves the old one. What is read back is the same.
+// TestACLSave: ACL SAVE replaces the file as a whole, or the file that a symbolic link names, and only the owner may read it. ACL
+// LOAD restores the same users. If a user cannot be written in a file, the old file stays.
 func TestACLSave(t *testing.T) {
 	_, c, path, log := fileServer(t, "what was there\n")
 	real := path + ".real"

@@ -29,7 +29,7 @@ func TestACLSaveOfTooMuch(t *testing.T) {
 	for i := range 5 {
 		c.do(fmt.Sprint("ACL DELUSER u", i), ":1\r\n")
 	}
-	var users strings.Builder // by one entry: each makes the node look at all users
+	var users strings.Builder // in one log entry: the node looks at all users for each entry
 	users.WriteString(array("MULTI"))
 	for i := range 10_000 {
 		users.WriteString(array("ACL", "SETUSER", fmt.Sprint("u", i)))

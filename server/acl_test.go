@@ -16,7 +16,7 @@ import (
 )
 
 // TestRequirePassIsTheDefaultUsers: the password that a node was started with
-// is the default user's until the users' state says something of it.
+// is the default user's until a command sets another.
 func TestRequirePassIsTheDefaultUsers(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		var log logBuffer
@@ -30,7 +30,7 @@ func TestRequirePassIsTheDefaultUsers(t *testing.T) {
 		hash := store.HashPassword([]byte("first"))
 		list := fmt.Sprintf("user default on #%s ~* &* +@all", hash)
 		c.do("ACL LIST", "*1\r\n"+bulk(list))
-		// Other rules leave it as it is.
+		// Rules about something else leave the password as it is.
 		c.do("ACL SETUSER default -flushall", "+OK\r\n")
 		d := ts.dial(t)
 		d.do("AUTH first", "+OK\r\n")
@@ -166,14 +166,14 @@ func TestLogGroups(t *testing.T) {
 	}
 }
 
-// TestAnonymousUntilCurrent: who came while this node did not know the users
-// yet is asked who it is when the default user turns out to be closed; and the
-// leader knows it anyway.
+// TestAnonymousUntilCurrent: a client that connected before this node knew the
+// users must authenticate when the default user turns out to be off; the leader
+// refuses its commands in any case.
 func TestAnonymousUntilCurrent(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		admin := ts.dial(t)
-		<-ts.learned // or it would set this again
+		<-ts.learned // or the node would set accounts.current again
 		admin.do("PING", "+PONG\r\n")
 		ts.hub.accounts.current.Store(false)
 		c, listener := ts.dial(t), ts.dial(t)

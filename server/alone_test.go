@@ -39,8 +39,8 @@ func TestOneACLFileAtATime(t *testing.T) {
 	}
 }
 
-// What grows with what clients have is listed for one client at a time; once the node has worked much for all of them, the
-// others have their time before. Other kinds of work do not wait for it, nor do locks.
+// A list that grows with what clients hold is made for one client at a time. Once the node has worked much for all clients
+// together, it gives way to other commands before the next list. Other kinds of work do not wait for a list, nor do locks.
 func TestHeavyCommandsRunOneAtATime(t *testing.T) {
 	for line, kind := range map[string]cluster.OwnKind{
 		"COMMAND DOCS get": cluster.OwnList, "COMMAND INFO get": cluster.OwnList, "COMMAND LIST": cluster.OwnList, "COMMAND": cluster.OwnList,
@@ -84,7 +84,7 @@ func TestHeavyCommandsRunOneAtATime(t *testing.T) {
 	})
 }
 
-// What waits of a client that was cut off is not run.
+// A heavy command that waits for its turn is not run if its client has been cut off.
 func TestNothingHeavyIsRunForWhoHasLeft(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, line := range []string{"CLIENT LIST", "INFO", "ACL LOAD", "ACL SAVE"} {

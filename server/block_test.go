@@ -60,7 +60,7 @@ func TestBlockedClientLeaves(t *testing.T) {
 	})
 }
 
-// What comes behind a blocking command is run after it, in pieces, too.
+// The commands behind a blocking command are run after it, also if they arrive in pieces.
 func TestPipelineBehindBlockingCommand(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, other := ts.dial(t), ts.dial(t)
@@ -76,8 +76,8 @@ func TestPipelineBehindBlockingCommand(t *testing.T) {
 	})
 }
 
-// Half-closing right behind the command: what is there may be had, but nobody
-// waits for what may come.
+// A blocking command does not wait for a client that has half-closed the
+// connection right behind it.
 func TestBlockingCommandFromHalfClosed(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -123,7 +123,7 @@ func TestPauseByTheClock(t *testing.T) {
 		other.do("GET k", "$-1\r\n")
 		ts.fake.advance(2 * time.Millisecond)
 		c.expect("+OK\r\n$1\r\nv\r\n")
-		// One who leaves is not run later.
+		// The command of a client that leaves during the pause is not run later.
 		other.do("CLIENT PAUSE 3600000 WRITE", "+OK\r\n")
 		c.send("SET k never\r\n")
 		until(t, "the pause to hold", func() bool { return ts.pause.count() == 1 })
@@ -133,7 +133,7 @@ func TestPauseByTheClock(t *testing.T) {
 	})
 }
 
-// Who was blocked counts as blocked until his reply is in the output: what the command has changed is told behind the reply.
+// A client counts as blocked until its reply is in the output, so that invalidations by its own command follow the reply.
 func TestBlockedUntilTheReplyIsThere(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, other := ts.dial(t), ts.dial(t)

@@ -14,9 +14,9 @@ import (
 	"lockstep/store"
 )
 
-// Whatever a session answers itself, however many words it is asked with: the reply is no
-// larger than one may be, what it takes to make it is no multiple of that, and what the
-// client holds by it is counted while the command runs.
+// For every command that the session answers itself, with any number of words: the reply
+// keeps to the limit of a reply, making it allocates a bounded amount, and the memory that the
+// client holds by the command is bounded while the command runs.
 func TestRepliesOfOneNodeAreBounded(t *testing.T) {
 	const words, limit, clients, enough = 20_000, 256 << 10, 256 << 10, 4 << 20
 	ts := newTestServer(t, nil)
@@ -70,8 +70,8 @@ func TestRepliesOfOneNodeAreBounded(t *testing.T) {
 	}
 }
 
-// A pipeline of commands that are answered here waits for its client to read, as one of reads
-// does, and a transaction of them.
+// A pipeline of commands that this node answers waits until the client reads, and so does a
+// transaction of them.
 func TestPipelineWaitsForItsReader(t *testing.T) {
 	const many = 100
 	for name, pipeline := range map[string]string{
@@ -100,8 +100,8 @@ func TestPipelineWaitsForItsReader(t *testing.T) {
 	}
 }
 
-// TestSlowReadersHoldNoElements: while a client does not read, its reply takes what it is on the wire, and not what its
-// elements took.
+// TestSlowReadersHoldNoElements: while a client does not read, its reply takes the memory of its encoded form, not that of its
+// elements.
 func TestSlowReadersHoldNoElements(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		const members, clients = 100_000, 8
@@ -167,7 +167,7 @@ func TestWaitingForTooManyKeys(t *testing.T) {
 	})
 }
 
-// Prefixes overlap as Redis says, and the first pair is named; many are no work.
+// Prefixes overlap as in Redis, and the error names the first pair that does.
 func TestOverlappingPrefixes(t *testing.T) {
 	for i, c := range []struct {
 		old, given []string
@@ -218,7 +218,7 @@ func TestLargeRepliesFindNoRoom(t *testing.T) {
 		kept.do("CLIENT NO-EVICT on", "+OK\r\n")
 		kept.send(array("SET", "k", large))
 		kept.expect("+OK\r\n")
-		ts.clientMemory.large.Add(2 << 20) // of some who are about to go
+		ts.clientMemory.large.Add(2 << 20) // as if by other clients that are about to be cut off
 		c := ts.dial(t)
 		c.do("ECHO small", "$5\r\nsmall\r\n")
 		c.send("GET k\r\n")

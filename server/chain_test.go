@@ -12,9 +12,8 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// Each certificate that a stranger sends is tried with the keys of all others, and kept until that is done.
-// So a client does not come in with
-// many of them, and at no port with a hello of 40 KB.
+// The server tries each certificate of a chain with the keys of all the others, and keeps them until then. So it refuses a client
+// with a long chain, and at every port one with a hello of 40 KB.
 func TestLongChains(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, _, good := secretServer(t, loops)

@@ -164,8 +164,8 @@ func TestEveryHoldingCounts(t *testing.T) {
 	}
 }
 
-// A client that does not read the messages that are sent to it is cut off, of whatever
-// kind they are, and the others are served.
+// A client that does not read its messages, of whatever kind, is cut off, and the others
+// are served.
 func TestUnreadMessagesCount(t *testing.T) {
 	message := strings.Repeat("m", 64<<10)
 	for name, listen := range map[string]string{
@@ -198,9 +198,9 @@ func TestUnreadMessagesCount(t *testing.T) {
 	}
 }
 
-// What is remembered of the keys that clients have read takes no more than half of what
-// they may hold: clients are told to forget the rest. Messages that are held back for one
-// become one that says: forget all.
+// The keys that the node remembers for tracking clients take no more than half of what clients
+// may hold: the readers of further keys are told to forget them. If too many messages are held
+// back for a client, one message takes their place, which tells it to forget all keys.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other, reader := ts.dial(t), ts.dial(t)
@@ -238,8 +238,8 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	}
 }
 
-// CLIENT NO-EVICT keeps a client as long as all that have it hold no more than half of the
-// limit: others are cut off before, and the node lives.
+// CLIENT NO-EVICT keeps a client as long as all clients with NO-EVICT hold no more than half of the
+// limit: until then the others are cut off before them.
 func TestNoEvictIsBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other := ts.dial(t)
@@ -317,13 +317,13 @@ func TestEmptyArgumentsCount(t *testing.T) {
 	})
 }
 
-// TestNoEvictIsNoRoom: where there is no memory, few commands of clients with NO-EVICT are read to their ends. To look for the clients
-// that hold most takes too long.
+// TestNoEvictIsNoRoom: without memory left, the server reads few more commands even of clients with NO-EVICT: the search for the
+// clients that hold most would come too late.
 func TestNoEvictIsNoRoom(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		const limit = 4 << 20
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.MaxMemoryClients = loops, limit })
-		ts.clientMemory.cutting.Store(true) // nobody looks for them
+		ts.clientMemory.cutting.Store(true) // so that the search does not begin
 		for range 10 {
 			c := ts.dial(t)
 			c.do("CLIENT NO-EVICT ON", "+OK\r\n")

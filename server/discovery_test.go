@@ -162,13 +162,13 @@ func TestSwitchMaster(t *testing.T) {
 	sub, ask := dialTo(t, addr), dialTo(t, addr)
 	ask.do("SENTINEL get-master-addr-by-name mymaster", "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n")
 	sub.ask("SUBSCRIBE", "+switch-master")
-	// While nobody leads, the master is the one that was.
+	// While nobody leads, the master is the last leader.
 	nobody := fakeTopology("")
 	nobody.Last = "n1"
 	ts.fake.become(nobody)
 	ask.do("SENTINEL get-master-addr-by-name mymaster", "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n")
-	// One that has not said its address cannot be handed out; when it has, the
-	// event comes.
+	// A leader whose address is not known yet cannot be handed out; the event
+	// comes with the address.
 	silent := fakeTopology("n3")
 	silent.Nodes = silent.Nodes[:2]
 	ts.fake.become(silent)
@@ -320,8 +320,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestAdvertisedEverywhere: a node that listens on every address is where the
-// client has found it.
+// TestAdvertisedEverywhere: for a node that listens on every address, a client
+// gets the address at which it has found the node.
 func TestAdvertisedEverywhere(t *testing.T) {
 	ts := newTestServer(t, nil)
 	addr := ts.sentinel(t)

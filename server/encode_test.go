@@ -88,8 +88,8 @@ func packedEmpties(t testing.TB, n int) store.Reply {
 	return packed
 }
 
-// Many clients may be about to encode a packed reply at once: they wait for the collector. Each has taken its room before, as much as
-// its reply takes on the wire.
+// Many clients may be about to encode a packed reply at once, while they wait for the garbage collector. So each client reserves
+// the encoded size of its reply first, and only as many go on as have room.
 func TestRoomForRepliesIsTakenFirst(t *testing.T) {
 	const limit, clients, elems = 1 << 20, 50, 30_000
 	ts := newTestServer(t, nil)

@@ -30,7 +30,7 @@ type fakeBackend struct {
 	now      atomic.Int64 // ns since epoch
 	hub      *Hub
 	batch    []int    // sizes of the submissions
-	txnUsers []string // whose transactions they were, WATCH included
+	txnUsers []string // the users of the transactions and WATCHes
 	leader   string
 	password string
 	addr     string
@@ -40,7 +40,7 @@ type fakeBackend struct {
 	threshold atomic.Int64
 	hold      atomic.Pointer[chan struct{}] // Submit waits for it, if set
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
-	held      atomic.Int32                  // Submits that wait so
+	held      atomic.Int32                  // calls that wait for hold or stuck
 	snapshots atomic.Int32
 	waiting   []*cluster.Blocked // guarded by mu
 	turns     atomic.Int32
@@ -60,12 +60,12 @@ type fakeBackend struct {
 	watch     func(store.Reply)      // is told of each reply; guarded by mu
 	others    atomic.Int32           // members that have every write
 	refusal   atomic.Value           // a store.Error that every submission gets
-	lags      atomic.Bool            // the node hears of the users when it asks for their version
+	lags      atomic.Bool            // the node hears of changed users only when it asks for their version
 
 	topology atomic.Pointer[cluster.Topology]
 	changed  chan struct{} // of topology; guarded by mu
 	unready  atomic.Bool
-	misses   atomic.Int32 // so many times it reaches nobody
+	misses   atomic.Int32 // for so many calls Reaches says no
 	removed  atomic.Bool
 	maxReply atomic.Int64
 	begun    atomic.Int32 // blocking commands
@@ -194,7 +194,7 @@ func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	go run()
 }
 
-// Flush waits if a test has it, as for a script that runs in it.
+// Flush waits if the test has set stuck, as it would for a script.
 func (f *fakeBackend) Flush() {
 	if gate := f.stuck.Swap(nil); gate != nil {
 		f.held.Add(1)

@@ -52,8 +52,8 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 }
 
 // TestHandshakeFlood: while one address sends twice as many ClientHellos as the node can
-// sign, a client from another one waits for a few signatures at most; and from the
-// same address, at the end of a long line, about as many come in as there is room for.
+// sign, a client from another address waits for a few signatures at most; and of the
+// clients from the same address some come in.
 func TestHandshakeFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)

@@ -43,7 +43,7 @@ func TestCutCommands(t *testing.T) {
 	}
 }
 
-// TestTooLongTakesNoMemory: a command that is too long for anybody is refused as Redis's words have it, takes no memory while it
+// TestTooLongTakesNoMemory: a command that is too long for anybody is refused in the words of Redis, takes no memory while it
 // arrives, and leaves the connection in step. An argument of 500 MB kept the other clients waiting for a third of a second, eight
 // of them for four.
 func TestTooLongTakesNoMemory(t *testing.T) {

@@ -220,7 +220,7 @@ func TestGuardAsksAgain(t *testing.T) {
 	}
 }
 
-// TestGuardMemory: an announcement costs nothing.
+// TestGuardMemory: an announced length takes no memory by itself.
 func TestGuardMemory(t *testing.T) {
 	for _, header := range []string{"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$536870912\r\nabc", "*2147483647\r\n$4\r\nMGET\r\n"} {
 		var before, after runtime.MemStats
@@ -277,8 +277,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// TestAnnouncedSizesTakeNoMemory: a long argument has the memory of what has arrived of it, and that again; beyond what
-// clients may hold its client is cut off before it has more.
+// TestAnnouncedSizesTakeNoMemory: a long argument takes about twice the memory of what has arrived of it. Its client is cut
+// off before that is more than clients may hold.
 func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	for _, limit := range []int64{0, 20 << 20} {
 		ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = limit })
@@ -302,8 +302,8 @@ func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	}
 }
 
-// What a large argument has room for counts, not only what of it has arrived; and its memory is taken
-// in few steps, because what it had before is for the garbage collector.
+// The whole memory that is allocated for a large argument counts, not only what has arrived of it; and the
+// guard allocates it in few steps, because each step leaves the former memory to the garbage collector.
 func TestRoomOfALargeArgumentCounts(t *testing.T) {
 	const size = 7 << 20
 	long := bytes.Repeat([]byte("x"), size)

@@ -166,8 +166,8 @@ func authorityOf(t *testing.T, files certs.Files, ts *testServer) *certs.Authori
 	return a
 }
 
-// TestHalfHandshakes: those who begin a handshake and say no more are few, and who comes
-// after them comes in.
+// TestHalfHandshakes: the server keeps few of the connections that begin a handshake and send
+// no more, and a client that comes after them gets in.
 func TestHalfHandshakes(t *testing.T) {
 	ts, _, _, good := secretServer(t, 1)
 	var before, after runtime.MemStats
@@ -203,7 +203,7 @@ func TestHalfHandshakes(t *testing.T) {
 	}
 }
 
-// TestSlowHandshake: a client has its time and no more.
+// TestSlowHandshake: a handshake that takes too long is ended.
 func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, _ := testCertificates(t)
@@ -243,8 +243,8 @@ func serial(t *testing.T, ts *testServer, c *tls.Config) string {
 }
 
 // TestCertificatesAreReadAgain: a new certificate is served once its files are there, by
-// itself, by Reload or by CONFIG SET; who is connected stays; files that cannot be used
-// change nothing and are told of.
+// itself, by Reload or by CONFIG SET; open connections stay; files that cannot be used
+// change nothing and are logged.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	ts, log, files, good := secretServer(t, 1)
 	a := authorityOf(t, files, ts)
@@ -307,7 +307,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	c.do("CONFIG GET tls-key-file-pass", "*2\r\n$17\r\ntls-key-file-pass\r\n$0\r\n\r\n")
 }
 
-// TestTLSFaults: what is wrong is said by the name of the parameter.
+// TestTLSFaults: the error names the parameter that is wrong.
 func TestTLSFaults(t *testing.T) {
 	files, _, err := certs.Make(t.TempDir())
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// What commands ask of others inside is answered rightly or with their error: names that KEYS refuses for their size do not
-// make a slot empty, and are no empty digest.
+// A command that runs another inside passes on its error: if KEYS refuses to list the keys because the list is too large, a slot
+// does not seem empty, and DEBUG DIGEST does not return the digest of an empty database.
 func TestInnerErrorsAreTold(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

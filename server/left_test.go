@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What is left of a slow pipeline is not run when its client has gone, whether its commands are
-// submitted together or, with others between, one by one; what a client that is there has
-// sent is.
+// The remaining commands of a slow pipeline are not run once its client has closed the connection,
+// whether they are submitted together or, with other commands between them, one by one. All commands
+// of a connected client are run.
 func TestClientLeavesASlowPipeline(t *testing.T) {
 	const commands = 40
 	for name, change := range map[string]func(*Config){"goroutines": nil, "loops": withLoops(1)} {

@@ -179,7 +179,7 @@ func TestQueryLimits(t *testing.T) {
 	})
 }
 
-// TestLineLimits: a line may have 64 KiB; what begins one must say so soon.
+// TestLineLimits: a line may have 64 KiB, also one with the count or the length of arguments.
 func TestLineLimits(t *testing.T) {
 	const most = 64 << 10
 	eachPath(t, func(t *testing.T, loops int) {
@@ -234,7 +234,7 @@ func TestPubSubLimit(t *testing.T) {
 	}
 }
 
-// TestManyConnections: those beyond maxclients are told so and leave nothing behind; those within go on.
+// TestManyConnections: connections beyond maxclients get an error and leave nothing behind; those within the limit go on.
 func TestManyConnections(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -235,7 +235,7 @@ func TestLoopHeldUp(t *testing.T) {
 		}
 		third := ts.dial(t)
 		third.do("ECHO x", bulk("x"))
-		// What was answered before the loop was held up is not held up.
+		// A reply from before the loop was held up is sent.
 		c.expect("+OK\r\n")
 		c.do("PING", "+PONG\r\n")
 		close(gate)
@@ -313,8 +313,8 @@ func TestLoopMessages(t *testing.T) {
 	sub.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 }
 
-// TestLoopMessagesToMany: those who read get all messages in order, whatever those do who
-// are sent the same at the same time: read late, or leave.
+// TestLoopMessagesToMany: subscribers that read get all messages in order, although other
+// subscribers of the same messages read late or leave.
 func TestLoopMessagesToMany(t *testing.T) {
 	const (
 		n         = 600 // 6 MB for each: more than its sockets take

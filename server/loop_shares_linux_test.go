@@ -17,8 +17,8 @@ func large(name string) string {
 	return array(append([]string{name}, make([]string, 40_000)...)...)
 }
 
-// TestLargeCommandsAreReadInTurn: while large commands wait, no more of them are read, so nobody is cut off for them. The
-// others are served, and in the end all are answered.
+// TestLargeCommandsAreReadInTurn: while large commands wait, the loop reads no more of them, so that no client is cut off. Other
+// commands are served, and in the end all are answered.
 func TestLargeCommandsAreReadInTurn(t *testing.T) {
 	const many, limit = 30, 16 * largeArguments
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxMemoryClients, c.MaxClients = limit, 2*many })
@@ -53,8 +53,8 @@ func TestLargeCommandsAreReadInTurn(t *testing.T) {
 	})
 }
 
-// TestLargeCommandsOfWhoWaits: large commands that are held back for long take the room that there is. Those of others are
-// read all the same.
+// TestLargeCommandsOfWhoWaits: although large commands that are held back for long take all the room, those of other clients are
+// read.
 func TestLargeCommandsOfWhoWaits(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxMemoryClients = 8 * largeArguments })
 	c := ts.dial(t)
@@ -83,8 +83,8 @@ func sendsLarge(l *loop, user *account) *loopConn {
 	return c
 }
 
-// TestLargeCommandInParts: a connection whose command is on its way has its turn after all others, and goes on before those
-// that come later. It gives the others their time, and waits while there is a crowd.
+// TestLargeCommandInParts: among large commands, one that has been read in part goes first. After each part the loop serves the
+// other clients for a while, and it waits for longer while large commands of the user take the room.
 func TestLargeCommandInParts(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)
@@ -104,7 +104,7 @@ func TestLargeCommandInParts(t *testing.T) {
 		}
 		c.state = connRunning // so that nothing is read
 	}
-	// serves counts the rounds until one is served.
+	// serves counts the rounds until the loop serves a connection.
 	serves := func() (rounds int) {
 		left := len(l.incoming.queue)
 		for ; len(l.incoming.queue) == left; rounds++ {
@@ -129,8 +129,8 @@ func TestLargeCommandInParts(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsOfOtherUsers: a user has a part of a large command read after one part of each other user's, however many
-// connections the others have, and while their commands take the room.
+// TestLargeCommandsOfOtherUsers: the loop reads a part of a large command of each user in turn, however many connections one of
+// them has. While the commands of one user take the room, it reads those of the others.
 func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)

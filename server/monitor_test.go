@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A monitor sees moderate commands whole and of others so much that showing them costs little, whatever the bytes.
+// A monitor sees a command of moderate size whole, and of a larger one only so much that it costs little, whatever its bytes are.
 func TestMonitorLinesAreBounded(t *testing.T) {
 	line := func(args ...string) string {
 		list := make([][]byte, len(args))

@@ -64,7 +64,7 @@ func TestQueuedArgumentsGiveWay(t *testing.T) {
 	})
 }
 
-// So do those of commands that are not submitted, or refused.
+// Large arguments give way to other clients also in commands that are refused or not submitted.
 func TestLargeArgumentsGiveWay(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)

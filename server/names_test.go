@@ -37,8 +37,8 @@ func (ts *testServer) awaitIdle() {
 	ts.await(func() bool { return !slices.ContainsFunc(ts.each(), func(s *session) bool { return s.isRunning() }) })
 }
 
-// TestManyNamesLeaveTheLoop: a loop serves the others while the subscriptions of one client begin or end, which wait here
-// for a lock that the test has.
+// TestManyNamesLeaveTheLoop: a loop serves the other clients while many subscriptions of one client begin or end. Here these wait
+// for a lock that the test holds.
 func TestManyNamesLeaveTheLoop(t *testing.T) {
 	const many = fewNames + 100
 	names := numbered(many, "n%d")
@@ -109,7 +109,7 @@ func TestManyNamesLeaveTheLoop(t *testing.T) {
 	}
 }
 
-// TestFewNamesStayOnTheLoop: what locks need costs no goroutine.
+// TestFewNamesStayOnTheLoop: the few subscriptions that a client's locks need cost no goroutine.
 func TestFewNamesStayOnTheLoop(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -191,7 +191,7 @@ func namesOf100(n int) (list []string) {
 	return list
 }
 
-// TestManyNamesGiveWay: a command with many names gives way before it, also if it is its client's first.
+// TestManyNamesGiveWay: the client gives way before a command with many names, even before its first one.
 func TestManyNamesGiveWay(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ask := func(c *client, end string, words ...string) time.Duration {
@@ -222,7 +222,7 @@ func TestManyNamesGiveWay(t *testing.T) {
 				t.Errorf("%s of %d names gives way for %v", word, most+1, took)
 			}
 		}
-		// Where the node has worked much for others, there is less for nothing.
+		// When the node has worked much for others, fewer names are free.
 		ts.ownWork.add(ts.fake.clock(), 2*ownAtOnce)
 		if took := ask(ts.dial(t), end(most/2), subscribe(most/2)...); took < time.Duration(most/2)*plumbingTakes {
 			t.Errorf("in a crowd %d names give way for %v", most/2, took)

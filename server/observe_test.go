@@ -107,7 +107,7 @@ func TestLatencyMonitor(t *testing.T) {
 	}
 }
 
-// TestMemoryUsage: more takes more, and a sample stands for the whole.
+// TestMemoryUsage: the result fits the size of the value, and a sample of its elements gives about the same as all of them.
 func TestMemoryUsage(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	size := func(args ...string) int64 {

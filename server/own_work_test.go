@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// What a node answers itself counts: who has had much of it gives way before the next such command, also within EXEC.
-// Subscriptions and transactions, of which locks are made, wait only if they are a flood.
+// The commands that a node answers itself count: a client that has used much of this time gives way before the next such command,
+// also within EXEC. Subscriptions and transactions, which lock libraries use, wait only in a flood.
 func TestOwnWorkRests(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -61,7 +61,8 @@ func TestOwnWorkRests(t *testing.T) {
 	})
 }
 
-// TestKillsGiveWayForNobody: what gives way may wait for something that waits for the script.
+// TestKillsGiveWayForNobody: SCRIPT KILL and FUNCTION KILL run at once, because a command that gives way might wait for the script
+// that they are to end.
 func TestKillsGiveWayForNobody(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -84,7 +85,7 @@ func TestKillsGiveWayForNobody(t *testing.T) {
 	})
 }
 
-// So it does within one EXEC: a transaction of such commands is not all of them at once.
+// A client gives way between the commands of one EXEC, too: a transaction does not run them all at once.
 func TestOwnWorkRestsWithinExec(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -99,8 +100,8 @@ func TestOwnWorkRestsWithinExec(t *testing.T) {
 	})
 }
 
-// The steps in which the rights of a command are checked count, whether it is refused or goes to the leader, and no client gives way
-// for ever because of its own.
+// The check of a command's rights counts by its steps, whether the command is refused or goes to the leader. Later commands with
+// short checks do not pay for it any more.
 func TestChecksAreOwnWork(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		rule := "~*" + strings.Repeat("[a]", 63) + "[b]"
@@ -133,7 +134,7 @@ func TestChecksAreOwnWork(t *testing.T) {
 	})
 }
 
-// What MULTI queues and nobody runs counts, however the transaction ends.
+// Queued commands that are never run count, however the transaction ends.
 func TestQueuesInVainCount(t *testing.T) {
 	for how, end := range map[string][2]string{
 		"DISCARD": {"DISCARD\r\n", "+OK\r\n"}, "RESET": {"RESET\r\n", "+RESET\r\n"},
@@ -172,7 +173,7 @@ func TestLargeTransactionsLeaveTheLoop(t *testing.T) {
 	}
 }
 
-// What a client had long ago does not count: a monitor that asks for INFO every few seconds never waits.
+// Work of long ago does not count: a monitoring client that asks for INFO every few seconds never waits.
 func TestOwnWorkIsForgotten(t *testing.T) {
 	now := time.Unix(1000, 0)
 	clock := func() time.Time { return now }
@@ -197,7 +198,7 @@ func TestOwnWorkIsForgotten(t *testing.T) {
 	}
 }
 
-// Many clients that each take less than they may have less each, once all of them have taken much; in the next second they
+// Many clients that each keep to their limit get less each, once all of them together have taken much; in the next second they
 // begin anew.
 func TestOwnWorkOfManyClients(t *testing.T) {
 	now := time.Unix(1000, 0)

@@ -139,8 +139,8 @@ func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	})
 }
 
-// TestLetInWithoutALeader: who is let in while nobody can be asked for the present password is not obeyed before the
-// leader has been asked.
+// TestLetInWithoutALeader: if a client has logged in while the node reached no leader, the node refuses its commands, except such
+// as PING, until the leader has confirmed the password.
 func TestLetInWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -184,8 +184,8 @@ func TestLetInWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestStoppedNodeIsTold: a node that has been stopped runs no command of operators until its leader has told it of the
-// users, however long that takes. One that has not been goes by what it was told, by and by.
+// TestStoppedNodeIsTold: a node whose process was stopped runs no command of operators until its leader has told it of the
+// users, however long that takes. A node that was not stopped relies after some time on what it knows.
 func TestStoppedNodeIsTold(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned // or it would ask
@@ -196,13 +196,13 @@ func TestStoppedNodeIsTold(t *testing.T) {
 	ts.fake.advance(2 * pulseLate)
 	c.do("CONFIG SET maxclients 70", "-"+string(errRightsUnknown)+"\r\n")
 	c.do("CONFIG SET maxclients 80", "-"+string(errRightsUnknown)+"\r\n")
-	ts.fake.misses.Store(2) // its link comes back in a moment
+	ts.fake.misses.Store(2) // the node reaches the leader again in a moment
 	c.do("LOCKSTEP SNAPSHOT", "-"+string(errRightsUnknown)+"\r\n")
 	release()
 	c.do("CONFIG GET maxclients", "*2\r\n"+bulk("maxclients")+bulk("60"))
 }
 
-// TestTransactionsNameTheirUser: EXEC and WATCH take their turn, and keep their place, among what else their user sends.
+// TestTransactionsNameTheirUser: EXEC and WATCH name their user, so that the leader queues them with the user's other commands.
 func TestTransactionsNameTheirUser(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -166,7 +166,7 @@ func FuzzPiecesOfTLS(f *testing.F) {
 	})
 }
 
-// TestPiecesOfTLS plays the fuzz target's kind of conversation with chance's pieces.
+// TestPiecesOfTLS plays conversations like those of the fuzz target, in random pieces.
 func TestPiecesOfTLS(t *testing.T) {
 	kept, client := testCertificates(t)
 	r := rand.New(rand.NewPCG(1, 2))

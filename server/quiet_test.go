@@ -105,8 +105,8 @@ func sealedConn(t *testing.T, loops int) (*tls.Conn, *recordSealer) {
 	return conn, newRecordSealer(t, keyLog.String())
 }
 
-// TestMessagesOfTheHandshakeAfterIt: a client that begins a large message of the handshake after it is cut off, before it
-// has passwords to show. crypto/tls would keep 256 KiB for each such client.
+// TestMessagesOfTheHandshakeAfterIt: once the handshake is over, the server cuts off a client that begins another large handshake
+// message. crypto/tls would keep 256 KiB for each such client, even for one that has sent no password.
 func TestMessagesOfTheHandshakeAfterIt(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		conn, s := sealedConn(t, loops)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSentinelObeysTheClusterPassword: at a Sentinel the password of the cluster counts, whatever the node was started with. It
-// was the one of the start for ever, also when it had been withdrawn, up to SHUTDOWN.
+// TestSentinelObeysTheClusterPassword: at a Sentinel the password of the cluster counts, whatever the node was started with. Once,
+// the password of the start permitted everything up to SHUTDOWN for ever, even when it had been withdrawn.
 func TestSentinelObeysTheClusterPassword(t *testing.T) {
 	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "old" })
 	addr := ts.sentinel(t)

@@ -158,9 +158,9 @@ func TestSoftLimit(t *testing.T) {
 	slow.expectGone()
 }
 
-// TestSubscriberThatMissesMessages: those who would have got messages that
-// are never shown here are not left to wait for them; a node that hears nothing any
-// more takes no subscribers.
+// TestSubscriberThatMissesMessages: a node that has missed messages ends the
+// connections of its subscribers, so that none waits for a missed message; a
+// removed node takes no subscribers.
 func TestSubscriberThatMissesMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		var listening []*client
@@ -365,8 +365,8 @@ func TestShutdownCommand(t *testing.T) {
 	newTestServer(t, nil).dial(t).do("SHUTDOWN", "-"+string(errShutdown)+"\r\n")
 }
 
-// TestDebugInScripts: scripts may call DEBUG only where every client may, after it has been
-// asked for, and for users with the right to it.
+// TestDebugInScripts: scripts may call DEBUG only where every client may, after DEBUG
+// SET-DISABLE-DENY-SCRIPTS 1, and for users with the right to DEBUG.
 func TestDebugInScripts(t *testing.T) {
 	script := array("EVAL", "return redis.pcall('debug', 'protocol', 'integer') == 12345 and 1 or 0", "0")
 	for _, who := range []string{"no", "local", "yes"} {
@@ -411,8 +411,8 @@ func TestEveryDebugInAScript(t *testing.T) {
 	}
 }
 
-// A message to who sends RESET is in the old protocol and before the reply, or not sent: while a message is on its way the protocol
-// does not change.
+// A message to a client that sends RESET comes before the reply and in the old protocol, or is not sent: the protocol does not
+// change while a message is on its way.
 func TestResetAndMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)

@@ -72,8 +72,8 @@ func tcpOf(t *testing.T, conn net.Conn) *net.TCPConn {
 
 const unsentBytes = 0x894b // SIOCOUTQNSD
 
-// TestTheSystemKeepsLittleForClients: of what a client does not read, little lies in the operating system, whose memory
-// nobody counts; and of what a stranger sends ahead.
+// TestTheSystemKeepsLittleForClients: the operating system keeps little of the output that a client does not read, because nobody
+// counts that memory.
 func TestTheSystemKeepsLittleForClients(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -43,8 +43,8 @@ func TestStrangersHoldLittle(t *testing.T) {
 	}
 }
 
-// TestStrangersWhoGoOn: a client that has not said who it is gives so many commands in a second and no more, whatever
-// they are, and is cut off. One that takes its time is not.
+// TestStrangersWhoGoOn: a client that has not authenticated is cut off after strangeCommands commands in a second, whatever
+// they are. One that sends them more slowly is not.
 func TestStrangersWhoGoOn(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
@@ -107,15 +107,15 @@ func TestStrangersReadTheirReplies(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsFindNoRoom: while large commands take much more than clients may hold, and
-// until those who hold most have gone, nobody takes more by one. Small ones are run.
+// TestLargeCommandsFindNoRoom: while large commands take much more than clients may hold, and until
+// the clients that hold most are cut off, no further large command is read. Small ones are run.
 func TestLargeCommandsFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)
 		set.do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
 		kept := ts.dial(t)
 		kept.do("CLIENT NO-EVICT on", "+OK\r\n")
-		ts.clientMemory.arriving.Add(2 << 20) // of some who are about to go
+		ts.clientMemory.arriving.Add(2 << 20) // as if by other clients that are about to be cut off
 		half := "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$20000\r\n" + strings.Repeat("x", 10_000)
 		c := ts.dial(t)
 		c.send("PING\r\n" + half)
@@ -130,8 +130,8 @@ func TestLargeCommandsFindNoRoom(t *testing.T) {
 	})
 }
 
-// TestStrangersGiveWay: who has not authenticated keeps nobody out. The oldest goes first, and
-// nobody goes who has the password.
+// TestStrangersGiveWay: clients that have not authenticated keep nobody out. The oldest of them is cut
+// off first, and no client that has authenticated.
 func TestStrangersGiveWay(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass, c.MaxClients = loops, "secret", 4 })
@@ -167,7 +167,7 @@ func TestStrangersGiveWay(t *testing.T) {
 	})
 }
 
-// TestHopelessArguments: an argument that will be larger than all clients may hold is not taken in until it is.
+// TestHopelessArguments: a client that announces more than all clients may hold is cut off before it has sent that much.
 func TestHopelessArguments(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -103,7 +103,7 @@ func TestTableGivesRoomBack(t *testing.T) {
 	}
 }
 
-// TestNobodyLeavesRoomBehind: what others look at is as large as what they have, whatever a client had before.
+// TestNobodyLeavesRoomBehind: a shared table is only as large as its present content needs, however much a client had in it before.
 func TestNobodyLeavesRoomBehind(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)

@@ -70,8 +70,8 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestKeysOfManyPrefixes: a changed key is kept once, however many prefixes it has, and those who would have to be
-// told of too many keys are told of all. The others get what they always get.
+// TestKeysOfManyPrefixes: a changed key is kept once, however many prefixes it has. Listeners that would have to be told of too
+// many keys are told that all may have changed; the other listeners are told of their keys.
 func TestKeysOfManyPrefixes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	long := "app:" + strings.Repeat("a", 800)
@@ -223,7 +223,8 @@ func TestManyReadersOfChangedKeys(t *testing.T) {
 	}
 }
 
-// TestFlushesOfOneWriteSet: a script that empties the database again and again tells each client at last once more.
+// TestFlushesOfOneWriteSet: a script that empties the database again and again sends maxTold messages, and then each client gets
+// one last message for all.
 func TestFlushesOfOneWriteSet(t *testing.T) {
 	ts := newTestServer(t, nil)
 	s := ts.deaf(t, &tracking{})

@@ -77,8 +77,8 @@ func TestInvalidationFollowsReply(t *testing.T) {
 	})
 }
 
-// TestInvalidationFollowsTransaction is the like of what a transaction reads, which says
-// only itself that its client tracks.
+// TestInvalidationFollowsTransaction does the same with a transaction, in which its client
+// turns on tracking before it reads.
 func TestInvalidationFollowsTransaction(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, options := range []string{"", "BCAST", "OPTOUT", "NOLOOP"} {
@@ -106,7 +106,7 @@ func TestInvalidationInPipelines(t *testing.T) {
 		c.expect("+OK\r\n" + bulk("1") + "_\r\n")
 		ts.fake.set("k")
 		c.expect(invalidation("k"))
-		// A change of one's own behind the read.
+		// The client changes the key itself behind its read.
 		c.send("GET k\r\nSET k 2\r\n")
 		c.expect(bulk("new") + "+OK\r\n" + invalidation("k"))
 		ts.fake.set("k") // not remembered any more
@@ -250,7 +250,7 @@ func TestWhoListens(t *testing.T) {
 	ts.await(func() bool { return !ts.hub.Listens() })
 }
 
-// A redirection to a client that has been cut off leads nowhere, also as long as the node has not taken leave of it.
+// A redirection to a client that has been cut off counts as broken, even before the node has removed the client's session.
 func TestRedirectionToWhoHasBeenCutOff(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		target := ts.dial(t)
@@ -396,7 +396,8 @@ func TestPipelinedReadsOfTrackers(t *testing.T) {
 	}
 }
 
-// TestMuchLowerTrackingLimit: the table is not emptied one by one while everybody waits, its readers are told to forget all.
+// TestMuchLowerTrackingLimit: if the new limit is much lower, the node does not remove the keys one by one while everybody waits,
+// but tells the readers to forget all.
 func TestMuchLowerTrackingLimit(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)

@@ -66,7 +66,7 @@ func TestUring(t *testing.T) {
 	}
 }
 
-// TestUringFaults: what is wrong with one socket is not another one's, and nothing waits for
+// TestUringFaults: an error of one socket does not affect another, and no send waits for
 // room.
 func TestUringFaults(t *testing.T) {
 	u := testUring(t)
