@@ -76,8 +76,8 @@ func TestUsersAreBounded(t *testing.T) {
 	admits(named("another"), "")
 }
 
-// TestCategoriesLookForNoWords: a category drops the first arguments of its commands, and does not look through those of all
-// other commands.
+// TestCategoriesLookForNoWords: a rule with a category drops the first arguments of the category's commands. It does not search
+// those of all other commands for them.
 func TestCategoriesLookForNoWords(t *testing.T) {
 	table := NewTable(Commands())
 	u := NewUser(table, "u", false)

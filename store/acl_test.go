@@ -208,7 +208,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// TestAuthorizeIsFree: a client of the default user pays nothing for users.
+// TestAuthorizeIsFree: to check a call of the default user allocates nothing.
 func TestAuthorizeIsFree(t *testing.T) {
 	d := newTestDB(t)
 	c := &Ctx{Txn: d.begin(), Cmd: d.table.Lookup([]byte("get")), Args: [][]byte{[]byte("GET"), []byte("k")}}
@@ -280,7 +280,8 @@ func TestEstablishPassword(t *testing.T) {
 	}
 }
 
-// TestSameUserAfterRollback: a name stands for its user as long as the deletion counts.
+// TestSameUserAfterRollback: once the transaction has deleted a user, the name stands for another user, until the deletion is
+// rolled back or the transaction ends.
 func TestSameUserAfterRollback(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()

@@ -37,7 +37,7 @@ func TestExpiryIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestEventsAfterACommandThatWritesTooMuch are those that there were before it.
+// TestEventsAfterACommandThatWritesTooMuch: the commands behind one that writes too much publish the same events as before.
 func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}
@@ -56,7 +56,7 @@ func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
 	}
 }
 
-// TestManyKeysExpireInOneWriteSet: rolling back, WATCH and SET cost the same for each of them. A search for each would take
+// TestManyKeysExpireInOneWriteSet: a rollback, WATCH and SET do not search through all expired keys for each key. That would take
 // most of a minute.
 func TestManyKeysExpireInOneWriteSet(t *testing.T) {
 	const keys = 100_000
@@ -128,7 +128,8 @@ func TestLongKeyWithManyElements(t *testing.T) {
 	}
 }
 
-// TestCommandsWithinTheirRoom: what is no command, such as an expiry, has no such end, and the next command has its own.
+// TestCommandsWithinTheirRoom: each command has a limit of its own for what it writes. Writes that belong to no command, such as
+// expiries, have none.
 func TestCommandsWithinTheirRoom(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}

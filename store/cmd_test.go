@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommandsDoNotPeek: what a command shows a client it has looked up. A key that peek and dead have found expired could come back
-// under the next leader.
+// TestCommandsDoNotPeek: a command uses Lookup for its reply, not peek: a key that has expired, but that no Lookup has found
+// expired, could come back under the next leader.
 func TestCommandsDoNotPeek(t *testing.T) {
 	files, err := filepath.Glob("cmd_*.go")
 	if err != nil || len(files) < 10 {
@@ -67,7 +67,7 @@ func TestNothingWritten(t *testing.T) {
 			t.Errorf("%s replied %s and wrote %d times", call, reply, d.wrote)
 		}
 	}
-	// Clients with tracking are told of it, on every node.
+	// A flush of nothing is written, too: every node tells its tracking clients of it.
 	for _, call := range []string{"FLUSHALL", "FLUSHDB"} {
 		d := newTestDB(t)
 		if d.do(call); d.wrote != 1 {

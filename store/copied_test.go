@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCopiedValuesAreTold: whoever keeps a process from growing hears of every copy that a write of a few bytes makes of what the
-// data holds, when it is evaluated and when it is applied beside a snapshot.
+// TestCopiedValuesAreTold: the brake is told of all stored data that a write of a few bytes copies, when the write is evaluated and
+// when it is applied beside a snapshot.
 func TestCopiedValuesAreTold(t *testing.T) {
 	const large = 1 << 20
 	bits := string(make([]byte, large))
@@ -74,7 +74,7 @@ func TestCopiedValuesAreTold(t *testing.T) {
 	}
 }
 
-// TestCopiesAreToldInTime: who waits for memory is told of each long value before it is copied, and of many short ones in small parts.
+// TestCopiesAreToldInTime: the brake is told of each long value before the value is copied.
 func TestCopiesAreToldInTime(t *testing.T) {
 	const large = 1 << 20
 	d := newTestDB(t)

@@ -182,7 +182,7 @@ func TestDeadlinesBesideMany(t *testing.T) {
 		if each := (after.TotalAlloc - before.TotalAlloc) / locks; each > 1000 {
 			t.Errorf("each lock until %d takes %d bytes of memory", at, each)
 		}
-		entries[0].seat = 9 // as nothing else leaves it
+		entries[0].seat = 9 // a move would change this
 		d.add(lock)
 		if entries[0].seat != 9 {
 			t.Errorf("a lock until %d has moved the others", at)

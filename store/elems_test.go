@@ -219,7 +219,7 @@ func TestSortForScripts(t *testing.T) {
 	}
 }
 
-// TestCollectionsKeepDeadlines is for the table of what keeps a time to live.
+// TestCollectionsKeepDeadlines: a command that changes a value keeps its time to live; a command that replaces it does not.
 func TestCollectionsKeepDeadlines(t *testing.T) {
 	d := newTestDB(t)
 	for _, tc := range []struct{ set, change, ttl string }{

@@ -46,7 +46,7 @@ func TestFormsOfStringsAreKept(t *testing.T) {
 	shown("restored")
 }
 
-// TestFormsForOlderNodes: as long as a node may run version 0.1.0, no write is one that it does not know.
+// TestFormsForOlderNodes: as long as a node may run version 0.1.0, all writes are known to that version.
 func TestFormsForOlderNodes(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Older = func() bool { return true }

@@ -160,8 +160,8 @@ func TestCanonicalEvents(t *testing.T) {
 	}
 }
 
-// TestEventsByClass holds the classes against the letters: with one class
-// switched on, just the commands of that type speak.
+// TestEventsByClass: with one class switched on by its letter, only the
+// commands of that class publish events.
 func TestEventsByClass(t *testing.T) {
 	calls := []struct{ class, call string }{
 		{"$", "SET k v"}, {"g", "DEL k"}, {"h", "HSET h f v"}, {"l", "RPUSH l v"}, {"s", "SADD s v"}, {"z", "ZADD z 1 v"}, {"m", "GET nosuch"},

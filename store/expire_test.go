@@ -100,8 +100,8 @@ func TestExpireConditions(t *testing.T) {
 	`)
 }
 
-// TestGrace: a deadline is honoured longer by what the environment says, and a
-// key in its grace is a key like any other.
+// TestGrace: a key lives on after its deadline for the grace that Env gives, and
+// in its grace it is a key like any other.
 func TestGrace(t *testing.T) {
 	d := newTestDB(t)
 	asked := map[uint64]bool{}

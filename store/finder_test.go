@@ -78,7 +78,7 @@ func TestCombinationsAreIndexed(t *testing.T) {
 	}
 }
 
-// TestTrimKeepsTheEnds: however many elements a list keeps at its ends, they are those.
+// TestTrimKeepsTheEnds: a list keeps the right elements at its ends, however many.
 func TestTrimKeepsTheEnds(t *testing.T) {
 	const n = 3000
 	full, size := newList(), []int64{}

@@ -61,8 +61,8 @@ func TestOverwrittenCollectionIsFreed(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// A transaction that has written much does not keep the memory of that when it is used
-// again: it may be for good.
+// A transaction that has written much gives up the memory of it before it is used again:
+// otherwise it might keep the memory for ever.
 func TestTxnKeepsLittle(t *testing.T) {
 	s := New()
 	txn := s.Begin(Time{Lease: 1000, Wall: 1000_000}, 1, Env{})

@@ -70,7 +70,7 @@ func TestForms(t *testing.T) {
 	}
 	d.apply(txn)
 	check(false)
-	// Nobody gets more than is bearable.
+	// No parameter allows a compact form of more than MaxCompact elements.
 	set(ParamHashEntries, "1000000000")
 	txn = d.begin()
 	for i := range MaxCompact + 1 {

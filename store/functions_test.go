@@ -17,7 +17,7 @@ func library(name string, functions ...string) *Library {
 	return lib
 }
 
-// state shows the libraries of a transaction and where functions are found.
+// libraryState shows the libraries of a transaction and where functions are found.
 func libraryState(txn *Txn) string {
 	var b strings.Builder
 	for _, lib := range txn.Libraries() {
@@ -113,9 +113,9 @@ func TestManyFunctions(t *testing.T) {
 	}
 }
 
-// TestLibrariesReplicate changes libraries at random, by some of the writes
-// only in a part that is rolled back, and compares a replica that applies the
-// writes, and a store restored from a snapshot, to the byte.
+// TestLibrariesReplicate changes libraries at random and rolls some of the changes
+// back. A replica that applies the writes, and a store restored from a snapshot,
+// are the same to the byte.
 func TestLibrariesReplicate(t *testing.T) {
 	g := rand.New(rand.NewPCG(7, 7))
 	d, replica := newTestDB(t), New()

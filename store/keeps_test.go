@@ -67,10 +67,9 @@ var keeping = map[string]struct {
 	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 
-// TestOnlyADeadlineMovesADeadline: a command that does not set a deadline leaves those
-// that are there alone, or deletes them; it does not move them, nor what they count
-// from: how late the reply was that promised them. The same holds after it has gone
-// through the log.
+// TestOnlyADeadlineMovesADeadline: a command that does not set a deadline leaves the
+// existing deadlines as they are, or deletes them. It does not change either from which
+// late reply a lease counts. The same holds when its writes have been applied.
 func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 	for _, cmd := range Commands() {
 		if cmd.Flags&Write == 0 {

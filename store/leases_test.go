@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestLeasedBetween: every deadline is found where its key is in the end, in whatever database, and nothing before or behind.
+// TestLeasedBetween: LeasedBetween finds every deadline of the span, with the database and name that its key has in the end, and no
+// deadline from before or behind the span.
 func TestLeasedBetween(t *testing.T) {
 	txn := newTestDB(t).begin()
 	txn.SetString(3, []byte("before"), "v", 50)
@@ -61,7 +62,8 @@ func TestLeasesOfALargeWriteSet(t *testing.T) {
 	}
 }
 
-// TestLeased: a lease is found where its key is in the end, whoever moved it; deadlines that are no leases are not.
+// TestLeased: Leased finds a lease by the place that its key has in the end, whatever moved the key. It does not find deadlines
+// that are no leases.
 func TestLeased(t *testing.T) {
 	key := func(s string) []byte { return []byte(s) }
 	for name, tt := range map[string]struct {

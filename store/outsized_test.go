@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// allocated by a call; what it replies must be the error.
+// refused runs a call that must reply with an error, and returns how many bytes it allocated.
 func (d *testDB) refused(want Error, args ...string) (bytes uint64) {
 	d.t.Helper()
 	txn := d.begin()

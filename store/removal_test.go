@@ -43,7 +43,7 @@ func TestRemovalsAreWatched(t *testing.T) {
 	}
 }
 
-// TestTrimOfAllElements: a list of which nothing is left goes at once; every node of its tree was copied before.
+// TestTrimOfAllElements: LTRIM removes a list of which nothing is left at once. It used to copy every node of the tree first.
 func TestTrimOfAllElements(t *testing.T) {
 	d := newTestDB(t)
 	many(d, 10_000)

@@ -57,7 +57,7 @@ func TestCombinedSetsStopAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestCombinedSetsWithinTheLimit: what is refused on the way is what would be refused in the end, to the member.
+// TestCombinedSetsWithinTheLimit: a command refuses on the way exactly the results that would be too large in the end.
 func TestCombinedSetsWithinTheLimit(t *testing.T) {
 	d := newTestDB(t)
 	keys := manyIntegers(d, 4) // of one to four digits

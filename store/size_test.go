@@ -250,7 +250,7 @@ func (d *testDB) ctx(txn *Txn, args ...string) *Ctx {
 	return &Ctx{Txn: txn, Cmd: cmd, Args: raw, DB: d.db, RESP: d.resp}
 }
 
-// TestOutsizedReply: what would be replied is refused before it takes memory.
+// TestOutsizedReply: a reply that would be too large is refused before it takes memory.
 func TestOutsizedReply(t *testing.T) {
 	d := newTestDB(t)
 	d.do("ZADD", "z", "1", "a")
@@ -279,7 +279,8 @@ func TestOutsizedReply(t *testing.T) {
 	}
 }
 
-// TestScriptsCount: scripts and libraries that stay count as data, the others are few and small.
+// TestScriptsCount: scripts that were loaded for good and libraries count as data; the scripts of EVAL do not, but all of them
+// together are small.
 func TestScriptsCount(t *testing.T) {
 	d := newTestDB(t)
 	load := func(i int, pinned bool) {

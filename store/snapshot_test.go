@@ -181,8 +181,8 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfLargeValues: a node that starts takes memory for its data once. What it throws away meanwhile it needs
-// room for.
+// TestSnapshotOfLargeValues: a node that starts allocates the memory of its data only once, because it would need room for
+// discarded copies, too.
 func TestSnapshotOfLargeValues(t *testing.T) {
 	d := newTestDB(t)
 	const values, size = 5, 7 << 20

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// versions is what a watcher remembers of a key.
+// version is what a watcher remembers of a key.
 func (d *testDB) version(key string) uint64 {
 	v, _ := d.begin().Version(0, []byte(key))
 	return v
@@ -49,7 +49,7 @@ func TestVersionInsideAWriteSet(t *testing.T) {
 	}
 }
 
-// A key that SWAPDB has taken away was there.
+// A watcher notices a key that came and that SWAPDB has moved to another database.
 func TestVersionSwappedAway(t *testing.T) {
 	for _, oneWriteSet := range []bool{false, true} {
 		d := newTestDB(t)
@@ -74,7 +74,7 @@ func TestVersionSwappedAway(t *testing.T) {
 	}
 }
 
-// A key that FLUSHALL has taken from two databases is known of both.
+// When FLUSHALL removes a name from two databases, the store remembers both removals.
 func TestRemovalsOfOneName(t *testing.T) {
 	d := newTestDB(t)
 	v := d.version("k")
@@ -86,8 +86,8 @@ func TestRemovalsOfOneName(t *testing.T) {
 	}
 }
 
-// That keys of another database or name go says nothing of this one, even if
-// they have its place among what is remembered.
+// The removal of keys with other names does not count as a change of this key,
+// even if they share its place among the remembered removals.
 func TestRemovalsOfOthers(t *testing.T) {
 	d := newTestDB(t)
 	v := d.version("k")
@@ -130,7 +130,7 @@ func TestVersionsSurviveASnapshot(t *testing.T) {
 	}
 }
 
-// A key that has expired in this write set may come and go again in it, and that is a
+// If a key that has expired in this write set comes and goes again in it, that is a
 // change.
 func TestVersionOfAKeyThatComesBack(t *testing.T) {
 	set := func(t *Txn) { t.SetString(0, []byte("k"), "w", 0) }
@@ -159,8 +159,8 @@ func TestVersionOfAKeyThatComesBack(t *testing.T) {
 	}
 }
 
-// That a key has expired is forgotten with what was rolled back: else it would count
-// twice, and who sets and removes it now would not be noticed.
+// A rollback forgets an expiry that it takes back. Otherwise the expiry would count twice,
+// and the watcher would not notice that the key is then set and removed.
 func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v", "PX", "10")

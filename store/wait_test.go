@@ -79,8 +79,8 @@ func TestNoWait(t *testing.T) {
 	}
 }
 
-// TestReadyKey runs commands again for a key that has become ready: no other
-// key counts, and another type by then is nothing.
+// TestReadyKey: a command that is run again because a key has become ready looks
+// at no other key, and goes on waiting if the key has another type by then.
 func TestReadyKey(t *testing.T) {
 	d := newTestDB(t)
 	d.do("RPUSH", "l1", "a")

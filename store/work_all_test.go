@@ -116,7 +116,7 @@ func exempt(name string) bool {
 	return false
 }
 
-// TestRepliesAreRefusedBeforeTheyAreBuilt: of commands with as many elements in the reply as arguments.
+// TestRepliesAreRefusedBeforeTheyAreBuilt runs commands with as many elements in the reply as arguments.
 func TestRepliesAreRefusedBeforeTheyAreBuilt(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Reply: 1000}

@@ -78,7 +78,7 @@ func TestLongPatternsAreWatched(t *testing.T) {
 	}
 }
 
-// Each key that a scan passes is work, if it replies with none of them, too.
+// Each key that a scan passes is work, even if the scan replies with none of them.
 func TestPassedKeysAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 2 * workLook {

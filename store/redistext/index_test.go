@@ -27,7 +27,8 @@ func killers(n int) map[string][2]string {
 	}
 }
 
-// A client chooses both texts, so what is read grows with their lengths only, and work hears of it within the search.
+// A client chooses both texts. So the number of bytes that Index reads grows only in proportion to their lengths, and Index reports
+// the bytes in small parts while it searches.
 func TestIndexReadsBoundedly(t *testing.T) {
 	const n = 1 << 20
 	for what, pair := range killers(n) {
@@ -42,7 +43,7 @@ func TestIndexReadsBoundedly(t *testing.T) {
 	}
 }
 
-// A search that may make few steps makes few.
+// A match with a limit of steps ends at about this limit, also within the search for a text.
 func TestMatchEndsWithinASearch(t *testing.T) {
 	const n = 1 << 18
 	for what, pair := range killers(n) {

@@ -50,7 +50,7 @@ func TestMatchFold(t *testing.T) {
 	}
 }
 
-// Nobody is held up by a pattern. One of text alone is matched whatever it takes.
+// No match takes long, but a pattern that is plain text between stars is matched to the end.
 func TestMatchIsBounded(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	half := long[:1<<19]
