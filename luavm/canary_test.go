@@ -105,8 +105,8 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("%d lines were %d", len(b), len(a))
 }
 
-// TestCanary: after every script of the corpus all that the next one can reach is what it
-// was, to the same objects, and what a fresh engine has.
+// TestCanary: after every script of the corpus, all that the next script can reach consists
+// of the same objects as before, and equals what a fresh engine has.
 func TestCanary(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil || len(files) == 0 {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// FuzzDecoders gives any bytes to what scripts decode messages of clients with. Each fails or gives
-// a value, and of that value the encoder makes something that is decoded to the same again.
+// FuzzDecoders gives any bytes to the decoders of scripts. A decoder fails, or returns a value that
+// is the same after it has been encoded and decoded again.
 func FuzzDecoders(f *testing.F) {
 	for _, b := range []string{
 		`{"a":[1,2.5,null,true,"x\u00e9\ud83d\ude00"],"b":{}}`, `[[[[]]]]`, `[1e309,-0,0x10,nan,Infinity]`, `"\ud800"`, `{"":1,"":2}`, strings.Repeat("[", 1100), "1" + strings.Repeat("0", 400),

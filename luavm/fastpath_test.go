@@ -261,14 +261,14 @@ func TestFastPathIsTheSame(t *testing.T) {
 	}
 }
 
-// FuzzFastPath: the same of any script.
+// FuzzFastPath compares the fast path with gopher-lua for any script.
 func FuzzFastPath(f *testing.F) {
 	for seed := range int64(50) {
 		f.Add(generatePlain(seed))
 	}
 	both := newTwin(f)
 	f.Fuzz(func(t *testing.T, script string) {
-		// Their state goes on from script to script.
+		// Random numbers depend on the scripts that have run before.
 		if strings.Contains(script, "rand") {
 			return
 		}
@@ -320,8 +320,8 @@ func TestFastPathRunsLocks(t *testing.T) {
 	}
 }
 
-// TestFastPathGivesUp: a script that is mostly left to gopher-lua goes there at once, one
-// that seldom is does not.
+// TestFastPathGivesUp: if the fast path has to leave a script to gopher-lua most of the time,
+// it does not try the script any more; if only seldom, it does.
 func TestFastPathGivesUp(t *testing.T) {
 	for every, kept := range map[int]bool{2: false, 10: true} {
 		w := newWorld(t, Options{})
@@ -391,13 +391,13 @@ func TestFastPathIsKilled(t *testing.T) {
 	}
 }
 
-// TestFastPathHasNoTimeOfItsOwn: what a script has taken counts when gopher-lua goes on with it.
+// TestFastPathHasNoTimeOfItsOwn: the time on the fast path counts when gopher-lua then runs the script.
 func TestFastPathHasNoTimeOfItsOwn(t *testing.T) {
 	now := time.Duration(0)
 	w := newWorld(t, Options{Now: func() time.Duration { return now }, TimeLimit: 5 * time.Second})
 	w.with("t.slow", func() { now += time.Second })
 	r := w.eval(strings.Repeat("redis.call('t.slow') ", 60) + "return 1")
-	if !r.IsError() || now > 50*time.Second { // it looks after 16 calls, both times
+	if !r.IsError() || now > 50*time.Second { // both look at the clock after 16 calls
 		t.Errorf("after %v: %q", now, r.Str)
 	}
 	if since, running := w.e.BusySince(); running {
@@ -405,8 +405,8 @@ func TestFastPathHasNoTimeOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestFastPathDrawsNoLots: what is not the same when it runs again is not tried here, however
-// the script names it.
+// TestFastPathDrawsNoLots: the fast path does not run a command with a random result, however
+// the script names it, because gopher-lua may have to run the script again.
 func TestFastPathDrawsNoLots(t *testing.T) {
 	both := newTwin(t)
 	for _, script := range []string{"return redis.call('spop',KEYS[1])", "return redis.call('SPOP',KEYS[1])", "return redis.call(ARGV[1],KEYS[1])"} {

@@ -27,8 +27,8 @@ func faulty(t *testing.T) (w *world, logged *[]string) {
 	return w, logged
 }
 
-// TestFaultsEndTheScript: no call of a script catches a panic, wherever it happens. It is rolled back and logged, and
-// the Lua state is not used again.
+// TestFaultsEndTheScript: no call of a script catches a panic, wherever it happens. The panic is logged, the script is rolled
+// back, and the Lua state is not used again.
 func TestFaultsEndTheScript(t *testing.T) {
 	const ping = "redis.call('ping')"
 	for name, body := range map[string]string{

@@ -53,15 +53,15 @@ func TestLibraryState(t *testing.T) {
 		count(1)
 		count(2)
 	}
-	// An error of the function's own is no reason for that.
+	// After an error of the function itself, its library does not start anew.
 	w.do(2, "fcall", "write", "1", "k")
 	count(3)
 	w.mustLoad(t, counterLibrary)
 	count(1)
 }
 
-// What a function wrote before an error stays, as in Redis; of one that is
-// stopped nothing does.
+// What a function wrote before an error stays, as in Redis; what it wrote
+// before it was stopped does not.
 func TestFunctionWrites(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
 	w.mustLoad(t, counterLibrary)
@@ -94,7 +94,7 @@ func TestLibraryOnAnotherEngine(t *testing.T) {
 			t.Errorf("%v, want %d", r, want)
 		}
 	}
-	// And notices that they have changed.
+	// The other engine notices that a library has changed.
 	w.mustLoad(t, strings.Replace(counterLibrary, "local n = 0", "local n = 100", 1))
 	if r := other.do(2, "fcall", "count", "0"); r.Int != 101 {
 		t.Errorf("%v, want 101", r)
@@ -105,8 +105,8 @@ func TestLibraryOnAnotherEngine(t *testing.T) {
 	}
 }
 
-// A library that could be registered there may fail to load here: its callers
-// are told, and it is tried again.
+// A library that loaded on another node may fail to load here: FCALL returns the
+// error, and the next FCALL tries again.
 func TestLibraryThatDoesNotLoad(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.txn.LoadLibrary(&store.Library{Name: "odd", Code: "#!lua name=odd\nlocal x = nil .. 1", Functions: []store.Function{{Name: "f"}}})
@@ -194,7 +194,7 @@ func TestKillFunction(t *testing.T) {
 	}
 }
 
-// What others may ask at any time they may ask from other goroutines (-race).
+// The queries that are allowed at any time may come from other goroutines (-race).
 func TestAskedWhileRunning(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, counterLibrary)
@@ -249,7 +249,7 @@ func TestKillFunctionThatWrote(t *testing.T) {
 	}
 }
 
-// What a library has loaded is bounded.
+// The engine keeps a bounded number of libraries loaded.
 func TestLoadedLibrariesAreBounded(t *testing.T) {
 	w := newWorld(t, Options{})
 	for i := range maxLoaded + 10 {
@@ -398,7 +398,7 @@ func FuzzFunctionRestore(f *testing.F) {
 	})
 }
 
-// A library that comes new has a limited number of functions; one that is there already works on.
+// A new library may have a limited number of functions; a stored one with more, of an older version, still works.
 func TestTooManyFunctions(t *testing.T) {
 	code := func(n int) string {
 		return fmt.Sprintf("#!lua name=l\nfor i=1,%d do redis.register_function('f'..i,function() return i end) end", n)
@@ -426,7 +426,8 @@ func TestTooManyFunctions(t *testing.T) {
 	}
 }
 
-// The flags of a function may be any number of words, and those of one list count for each function.
+// A function may have any number of flags. To read them is work of the library's loading, each time that a function is registered,
+// even with the same list.
 func TestFlagsAreWork(t *testing.T) {
 	w := newWorld(t, Options{Now: tick()})
 	flags := "local flags={" + strings.Repeat("'no-writes',", 10_000) + "}"

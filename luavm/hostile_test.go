@@ -52,7 +52,7 @@ func TestCanaryScript(t *testing.T) {
 	}
 }
 
-// TestStoppedIsSeen: what compares replies knows the one that says nothing of the script.
+// TestStoppedIsSeen: scripts.Stopped knows the error of the time limit, which says nothing about the script, from its own errors.
 func TestStoppedIsSeen(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: 50 * time.Millisecond})
 	for text, stopped := range map[string]bool{"while true do end": true, "return 1": false, "error('time limit')": false} {

@@ -36,7 +36,7 @@ var growers = map[string]string{
 	"coders":        "for j=1,10 do t[#t+1]=cjson.new() end",
 }
 
-// parts are of something large, of which they must not keep the rest.
+// parts keep a part of something large; the rest of it must not be kept with the part.
 var parts = map[string]string{
 	"keys":         "for j=1,50 do local k=string.rep('k',500)..i..','..j t[k]=1 t[k]=nil end",
 	"dead numbers": "for j=1,1000 do local k=i*1000+j+0.5 t[k]=1 t[k]=nil end",
@@ -49,8 +49,8 @@ var parts = map[string]string{
 	"struct":       "t[i]=struct.unpack('c1',string.rep('x',1e5))",
 }
 
-// TestKeptStateIsBounded: whatever a library keeps of each call, there is an end to it,
-// before memory is taken for twice as much as there may be. Then the library works anew.
+// TestKeptStateIsBounded: a library that keeps something of each call, of whatever kind, gets an
+// error before this takes twice the memory that libraries may keep. Then it begins anew.
 func TestKeptStateIsBounded(t *testing.T) {
 	for name, code := range growers {
 		t.Run(name, func(t *testing.T) { keep(t, code, 1<<20, true) })
@@ -167,8 +167,8 @@ func TestMeasuringIsTimeOfTheScript(t *testing.T) {
 	t.Error("no walk took any time")
 }
 
-// TestManyLibrariesAreBounded: each may keep something as it is loaded, all together no
-// more than one.
+// TestManyLibrariesAreBounded: each library may keep something when it is loaded, but all
+// together no more than a single one may.
 func TestManyLibrariesAreBounded(t *testing.T) {
 	const limit, count = 8 << 20, 100
 	w := newWorld(t, Options{MemoryLimit: limit})
@@ -203,7 +203,7 @@ func TestManyLibrariesAreBounded(t *testing.T) {
 	}
 }
 
-// TestEndedScriptsHoldNothing: what a script had goes with it, wherever it stood.
+// TestEndedScriptsHoldNothing: the engine keeps no value of a script that has ended, however deep its calls were.
 func TestEndedScriptsHoldNothing(t *testing.T) {
 	const limit = 8 << 20
 	w := newWorld(t, Options{MemoryLimit: limit})

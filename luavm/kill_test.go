@@ -51,7 +51,7 @@ func TestKillAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestKillAtTheEndOfAFunction: what a function has changed that was killed at its end goes with its library.
+// TestKillAtTheEndOfAFunction: when a function is killed at its end, what it has changed in its library is dropped.
 func TestKillAtTheEndOfAFunction(t *testing.T) {
 	w := newWorld(t, Options{})
 	answer := killedIn(w)

@@ -39,13 +39,13 @@ func TestCompilingIsTimeOfTheScript(t *testing.T) {
 		}
 	}
 
-	// What compiling took is gone when the script runs, …
+	// The time of compiling is used up when the script runs, …
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
 	used := &store.Ctx{Txn: w.txn, RESP: 2}
 	if _, _, fail := w.e.chunkOf(used, long); fail != nil || used.ScriptTime < 20*time.Millisecond {
 		t.Errorf("%v is counted: %v", used.ScriptTime, fail)
 	}
-	// … and a script can be killed or stopped for now meanwhile.
+	// … and a script can be killed or stopped for now while it is compiled.
 	looks := tick()
 	w.do(2, "EVAL", "return redis.call('set','k','v')", "0")
 	w.e.opts.Now = func() time.Duration { w.e.Kill(); return looks() }

@@ -19,8 +19,8 @@ func TestLinkSharesConstants(t *testing.T) {
 	}
 }
 
-// TestPlainScripts: those of locks run without the hook; what may not end, and what could
-// run other code, does not.
+// TestPlainScripts: the scripts of locks run without the hook; a script that may not end, or
+// could run other code, does not.
 func TestPlainScripts(t *testing.T) {
 	for script, plain := range map[string]bool{
 		unlockScript: true,

@@ -40,7 +40,7 @@ func TestUnchargedTexts(t *testing.T) {
 	}
 }
 
-// TestLongKeyOfNoTable: the text of the error does not have the key, and nothing is made of it.
+// TestLongKeyOfNoTable: the text of the error does not contain the key, and the key is not copied for it.
 func TestLongKeyOfNoTable(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 64 << 20})
 	const head = "local s=string.rep('x',1e7) local n local e for i=1,20 do e=select(2,pcall(function() "

@@ -85,7 +85,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// Whoever keeps a process from growing hears of what scripts allocate before they have it, be it garbage at once.
+// The engine tells Options.Bring of what scripts allocate before they allocate it, even if it is garbage at once.
 func TestScriptsBringWhatTheyAllocate(t *testing.T) {
 	const slack = 16 << 20 // half of what the script may hold
 	for _, script := range []string{

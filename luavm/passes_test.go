@@ -236,7 +236,7 @@ func (m *meter) probe(t *testing.T, name string, p probe) {
 	}
 }
 
-// TestNamesOfFunctionsAreWork: so does the name of a function, of which a library registers many.
+// TestNamesOfFunctionsAreWork: the name of a function counts steps by its length, too: a library may register many.
 func TestNamesOfFunctionsAreWork(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, "#!lua name=l\nredis.register_function(('a'):rep(65536),function() end)")

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestCodeTakesAShare: who may load scripts or functions fills a quarter of maxmemory with them, and no more. A user without a right
-// to any key filled all of it, so nobody could take a lock until SCRIPT FLUSH.
+// TestCodeTakesAShare: scripts and functions fill at most a quarter of maxmemory. Without this bound, a user without a right to any
+// key filled all of it, and nobody could take a lock until SCRIPT FLUSH.
 func TestCodeTakesAShare(t *testing.T) {
 	const limit = 40 << 20
 	filler := strings.Repeat("z", 100_000)

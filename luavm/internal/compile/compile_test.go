@@ -136,7 +136,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// checkFunction checks that all that the instructions of a function name is there.
+// checkFunction checks that all registers, constants and so on that a function's instructions name exist.
 func checkFunction(t *testing.T, p *lua.FunctionProto) {
 	register := func(x int) bool { return x < int(p.NumUsedRegisters) }
 	constant := func(x int) bool { return x < len(p.Constants) }

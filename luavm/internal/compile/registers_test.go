@@ -14,8 +14,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// registers has those that surely hold a value before an instruction, and the first of an open list of results; -1: none.
-// gopher-lua clears what is above the results of a call, a vararg or a loop: that holds no value then, not even nil.
+// registers has the registers that surely hold a value before an instruction, and the first of an open list of results; -1: none.
+// gopher-lua clears the registers above the results of a call, a vararg or a loop: these then hold no value, not even nil.
 type registers struct {
 	held map[int]bool
 	open int

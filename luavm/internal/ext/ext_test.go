@@ -86,7 +86,7 @@ func TestAllIsAccountedFor(t *testing.T) {
 	}
 }
 
-// Each cjson module has settings of its own; those of the global one go back.
+// Each cjson module has settings of its own; the global one gets its defaults back.
 func TestSettings(t *testing.T) {
 	L, lib, _ := open(t)
 	const set = "other = cjson.new() cjson.encode_number_precision(3) cjson.encode_max_depth(5) "
