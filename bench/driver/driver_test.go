@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// That there is no place for the report is told before anything is measured.
+// If there is no place for the report, this is an error before anything is measured.
 func TestNoSection(t *testing.T) {
 	if err := options(t, "-markdown", "driver_test.go#no such").Check(); err == nil || !strings.Contains(err.Error(), "--markdown") {
 		t.Errorf("got %v", err)
@@ -68,7 +68,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// With --check a case is measured of those peers of which there is a claim.
+// With --check a case is measured only with the peers that a claim compares in it.
 func TestClaimsChoose(t *testing.T) {
 	p := &plan{Options: *options(t, "-check")}
 	if err := p.choose(); err != nil {
@@ -90,7 +90,7 @@ func TestClaimsChoose(t *testing.T) {
 	}
 }
 
-// --peers and --workloads leave claims out, with all that they would need.
+// Claims about peers or workloads that --peers and --workloads leave out are not checked, and nothing is measured for them.
 func TestClaimsChosen(t *testing.T) {
 	p := &plan{Options: *options(t, "-check", "-peers", "lockstep-ephemeral,redis,lockstep-3", "-workloads", "set,miss,contended")}
 	if err := p.choose(); err != nil {
@@ -114,7 +114,7 @@ func TestClaimsChosen(t *testing.T) {
 	}
 }
 
-// Every fault is told at once.
+// One error lists all faults of the options.
 func TestFaults(t *testing.T) {
 	err := options(t, "-workloads", "sleep", "-at", "home", "-alive", "-1", "-within", "1h", "-markdown", "p.md", "-clients", "0", "-pipeline", "x", "-peers", "mysql", "-rounds", "0", "-for", "1h", "-lockstep", "/nosuch").Check()
 	if err == nil {

@@ -18,7 +18,7 @@ type fake struct {
 	opened   int
 	closed   int
 	generous bool          // grants what is held
-	queue    chan struct{} // has room for who is inside
+	queue    chan struct{} // holds an element while a client is inside
 
 	lag   time.Duration // from a lease's end until its lock is deleted
 	ended int           // leases, in all
@@ -152,7 +152,7 @@ func TestClosedLoop(t *testing.T) {
 		{"miss", 5, 2, 1000, 500},
 		{"mixed", 2, 1, 200, 200},
 		{"unlock", 2, 1, 200, 200},
-		{"unlock", 50, 10, 1000, 100}, // there is no more
+		{"unlock", 50, 10, 1000, 100}, // then no prepared locks are left
 		{"contended", 1, 1, 50, 50},
 		{"herd", 1, 1, 50, 50},
 	} {
@@ -176,7 +176,7 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
-// Clients that wait for each other share what there is.
+// Clients that wait for each other do as many operations together as one would alone.
 func TestContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, err := Run(spec(t, "contended", 5, 1), newFake(10*time.Millisecond), noMeter, noMeter)
@@ -189,8 +189,8 @@ func TestContended(t *testing.T) {
 	})
 }
 
-// In an open loop a reply that is late makes those behind it late, too, and
-// they count as that: each step counts from when it was due.
+// In an open loop a late reply delays the steps behind it, and their latencies
+// show that: each counts from when its step was due.
 func TestOpenLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)
@@ -284,7 +284,7 @@ func TestPreparationIsBounded(t *testing.T) {
 	})
 }
 
-// Locks that are to be there are, all of them, whatever that takes.
+// Take takes all locks that are to be held, however long this lasts.
 func TestHeld(t *testing.T) {
 	for _, pipeline := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,7 +306,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// The meters stand around what is measured, and what they say is heard.
+// The meters are called right before and after all operations, and an error of theirs ends the run.
 func TestMeters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(10 * time.Millisecond)

@@ -15,8 +15,8 @@ func stormSpec(t *testing.T) Spec {
 	return s
 }
 
-// The clients are measured before the leases end and while they do, and the
-// time that the peer takes for them counts from the last one's end.
+// The clients are measured before the leases end and while they do. Gone is the
+// time from the end of the last lease until the peer has deleted its lock.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)
@@ -50,7 +50,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// When all are gone at once, there is still something to be measured.
+// Even if all locks are gone at once, the clients are measured for stormWindow.
 func TestStormIsMeasuredForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stormSpec(t)

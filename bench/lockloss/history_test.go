@@ -39,7 +39,7 @@ func TestWithoutService(t *testing.T) {
 	history := []grant{ms("a", 2100, 0, kept), ms("b", 10, 0, kept), ms("c", 990, 0, kept), ms("d", 2000, 0, kept), ms("e", 5010, 0, kept)}
 	faults := []time.Duration{time.Second, 5 * time.Second, 6 * time.Second}
 	got := withoutService(history, faults, 6500*time.Millisecond)
-	// 2100 to 5000 is longer than 1000 to 2000: service that goes away again counts.
+	// The longest time after each fault counts: here 2100 to 5000, not 1000 to 2000.
 	want := []time.Duration{2900 * time.Millisecond, 990 * time.Millisecond, 500 * time.Millisecond}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)

@@ -55,8 +55,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// runs reports whether there is a process that is more than what its parent has
-// not fetched.
+// runs reports whether there is a process that is no zombie.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -78,8 +78,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// secrecy: clients of a peer that says so in its name speak TLS, and cannot do without. It
-// notes the version and suite, which must be the same everywhere: none costs more than another.
+// secrecy checks that a peer serves only TLS if its name says so. It notes the version and the
+// suite, which must be the same for all peers, so that TLS costs each the same.
 func secrecy(t *testing.T, s *System, spoken map[string]string) {
 	if secret := strings.HasSuffix(s.Name, "-tls"); secret != (s.secret != nil) {
 		t.Fatalf("clients speak TLS: %v, the name says: %v", !secret, secret)
@@ -284,7 +284,7 @@ func TestNotInstalled(t *testing.T) {
 	}
 }
 
-// A server that ends at once is told of in its own words, and nothing is left.
+// If a server ends at once, the error has the server's own output, and nothing is left behind.
 func TestServerThatEnds(t *testing.T) {
 	k := Kind{Name: "x", start: func(s *System) error {
 		s.reset = func() ([]string, error) { return nil, errors.New("nobody there") }

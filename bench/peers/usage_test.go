@@ -51,7 +51,7 @@ func TestSentBy(t *testing.T) {
 	}
 }
 
-// What could not be had is not counted from.
+// A figure that was unknown before stays unknown in the difference.
 func TestUsageMinus(t *testing.T) {
 	before := Usage{CPU: time.Second, Written: -1, Sent: 10}
 	after := Usage{CPU: 3 * time.Second, Written: 5, Sent: 25}

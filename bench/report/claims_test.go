@@ -86,7 +86,7 @@ func TestUnmeasured(t *testing.T) {
 	if _, rest := r.check(); len(rest) != 2 || rest[0].Left.what != cpu {
 		t.Errorf("without CPU times %v are left", rest)
 	}
-	// Nor is what failed in a later round than the first.
+	// Nor is a case that failed in a later round than the first.
 	r = everything("ext4", 100)
 	for _, res := range r.Results {
 		if res.Peer == "zookeeper" && res.Workload == "contended" {
