@@ -10,8 +10,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// evasions are ways to what a user must not do: to keys out of app:*, to commands that it does not
-// have, to channels of others. $ stands for a key that is not its own.
+// evasions are attempts at what a user must not do: to reach keys outside app:*, commands that it has no
+// right to, and channels of others. $ stands for a key outside app:*.
 var evasions = []string{
 	"GET $", "SET $ x", "SET $ x GET", "DEL $", "UNLINK $", "APPEND $ x", "GETRANGE $ 0 -1", "STRLEN $", "GETDEL $", "GETEX $", "EXPIRE $ 0", "PEXPIRE $ 1 NX", "PERSIST $", "TTL $", "TYPE $",
 	"EXISTS $", "EXISTS app:a $", "TOUCH $", "DUMP $", "OBJECT ENCODING $", "MEMORY USAGE $", "MGET app:a $", "MSET app:a 1 $ x", "MSETNX $ x app:n 1", "DEL app:a $", "RENAME $ app:a", "RENAME app:a $", "RENAMENX app:a $",
@@ -25,7 +25,7 @@ var evasions = []string{
 	"PUBLISH other m", "SPUBLISH other m", "SUBSCRIBE other", "PSUBSCRIBE *", "SSUBSCRIBE other", "PUBSUB CHANNELS",
 }
 
-// throughScripts are those that a script may try, too.
+// throughScripts returns the evasions that a script can try, too.
 func throughScripts() (list []string) {
 	for _, words := range evasions {
 		name, _, _ := strings.Cut(words, " ")
@@ -36,8 +36,8 @@ func throughScripts() (list []string) {
 	return list
 }
 
-// What a user must not do is refused by followers as by the leader, in the same words, in every way in
-// which it can be asked; and nothing is changed or told by it.
+// Followers refuse what a user must not do as the leader does, with the same error, in whatever way the
+// user asks. The refused command changes nothing and tells the user nothing.
 func TestRightsThroughFollowers(t *testing.T) {
 	list := nodes.Start(t, 3, "--enable-debug-command", "yes")
 	admin := list[0].Dial()

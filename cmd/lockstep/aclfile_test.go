@@ -17,7 +17,7 @@ import (
 
 var recordACLFiles = flag.Bool("record-aclfiles", false, "record what redis-server says of ACL files")
 
-// adminLine is the user by which the tests go on.
+// adminLine keeps the user that the tests work as in each file.
 const adminLine = "user default on >of-all ~* &* +@all\n"
 
 // aclFiles are contents of ACL files, each behind adminLine.
@@ -127,8 +127,8 @@ func recordRedis(t *testing.T, file string) {
 }
 
 // TestACLFileOfACluster: the file gives three nodes their first users; ACL LOAD through a follower changes
-// them at once on every node, with no moment without users; who has been taken out is cut off,
-// who stays goes on; after a restart what the cluster has counts, and the log says that the file differs.
+// them at once on every node, with no moment without users; connections of a removed user are cut off, those
+// of the others go on; after a restart the users of the cluster count, and the log says that the file differs.
 func TestACLFileOfACluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -235,8 +235,8 @@ func TestACLFileOfACluster(t *testing.T) {
 	}
 }
 
-// TestACLFileAtTheStart: a file that cannot be used, and one that leaves the door open, stop the start;
-// where the file says nothing of the default user the password of --requirepass is his.
+// TestACLFileAtTheStart: a node does not start with a file that cannot be used, or that leaves the door open;
+// if the file does not name the default user, this user gets the password of --requirepass.
 func TestACLFileAtTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	for _, c := range []struct {

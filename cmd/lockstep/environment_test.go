@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUnknownVariables: one that is mistyped does not pass for one that is not set.
+// TestUnknownVariables: a variable with a mistyped name is an error, because it would otherwise count as not set.
 func TestUnknownVariables(t *testing.T) {
 	for _, c := range []struct{ variable, says string }{
 		{"LOCKSTEP_REQUIREPAS=secret", "did you mean LOCKSTEP_REQUIREPASS?"},

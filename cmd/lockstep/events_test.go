@@ -175,7 +175,7 @@ func TestTrackingOnEveryNode(t *testing.T) {
 				l.expectInvalid(key)
 			}
 		}
-		// What it did itself it is not told, what another does it is.
+		// A client with NOLOOP is not told of its own change, but of that of another client.
 		writer.send("GET " + key)
 		writer.expect("$1", "v")
 		plain[i].send("DEL " + key)

@@ -37,8 +37,8 @@ func (c *fakeHTTPConn) Close() error {
 	return nil
 }
 
-// A probe comes in beside strangers that keep all their connections busy, and is not cut off for them; of their connections
-// the one goes first that asks for nothing, then the one that has waited for longest.
+// A probe gets in beside strangers that keep all connections busy, and is not cut off for them. Of their connections, one that asks
+// for nothing is closed first, then the one that has waited for longest.
 func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	for _, from := range []string{"192.0.2.1:%d", "[2001:db8::%x]:9"} {
 		c := newConnectionCap()
@@ -79,7 +79,7 @@ func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	}
 }
 
-// So does one from the strangers' own address, through the server itself.
+// A probe from the same address as the strangers gets in, too. This test goes through the server itself.
 func TestProbeFromTheAddressOfAFlood(t *testing.T) {
 	held := make(chan struct{})
 	begun, ended := make(chan struct{}, 2*httpConnections), make(chan struct{}, 2*httpConnections)

@@ -13,9 +13,8 @@ import (
 	"lockstep/cluster"
 )
 
-// FuzzHTTP sends bytes to the HTTP port, and says no more. They are answered as HTTP or not at all, the
-// connection is closed, and nobody sees of /debug, or of the guarded metrics, what only users with the
-// right may.
+// FuzzHTTP sends bytes to the HTTP port, and then nothing more. They are answered as HTTP or not at all, the
+// server closes the connection, and the answer shows nothing of /debug or of the guarded metrics.
 func FuzzHTTP(f *testing.F) {
 	for _, in := range []string{
 		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n", "GET /debug/pprof/ HTTP/1.1\r\nHost: localhost\r\n\r\n",

@@ -64,7 +64,7 @@ func TestMemoryOf(t *testing.T) {
 	}
 }
 
-// TestMaxMemoryIsComparedAtTheStart: the flag, or what the cluster has been told, may be more than the machine has.
+// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory, of the flag or of the cluster, is more than its memory.
 func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
 	addrs := nodes.FreeAddrs(t, 2)
 	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,

@@ -117,8 +117,8 @@ func TestMembershipCommands(t *testing.T) {
 	waitEqual(t, []*nodes.Node{n4, same, list[0]})
 }
 
-// TestMovedNode: one that comes back at another peer address says what is to be done, and
-// not that it has been removed, though the others have heard it a moment ago at the old one.
+// TestMovedNode: a node that comes back at another peer address says what is to be done, and
+// not that it has been removed, though the others reached it a moment ago at the old address.
 func TestMovedNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	old := list[2]
@@ -141,9 +141,9 @@ func TestMovedNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestPeersAfterTheFirstStart: --peers does not make members of a cluster that exists. A
-// node that is one of its own does not start with it, beside others that would not know what
-// it holds; and who was told so by its own says of which node the address is.
+// TestPeersAfterTheFirstStart: --peers adds no members to a cluster that exists. A node that is
+// a whole cluster by itself does not start with --peers, because the other nodes would not know
+// its data; and a new node with such --peers says which address belongs to another cluster.
 func TestPeersAfterTheFirstStart(t *testing.T) {
 	alone := nodes.Start(t, 1)[0]
 	alone.Kill()
@@ -193,7 +193,7 @@ func TestJoinRefused(t *testing.T) {
 		"--id", "n3", "--data", waits.Data, "--listen", free[0], "--peer-listen", free[1], "--http-listen", "")
 }
 
-// TestAdminNeedsThePassword: administration asks for it as every command does.
+// TestAdminNeedsThePassword: the administration commands need the password as all commands do.
 func TestAdminNeedsThePassword(t *testing.T) {
 	n := nodes.Start(t, 1, "--requirepass", "secret")[0]
 	for _, args := range [][]string{{"add", "n2", "127.0.0.1:1"}, {"remove", "n2"}} {
@@ -227,7 +227,7 @@ func TestFlagsBehindArguments(t *testing.T) {
 	}
 }
 
-// handovers is how often TestTransferPause does it.
+// handovers is how often TestTransferPause transfers the leadership.
 const handovers = 6
 
 // TestTransferPause hands leadership around under load and prints how long

@@ -13,8 +13,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestMonitorSlack: the timers of one thread of a durable node have a slack, the monitor's,
-// also when it has been busy; an ephemeral node waits for no disk.
+// TestMonitorSlack: one thread of a durable node, the runtime's monitor, has a timer slack, also
+// after the node has been busy. An ephemeral node needs none, because it waits for no disk.
 func TestMonitorSlack(t *testing.T) {
 	for name, c := range map[string]struct {
 		processors string

@@ -53,7 +53,7 @@ func (r *redisCLI) run(patience time.Duration, stdin string, args ...string) (st
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// What is not ended by itself must not keep its output to itself.
+	// A mode that does not end by itself must not buffer its output.
 	cmd := exec.CommandContext(ctx, "stdbuf", append([]string{"-oL", "redis-cli", "-p", r.port}, args...)...)
 	cmd.Stdin = strings.NewReader(stdin)
 	cmd.Dir = r.t.TempDir()
@@ -74,7 +74,7 @@ type mode struct {
 	words    []string
 }
 
-// redisCLIModes have 502 keys in database 0; what writes, writes elsewhere.
+// redisCLIModes need 502 keys in database 0; modes that write use other databases.
 func redisCLIModes(t *testing.T) []mode {
 	return []mode{
 		{name: "stat", args: []string{"--stat", "-i", "0.2"}, patience: endless, fails: true, words: []string{"keys", "clients", "requests"}},
@@ -159,7 +159,8 @@ func TestRedisCLIOnACluster(t *testing.T) {
 	}
 }
 
-// TestRedisBenchmark: its default tests run. Its option --cluster asks for two masters at least, of a Redis Cluster, too.
+// TestRedisBenchmark: the default tests of redis-benchmark run. Its option --cluster needs at least two masters, even of a Redis
+// Cluster.
 func TestRedisBenchmark(t *testing.T) {
 	bench := func(t *testing.T, args ...string) {
 		t.Helper()

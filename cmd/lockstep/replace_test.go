@@ -152,7 +152,7 @@ func TestReplaceDamagedVoter(t *testing.T) {
 					}
 				}
 			}
-			// Without the first step it is told which.
+			// If the old node has not been removed first, the new one names that step.
 			replacement := victim.Replacement(rest)
 			if err := os.RemoveAll(victim.Data); err != nil {
 				t.Fatal(err)

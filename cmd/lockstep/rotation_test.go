@@ -95,7 +95,7 @@ func (c *crowd) work(node int, lock string) {
 	}
 }
 
-// cycle takes a lock and releases it. It may have it from a cycle whose reply was lost.
+// cycle takes a lock and releases it. The client may already hold the lock, from a cycle whose reply was lost.
 func cycle(conn *respclient.Conn, lock string) error {
 	if got, err := conn.Do("SET", lock, "me", "PX", "30000"); err != nil || got != "OK" {
 		return fmt.Errorf("SET: %v, %w", got, err)
@@ -223,7 +223,8 @@ func rotations(t *testing.T) int {
 }
 
 // TestClientCertificatesUnderLoad: the certificates that nodes and clients show each other, and then the CA, are replaced
-// while clients work over TLS and connect again and again; none is told of an error, and who is trusted no more is refused.
+// while clients work over TLS and connect again and again. No client gets an error, and one with a certificate that is no longer
+// trusted is refused.
 func TestClientCertificatesUnderLoad(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	var now atomic.Pointer[tls.Config]

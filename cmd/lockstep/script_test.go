@@ -27,9 +27,9 @@ func isError(err error, code string) bool {
 	return ok && strings.HasPrefix(string(reply), code)
 }
 
-// waitBusy asks until the server says that a script keeps it busy. A question
-// that came to the leader just before the script is answered with it, in one
-// batch: so none is waited for alone.
+// waitBusy asks until the server says that a script keeps it busy. If a question
+// is in one batch with the script, the answer comes only when the script ends; so
+// waitBusy asks again without it.
 func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)

@@ -93,7 +93,7 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
-// TestForeignFlags: a flag of redis-server is refused with what there is instead, and that is there.
+// TestForeignFlags: the refusal of a redis-server flag says what to use instead, and the flags that it names exist.
 func TestForeignFlags(t *testing.T) {
 	known := map[string]bool{}
 	for _, g := range flagGroups() {
@@ -131,7 +131,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpOfOneCommand: it is about that one; what is none is refused.
+// TestHelpOfOneCommand: the help of a command is about that command; an unknown command is refused.
 func TestHelpOfOneCommand(t *testing.T) {
 	for _, c := range []struct {
 		args          []string
@@ -182,7 +182,7 @@ func TestSecretGivenTwice(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotShown: what package flag says of a value that is refused repeats it.
+// TestSecretIsNotShown: the error about a refused secret does not repeat the secret, as an error of package flag would.
 func TestSecretIsNotShown(t *testing.T) {
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	new(options).define(fs)
@@ -276,8 +276,8 @@ func TestEnvironment(t *testing.T) {
 	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
 }
 
-// A peer port beyond loopback is opened only for peers that prove themselves, or where nobody
-// minds; what a node cannot prove itself with ends it before it opens anything.
+// A peer port beyond loopback is opened only with a secret or certificates, or if the operator explicitly
+// does without; a node ends before it opens a port if its secret cannot be used.
 func TestPeerPortIsProtected(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")

@@ -187,8 +187,8 @@ func countOnce(c *respclient.Conn) error {
 	}
 }
 
-// TestWatchWhileAScriptIsBusy: it is let, through every node, and an EXEC does not take place on what the
-// script may have written. Then all is as ever.
+// TestWatchWhileAScriptIsBusy: WATCH is allowed, through every node, and the EXEC fails because the script
+// may have written the key. The next transaction succeeds.
 func TestWatchWhileAScriptIsBusy(t *testing.T) {
 	list := nodes.Start(t, 3)
 	if nodes.Leader(list) == nil {

@@ -77,8 +77,9 @@ func polling(t *testing.T, s *scene) {
 // redissonRetries are the codes on which Redisson sends a lock script again.
 var redissonRetries = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "WAIT", "ERR WAIT", "READONLY", "MOVED", "ASK", "REDIRECT", "NOSCRIPT"}
 
-// TestRedissonSurprise04RetriedErrors: what may have been carried out is not answered with a code on which Redisson tries again; what
-// surely was not is. That the first is never said of the second is shown by TestNoMajority and TestFateUnknown of package cluster.
+// TestRedissonSurprise04RetriedErrors: the error for a request that may have been carried out has no code on which Redisson tries
+// again; the error for one that surely was not has. TestNoMajority and TestFateUnknown of package cluster show which request gets
+// which error.
 func TestRedissonSurprise04RetriedErrors(t *testing.T) {
 	retried := func(text string) bool {
 		for _, code := range redissonRetries {
