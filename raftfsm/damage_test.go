@@ -80,7 +80,7 @@ func TestUnknownVersionsSayUpgrade(t *testing.T) {
 	}
 }
 
-// checked tells a Checker bytes in pieces of a size.
+// checked gives bytes to a Checker in pieces of a size.
 func checked(b []byte, size int) error {
 	c := NewChecker()
 	for piece := range slices.Chunk(b, size) {
