@@ -52,7 +52,8 @@ func TestCanaryScript(t *testing.T) {
 	}
 }
 
-// TestStoppedIsSeen: scripts.Stopped knows the error of the time limit, which says nothing about the script, from its own errors.
+// TestStoppedIsSeen: scripts.Stopped tells the error of the time limit, which says nothing about the script, from an error that the
+// script raised.
 func TestStoppedIsSeen(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: 50 * time.Millisecond})
 	for text, stopped := range map[string]bool{"while true do end": true, "return 1": false, "error('time limit')": false} {

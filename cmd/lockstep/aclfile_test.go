@@ -17,7 +17,7 @@ import (
 
 var recordACLFiles = flag.Bool("record-aclfiles", false, "record what redis-server says of ACL files")
 
-// adminLine keeps the user that the tests work as in each file.
+// adminLine stands first in each ACL file: it is the user that the tests work as.
 const adminLine = "user default on >of-all ~* &* +@all\n"
 
 // aclFiles are contents of ACL files, each behind adminLine.
