@@ -16,8 +16,8 @@ import (
 
 const root = "../.."
 
-// Every mutation fits the program as it is, and what it makes of it compiles:
-// a test that fails on the broken program then fails because of the bug.
+// Every mutation fits the program as it is, and every broken program compiles:
+// a test that fails on it then fails because of the bug.
 // Mutations of different files are built together.
 func TestMutationsFit(t *testing.T) {
 	mutations, err := readMutations("testdata")
@@ -65,7 +65,7 @@ func TestEveryClassIsBroken(t *testing.T) {
 	}
 }
 
-// A few of them whole; `make broken` runs them all.
+// The mutations of two classes are run against their tests; `make broken` runs all.
 func TestBrokenProgramsAreNoticed(t *testing.T) {
 	mutations, err := readMutations("testdata")
 	if err != nil {

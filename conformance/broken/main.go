@@ -1,8 +1,8 @@
 // Broken shows that tests can fail. Each mutation in testdata breaks the
-// program in the way that another lock service, or client of one, really was
-// broken once; the test that it names must pass on the real program and fail on
-// the broken one. Nothing of it is in the product: the go command is given
-// broken files in the place of real ones (-overlay).
+// program in a way in which another lock service, a client of one, or lockstep
+// itself was broken once; the test that it names must pass on the real program
+// and fail on the broken one. No mutation is in the product: the go command is
+// given broken files in the place of real ones (-overlay).
 //
 //	go run ./conformance/broken            # every mutation
 //	go run ./conformance/broken J7 J17     # those of some classes

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// overlay writes the broken files and what tells the go command to take them
-// instead of the real ones. It returns the flag.
+// overlay writes the broken files, and the list by which the go command takes
+// them instead of the real ones. It returns the flag.
 func overlay(root, dir string, files map[string][]byte) (flag string, err error) {
 	replace := map[string]string{}
 	for name, data := range files {
