@@ -29,7 +29,7 @@ type Authority struct {
 // Pair is a certificate with its key, as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// serials are as good as unique.
+// serial returns a random number of 120 bits: as good as unique.
 func serial() (*big.Int, error) { return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) }
 
 // NewAuthority makes an authority of a name.
@@ -59,15 +59,15 @@ func NewAuthority(name string) (*Authority, error) {
 // PEM is the authority's own certificate.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Pool is the authority as those know it who trust it alone.
+// Pool holds the authority alone, for a peer that trusts no other.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Issue signs a certificate for this machine, for servers and clients, that is good from
-// one hour ago until a time.
+// Issue signs a certificate for this machine, for servers and clients, that is good for the
+// 48 hours before until.
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {
