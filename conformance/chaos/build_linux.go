@@ -21,8 +21,8 @@ const clockVariable = "CHAOS_CLOCK"
 // testEdits make the test build.
 func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }
 
-// shortLogs has a node that is away for a second catch up by a snapshot, as
-// after hours at the sizes that users have.
+// shortLogs makes logs so short that a node catches up by a snapshot after a
+// second away; at the sizes that users have, that takes hours.
 func shortLogs() []edit {
 	return []edit{
 		{"cluster/config.go", "SnapshotThreshold: 50_000", "SnapshotThreshold: 100"},
@@ -31,7 +31,7 @@ func shortLogs() []edit {
 	}
 }
 
-// settableClock has a wall clock that can be set for each node.
+// settableClock gives each node a wall clock that can be set.
 // Neither libfaketime, which a static program does not load, nor a time
 // namespace, which has no wall clock of its own, could do that.
 //

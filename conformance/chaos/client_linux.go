@@ -138,8 +138,9 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// transaction executes commands at once. If there is a key to watch, they follow
-// from its value, and nothing is done if another client changes it meanwhile.
+// transaction executes commands in one transaction. then makes them, of the
+// value of the watched key if there is one: nothing is executed if another client
+// changes that key meanwhile.
 func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
 	reply, known, err := c.try(func() (any, error) {
 		var value any
@@ -171,8 +172,8 @@ func (c *client) transaction(watched string, then func(value string) [][]string)
 	return reply, known, err
 }
 
-// try does something on a connection and says what is known of it. A redirection
-// says that it was not executed, so it is done once more where it leads to.
+// try does something on a connection and says what is known of it. What was
+// redirected was not executed, so it is done again at the node that is named.
 func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	if c.conn == nil {
 		if err := c.connect(); err != nil {

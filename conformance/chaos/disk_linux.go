@@ -188,7 +188,7 @@ func (d *disk) empty() error {
 	})
 }
 
-// need has the logs grow, so that one without room notices.
+// need makes the logs grow, so that a node without room notices.
 func (x *breaker) need() {
 	for range 4 {
 		n := x.leading()
@@ -268,7 +268,8 @@ func diskFaults() []*fault {
 	}
 }
 
-// fullDisk leaves a node without room; it is started in that state, too.
+// fullDisk leaves a node without room; one time in three it also restarts the
+// node in that state.
 func fullDisk(x *breaker) {
 	n := x.mostly()
 	x.note("disk of %s is full", n.id)

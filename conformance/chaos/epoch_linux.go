@@ -69,8 +69,8 @@ func (e *epoch) count(op history.Op, known outcome) {
 	e.ops[string(op.Kind)]++
 }
 
-// runEpoch runs one epoch. An error is one of this program, not of what it
-// tests; failures of that are in the epoch.
+// runEpoch runs one epoch. Failures of lockstep are in the epoch; an error ends
+// the run: this program failed, or the cluster did not come back.
 func (s *suite) runEpoch(n int) (*epoch, error) {
 	e := &epoch{s: s, n: n, keys: newKeys(n), stop: make(chan struct{}), ops: map[string]int{},
 		path: filepath.Join(s.dir, fmt.Sprintf("epoch-%04d.jsonl", n))}

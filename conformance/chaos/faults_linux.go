@@ -165,8 +165,8 @@ func pauseTwo(x *breaker) {
 	a.resume()
 }
 
-// ways are all directions between nodes, and to and from their clients if so
-// wished.
+// ways sets the link of each direction between nodes, and to and from their
+// clients if asked.
 func (x *breaker) ways(clients bool, l func(from, to *node) network.Link) {
 	for _, a := range x.s.f.nodes {
 		for _, b := range x.s.f.nodes {
@@ -181,7 +181,7 @@ func (x *breaker) ways(clients bool, l func(from, to *node) network.Link) {
 	}
 }
 
-// bad makes a network fault out of what links are like; it holds for a while.
+// bad makes a network fault that sets all links and heals them after a while.
 func bad(name string, clients func(*breaker) bool, make func(x *breaker) func(from, to *node) network.Link) *fault {
 	return &fault{name, "network", func(x *breaker) {
 		x.ways(clients(x), make(x))

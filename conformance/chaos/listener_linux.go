@@ -94,7 +94,7 @@ func (l *listener) hears(text string) error {
 	if conn == nil {
 		return nil
 	}
-	// To a node that has been killed there may be nothing left but this end.
+	// If the node was killed, only this end may be left; a write makes TCP find out.
 	if err := respclient.NewConn(conn).Send("PING"); err != nil {
 		return nil // it has ended
 	}
@@ -116,7 +116,7 @@ func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
-		// Its reader says what there is to say.
+		// An error changes nothing: the reader ends either way.
 		_ = l.conn.Close()
 	}
 }
@@ -138,8 +138,8 @@ func (e *epoch) published(p history.Publication) {
 	e.sent = append(e.sent, p)
 }
 
-// listeners are one at some nodes, or at none: a leader sends its entries otherwise to
-// nodes that have some.
+// listeners makes a subscriber at some nodes, or at none: a leader sends its entries in
+// another way to nodes that have subscribers.
 func (e *epoch) listeners(r *rand.Rand) (list []*listener) {
 	for _, n := range e.s.f.nodes {
 		if r.IntN(2) == 0 {
@@ -149,7 +149,7 @@ func (e *epoch) listeners(r *rand.Rand) (list []*listener) {
 	return list
 }
 
-// listenUp sends a last message and sees that all hear it who were connected.
+// listenUp sends a last message and checks that every connected listener hears it.
 func (e *epoch) listenUp(list []*listener) {
 	p := history.Publication{Text: "the last one", Invoke: e.s.now(), Acknowledged: true}
 	if _, err := e.s.f.nodes[0].ask("PUBLISH", e.channel(), p.Text); err != nil {
@@ -165,7 +165,7 @@ func (e *epoch) listenUp(list []*listener) {
 	}
 }
 
-// checkMessages checks what all have heard. They have ended.
+// checkMessages checks what all listeners have heard. They must have ended.
 func (e *epoch) checkMessages(list []*listener) {
 	var subs []history.Subscription
 	for _, l := range list {

@@ -67,8 +67,8 @@ func (n *node) memberIDs() (map[string]bool, error) {
 	return members, nil
 }
 
-// memberTimeout is how long a member may take to come or to go when nothing is
-// broken any more.
+// memberTimeout is how long a member may take to go when nothing is broken any
+// more.
 const memberTimeout = 60 * time.Second
 
 // removed takes a member out, again and again until no node counts it as one:
@@ -92,8 +92,7 @@ func (f *fleet) removed(id string) error {
 	return fmt.Errorf("%s is still a member after %v; the last answer: %v", id, memberTimeout, last)
 }
 
-// memberFaults change who is in the cluster. What else happens meanwhile does
-// not stop for it.
+// memberFaults change who is in the cluster, while other faults go on.
 func memberFaults() []*fault {
 	return []*fault{
 		{"member comes and goes", "members", func(x *breaker) {
@@ -131,8 +130,8 @@ func (f *fleet) leave(n *node) {
 	f.leaving = append(f.leaving, n)
 }
 
-// sendOff makes sure that spares are gone from a healed cluster. They do not
-// run meanwhile, unless their vote is needed.
+// sendOff makes sure that spares are gone from a healed cluster. Each runs until
+// it is removed, because its vote may be needed.
 func (e *epoch) sendOff() error {
 	f := e.s.f
 	f.mu.Lock()
@@ -165,14 +164,14 @@ func (e *epoch) sendOff() error {
 	return nil
 }
 
-// sendStraysOff removes spares of earlier epochs: a request to take one in may
-// still have been on its way when it was found to be gone.
+// sendStraysOff removes spares of earlier epochs: the request of a spare to join
+// may still have been on its way when no node counted it as a member.
 func (e *epoch) sendStraysOff(leaving []*node) error {
 	f := e.s.f
 	for _, n := range f.nodes {
 		members, err := n.memberIDs()
 		if err != nil {
-			continue // the others tell
+			continue // the other nodes know the members, too
 		}
 		for id := range members {
 			is := func(n *node) bool { return n.id == id }

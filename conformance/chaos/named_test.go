@@ -109,9 +109,9 @@ func TestJ16StaleReadInScriptAfterPause(t *testing.T) {
 	readsAfterPause(t, "EVAL", `return redis.call('GET', KEYS[1])`, "1")
 }
 
-// TestJ14StalledLeaderRevokesNothing: the leader's disk stalls, its owners renew
-// with the next leader, and what the old one thinks of their leases when its disk
-// goes on means nothing.
+// TestJ14StalledLeaderRevokesNothing: the leader's disk stalls, the owners of
+// locks renew them with the next leader, and the old leader ends none of them
+// when its disk goes on.
 func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	s, old := trio(t)
 	if old.disk == nil {
@@ -137,7 +137,7 @@ func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	if err := old.speak(t).resp.Send("SET", "stalled", "1"); err != nil {
 		t.Fatal(err)
 	}
-	// A stalled disk alone deposes nobody: heartbeats need none. The leader's
+	// A stalled disk alone deposes nobody: heartbeats need no disk. The leader's
 	// peers must lose it, too.
 	old.pause()
 	s.leads(t, old)
@@ -165,8 +165,8 @@ func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	}
 }
 
-// TestJ13BusyLeaderKeepsLeading: neither scripts that keep the leader busy nor a
-// disk that stutters, nor both, cost it its office.
+// TestJ13BusyLeaderKeepsLeading: scripts that keep the leader busy, and a disk
+// that stutters at the same time, do not depose it.
 func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 	s, leader := trio(t)
 	before, err := leader.status()
@@ -206,8 +206,8 @@ func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 }
 
 // TestFullDisk: a node whose log has no room is not ready and says so, the others
-// go on without it, and it goes on when there is room; so does one that was
-// started meanwhile, which says that the disk is full and ends.
+// go on without it, and it goes on when there is room. A node that is started
+// without room says that the disk is full and ends; it starts when there is room.
 func TestFullDisk(t *testing.T) {
 	s, leader := trio(t)
 	if leader.disk == nil {

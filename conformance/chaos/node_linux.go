@@ -111,8 +111,8 @@ func (n *node) noteEnd() {
 	}
 }
 
-// blamesDisk says whether a node that gave up said why: that its disk is full, or
-// does not work, but not that what it holds is damaged.
+// blamesDisk reports whether a node that gave up said that its disk is full or
+// does not work, and not that the data on it is damaged.
 func blamesDisk(words string) bool {
 	words = words[strings.LastIndex(words, "lockstep: ")+1:] // of the process that ended
 	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
@@ -189,22 +189,22 @@ func (n *node) pause() {
 	defer n.mu.Unlock()
 	n.signal(syscall.SIGSTOP)
 	// The signal reaches one thread after the other, and on a busy machine some go on
-	// for a while: what is sent to them then they answer as they may.
+	// for a while, and could still answer.
 	for !n.stands() {
 		time.Sleep(time.Millisecond)
 	}
 	n.paused = true
 }
 
-// stands reports whether the process has stopped, or is gone: no thread of it runs. One
-// that waits for a disk does not stop before that answers, but then at once.
+// stands reports whether the process has stopped, or has ended: no thread of it runs. A
+// thread that waits for a disk stops as soon as the disk answers.
 func (n *node) stands() bool {
 	if n.cmd == nil || ended(n.done) {
 		return true
 	}
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.cmd.Process.Pid))
 	if err != nil {
-		return true // the pattern is bad: it is not
+		return true // only for a bad pattern, which this is not
 	}
 	stopped := false
 	for _, path := range tasks {
@@ -222,7 +222,7 @@ func (n *node) stands() bool {
 			return false
 		}
 	}
-	return stopped // the first to stop has told the others
+	return stopped // the first thread to stop makes the others stop
 }
 
 func (n *node) resume() {

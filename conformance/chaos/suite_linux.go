@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// suite is a run of many epochs on one cluster after another.
+// suite is a run of many epochs on one cluster, one after another.
 type suite struct {
 	f     *fleet
 	seed  uint64

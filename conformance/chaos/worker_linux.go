@@ -165,8 +165,8 @@ func (w *worker) attempt(op history.Op, how func() (string, outcome, error)) (_ 
 	return op, reply, known
 }
 
-// changes says whether a call can change anything. What a call that only reads
-// would have read tells nothing if it never did.
+// changes says whether a call can change anything. A call that only reads and has
+// no reply tells nothing.
 func changes(call string) bool {
 	switch call {
 	case "read", "left", "count", "get", "range":
@@ -230,8 +230,8 @@ func (w *worker) useLock(key string) {
 			w.eval(as("renew"), renewScript, []string{key}, owner, millis(ttl))
 		}
 	}
-	// One in five dies with the lock. Who was refused must not be able to
-	// release it.
+	// One client in five dies with the lock. A client that was refused releases,
+	// too: that must have no effect.
 	if w.rng.IntN(5) > 0 {
 		w.eval(as("release"), releaseScript, []string{key}, owner)
 	}
@@ -311,7 +311,7 @@ func (w *worker) useList(key string) {
 		op.Call = "range"
 		w.call(op, "LRANGE", key, "0", "-1")
 	case 2:
-		// Two elements that no one may see one of.
+		// Two elements: nobody may see one without the other.
 		first, second := w.unique(), w.unique()
 		op.Owner = first + "," + second
 		w.carryOut(op, func() (string, outcome, error) {

@@ -3,7 +3,7 @@ package history
 import "strconv"
 
 // resolution is that of the servers' lease clock. They count whole
-// milliseconds, so a lease may be seen to end by up to one too early.
+// milliseconds, so a lease may be seen to end by up to one millisecond too early.
 const resolution = 1e6
 
 // lockState is a lock between two operations.
@@ -15,7 +15,7 @@ type lockState struct {
 	count int   // of a reentrant lock
 	token int64 // of the last fenced owner
 	safe  int64 // the lease cannot have ended before
-	now   int64 // the earliest instant of the last operation's taking effect
+	now   int64 // the earliest instant at which the last operation can have taken effect
 }
 
 // at moves the clock to where op can take effect; false if it returned before.

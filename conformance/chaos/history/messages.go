@@ -23,7 +23,7 @@ type Subscription struct {
 
 // CheckMessages returns what speaks against this: as long as a connection lives,
 // its subscriber hears every message, once, in the one order that all hear.
-// Who waits for a lock relies on it.
+// Clients that wait for a lock rely on it.
 func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	known := map[string]*Publication{}

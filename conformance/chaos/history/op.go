@@ -54,8 +54,8 @@ func (o *Op) String() string {
 	return s + " = " + result
 }
 
-// Recorder keeps the operations of many clients, and each on disk at once: a
-// history of a machine that crashed is worth as much as any other.
+// Recorder keeps the operations of many clients, and writes them to a file through
+// a buffer, which Close flushes.
 type Recorder struct {
 	mu   sync.Mutex
 	ops  []Op

@@ -35,11 +35,12 @@ func stepCounter(state any, op *Op) []any {
 }
 
 // A list is its elements, each followed by a comma: no element is empty or
-// has one.
+// contains a comma.
 func length(list string) string { return strconv.Itoa(strings.Count(list, ",")) }
 
 // stepList knows push, which returns the length, and range, which returns
-// everything: a list shows two histories, or an element twice, for ever.
+// everything: another order, or an element that was appended twice, shows in every
+// later range.
 func stepList(state any, op *Op) []any {
 	list := state.(string)
 	if op.Call == "push" {

@@ -28,7 +28,7 @@ const (
 	iffTun     = 0x0001
 	iffNoPI    = 0x1000
 	ifNameSize = 16
-	sysSetns   = 308 // linux/amd64 and, below, arm64
+	sysSetns   = 308 // of linux/amd64; func setns has that of arm64
 	mtu        = 1500
 )
 
