@@ -22,7 +22,7 @@ type suite struct {
 	name   string
 	needs  []string // tools on the PATH
 	probe  []string // a command that fails where the tools lack a library
-	script string   // in conformance/; what it finds in its environment is in environment
+	script string   // in conformance/; func environment sets the variables that it reads
 }
 
 var suites = []suite{
