@@ -115,7 +115,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRedisCommands compares the list of Redis's commands with a real one's.
+// TestRedisCommands compares the list of Redis's commands with that of a real Redis.
 func TestRedisCommands(t *testing.T) {
 	bin, version, err := redisd.Find()
 	if err != nil || version != redisd.Version {
@@ -164,8 +164,8 @@ func TestRedisCommands(t *testing.T) {
 	}
 }
 
-// documented turns the reply of COMMAND DOCS into lines "group name"; of a
-// container, its subcommands.
+// documented turns the reply of COMMAND DOCS into lines "group name". A container
+// command stands there as its subcommands only.
 func documented(docs any) (lines []string) {
 	list, _ := docs.([]any)
 	for i := 0; i+1 < len(list); i += 2 {

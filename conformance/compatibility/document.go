@@ -26,7 +26,7 @@ Clients that cannot be had here, and modes that a library does not have, are lis
 |---|---|---|---|---|
 `
 
-// Generate writes the document of results, commands, what the transcripts play of them, and
+// Generate writes the document from results, commands, what the transcripts play of them, and
 // the section about Redis's suite.
 func Generate(results []Result, commands []Command, corpus *Corpus, suite string) (string, error) {
 	var b strings.Builder

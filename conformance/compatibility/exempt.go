@@ -21,7 +21,7 @@ var onlyErrors = map[string]string{
 	"shutdown":         "a server that ends answers nothing; cmd/lockstep's tests end one",
 }
 
-// noErrors are the commands that take whatever they are given.
+// noErrors are the commands that accept any arguments.
 var noErrors = map[string]string{
 	"command|docs":       anyNames,
 	"command|info":       anyNames,
@@ -77,7 +77,8 @@ const (
 	ownWords  = "a text for people, in lockstep's own words"
 )
 
-// played counts the commands that both have and what is played of them.
+// played counts the commands that both servers have, and those of them for which
+// transcripts play a reply, an error and a reply over RESP3.
 func played(commands []Command, corpus *Corpus) (both, replies, errors, resp3 int) {
 	for _, c := range commands {
 		if c.State == NotHere {

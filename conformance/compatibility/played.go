@@ -25,8 +25,8 @@ type Corpus struct {
 	Plays    map[string]*Play
 }
 
-// notPlayed are folders of transcripts that a node does not pass (the corpus
-// README says why), so that they show nothing.
+// notPlayed are folders of transcripts that a node does not pass
+// (transcript/README.md says why), so that they show nothing.
 var notPlayed = []string{"differs"}
 
 // ReadCorpus reads the transcripts of a folder, and those of another one that
@@ -94,7 +94,7 @@ func (c *Corpus) name(args []string) string {
 
 func (c *Corpus) count(name string, reply []string, resp3, exact bool) {
 	if strings.HasPrefix(reply[0], "-BUSY ") {
-		c.Commands++ // which says nothing of the command
+		c.Commands++ // BUSY says nothing of the command
 		return
 	}
 	c.see(name, strings.HasPrefix(reply[0], "-"), resp3, exact)
@@ -118,7 +118,7 @@ func (c *Corpus) see(name string, isError, resp3, exact bool) {
 	}
 }
 
-// connection is what one connection of a transcript is about.
+// connection is the state of one connection of a transcript.
 type connection struct {
 	resp3   bool
 	queued  []string // names of the commands since MULTI

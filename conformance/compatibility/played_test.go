@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestPlayed: each command that both have is played by a transcript, over
-// RESP3 too, with replies and with errors, and lockstep is held to the letter
-// of them; or exempt.go says why not.
+// TestPlayed: for each command that both servers have, transcripts play a reply,
+// a reply over RESP3, a reply that is compared to the letter, and an error; or
+// exempt.go says why not.
 func TestPlayed(t *testing.T) {
 	corpus, err := ReadCorpus(filepath.Join("..", "transcript", "testdata"), filepath.Join("..", "discovery", "testdata"))
 	if err != nil {
