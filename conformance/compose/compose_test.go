@@ -22,7 +22,7 @@ const unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('
 
 // TestCompose takes locks through all three containers, and cuts their network,
 // kills and restarts them, while clients contend. Every lock must stay with its
-// owner, two are never inside, and the nodes must be equal in the end.
+// owner, no two clients may hold one lock, and the nodes must be equal in the end.
 func TestCompose(t *testing.T) {
 	if os.Getenv("LOCKSTEP_COMPOSE") == "" {
 		t.Skip("`make compose` runs docker-compose.yml under a Docker engine")
@@ -87,7 +87,8 @@ func (e *engine) requireContainers(image string) {
 	}
 }
 
-// requireNoRights sees that the containers have none that a node does not need.
+// requireNoRights checks that the containers have no right that a node does not
+// need.
 func (p *project) requireNoRights() {
 	p.t.Helper()
 	const want = "[ALL] [] false true [no-new-privileges:true]"
@@ -120,8 +121,8 @@ func (s *stage) takeLocks() {
 	}
 }
 
-// checkHeld finds every lock with its owner through every one of the services,
-// and none for a thief.
+// checkHeld checks, through each of the services, that every lock is held by its
+// owner and is not granted to a thief.
 func (s *stage) checkHeld(through ...string) {
 	s.t.Helper()
 	for _, service := range through {
@@ -235,7 +236,7 @@ func (s *stage) cutFollowers() {
 	}
 }
 
-// killLeader: nobody restarts a container that was killed on purpose.
+// killLeader starts the container again: Docker does not, after `docker kill`.
 func (s *stage) killLeader() {
 	leader, others := s.leader()
 	s.run("docker", "kill", s.container(leader))

@@ -1,5 +1,5 @@
-// Package compose runs docker-compose.yml under a real Docker engine, and does
-// to its containers and their network what a bad day does.
+// Package compose runs docker-compose.yml under a real Docker engine, cuts its
+// network, and kills and restarts its containers.
 package compose
 
 import (
@@ -92,7 +92,7 @@ func (e *engine) startDaemon() {
 	ended := make(chan error, 1)
 	go func() { ended <- daemon.Wait() }()
 	t.Cleanup(func() {
-		// On SIGTERM it ends its containers and its containerd.
+		// On SIGINT it ends its containers and its containerd.
 		_ = daemon.Process.Signal(os.Interrupt)
 		<-ended
 		if err := os.RemoveAll(dir); err != nil {

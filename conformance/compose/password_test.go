@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestPasswordIsASecret: docker-compose.yml gives the clients' password as a secret, by a file that is
-// there, and what README.md calls the default is in it.
+// TestPasswordIsASecret: docker-compose.yml gives the clients' password as a secret, from a file that
+// exists and holds the default password of README.md.
 func TestPasswordIsASecret(t *testing.T) {
 	read := func(name string) string {
 		t.Helper()
