@@ -15,11 +15,11 @@ import (
 	"strings"
 )
 
-// Module is one that is linked in.
+// Module is a module that is linked in.
 type Module struct {
 	Path, Version string
 	License       string   // its SPDX identifier
-	Packages      int      // of them that are linked in
+	Packages      int      // that are linked in
 	NeededBy      []string // the modules whose packages import them
 }
 
