@@ -11,8 +11,8 @@ const (
 	scan2        // a cursor and sorted pairs
 	near         // a time to live: 3 s apart at most
 	shape        // random: only the kind of the reply
-	encoding     // those of sorted sets are the same if the episode has SORT
-	leaves       // out of a script: the innermost values in any order
+	encoding     // of a key; those of sorted sets count as equal if the episode has SORT
+	leaves       // the innermost values in any order, as for scripts
 )
 
 type command struct {
@@ -20,7 +20,7 @@ type command struct {
 	how    how
 }
 
-// commands are all that are drawn. What a command writes must not be random.
+// commands are drawn most of the time. What a command writes must not be random.
 var commands = []command{
 	// Strings.
 	{"SET {str} {value} [NX|XX] [GET] [EX {ttl}|PX {ttlms}|EXAT {at}|PXAT {atms}|KEEPTTL]", exact},
@@ -133,7 +133,7 @@ var commands = []command{
 	{"ZINTERCARD {numkeys} {zset} {zset} [LIMIT {small}]", exact},
 	{"ZSCAN {zset} 0 COUNT {all} [MATCH {pattern}]", scan2},
 	{"ZRANDMEMBER {zset} [{small} [WITHSCORES]]", shape},
-	// Blocking commands, which find something or do not wait.
+	// Blocking commands, which find something or wait for a moment.
 	{"(BLPOP|BRPOP) {list}... {moment}", exact},
 	{"BLMOVE {list} {list} (LEFT|RIGHT) (LEFT|RIGHT) {moment}", exact},
 	{"BRPOPLPUSH {list} {list} {moment}", exact},

@@ -234,8 +234,8 @@ func (g *generator) grow() []step {
 	return []step{{args: args}}
 }
 
-// wait leaves a client blocked. It may be served before there is anything for
-// it to wait for, or by a later command.
+// wait leaves a client blocked, until a later command serves it. If there is
+// something for it already, it is served at once.
 func (g *generator) wait() []step {
 	d := g.blocking[g.r.IntN(len(g.blocking))]
 	return []step{{args: d.draw(g.r, nil), how: d.how, waiter: 1 + g.r.IntN(waiters)}}

@@ -11,7 +11,7 @@ import (
 //
 //	SET {str} {value} [NX|XX] [GET] [EX {ttl}]
 //
-// Words in braces are drawn from words below, [x] is there half of the time,
+// Words in braces are drawn from words (words.go), [x] is there half of the time,
 // (a|b) is one of its alternatives, also within [], and x... is x once to four
 // times, where x is the last word or group.
 

@@ -10,7 +10,7 @@ import (
 const databases = 4
 
 // contents are the commands that show a key of a type; the key goes between
-// their two words.
+// name and args.
 var contents = map[string]struct {
 	name string
 	args []string

@@ -55,12 +55,12 @@ type pair struct {
 	has          traits // of all of them
 }
 
-// traits are what a step needs apart from its reply.
+// traits are what the comparison has to know of a step.
 type traits struct {
 	sorts   bool // elements are read in no order that is defined
 	expires bool // it leaves keys whose time to live ends at once
 	clears  bool // keys may go before a server finds out that they have expired
-	quiet   bool // it may change a key without Redis telling those who watch it
+	quiet   bool // it may change a key without Redis telling the clients that watch it
 }
 
 func traitsOf(s step) traits {
@@ -329,7 +329,7 @@ func clears(args []string) bool {
 }
 
 // quiet tells whether a command may be a BITFIELD that fails. Redis makes the
-// key for it, or makes it longer, without telling those who watch it
+// key for it, or makes it longer, without telling the clients that watch it
 // (transcript/testdata/differs/watch.txt).
 func quiet(args []string) bool {
 	has := func(word string) bool {
@@ -338,7 +338,8 @@ func quiet(args []string) bool {
 	return has("BITFIELD") && has("FAIL")
 }
 
-// unwatch ends what connections watch, but not what a transaction of at does.
+// unwatch ends every WATCH and transaction, except a transaction of at in which
+// commands are queued.
 func (p *players) unwatch(at *pair) error {
 	for _, c := range []*pair{p.resp2, p.resp3} {
 		if c == at && len(c.queued) > 0 {

@@ -8,7 +8,7 @@ import (
 )
 
 // settle waits until the keys whose time to live ends now are gone on both
-// servers, and compares the notifications of a step and of that.
+// servers, and compares the notifications of a step and of these expirations.
 func (p *players) settle(has traits) (*difference, error) {
 	ours, theirs, err := p.events.heard(p.control)
 	if err != nil {

@@ -71,8 +71,8 @@ func parked(c, control *conn, id string) (bool, error) {
 		if seen++; seen == sightings {
 			return true, nil
 		}
-		// lockstep says so as soon as the command is on its way to the leader,
-		// who answers one after the other.
+		// lockstep shows a client as blocked as soon as its command is on the way
+		// to the leader, which executes DBSIZE after that command.
 		if _, err := control.do("DBSIZE"); err != nil {
 			return false, err
 		}
@@ -95,8 +95,9 @@ func (c *conn) peek() (bool, error) {
 	return err == nil, err
 }
 
-// releaseUnordered ends what waits for more than one key. After a SWAPDB, Redis
-// looks for keys that are waited for in the order of a hash table.
+// releaseUnordered releases all waiters if they wait for more than one key. After
+// a SWAPDB, Redis looks for the keys of blocked clients in the order of a hash
+// table.
 func (p *players) releaseUnordered() (*difference, error) {
 	keys := 0
 	for i := range p.waiters {

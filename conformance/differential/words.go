@@ -45,7 +45,7 @@ var words = map[string]func(r *rand.Rand) string{
 	"library": oneOf(library, "#!lua name=other\nredis.register_function('o', function() return 1 end)",
 		"#!lua name=other\nredis.register_function('call', function() return 1 end)",
 		"#!lua name=other\nlocal x = redis.call('GET', 's1')", "#!lua name=x-y\n", "return 1", "#!lua\n", "#!js name=lib\n", "#!lua name=lib\nx"),
-	// What redis-server 7.0.15 says of one value of each type, and what is none.
+	// The DUMP of one value of each type by redis-server 7.0.15, and texts that are none.
 	"dump":  oneOf("\x00\x01a\x0a\x00\xbf\xfe\xef\x9b\x8f6}\xb4", "\x12\x01\x02\x0f\x0f\x00\x00\x00\x03\x00\x81a\x02\x81b\x02\x01\x01\xff\x0a\x00\xe0\x1b\xabJG\xceY\x22", "\x0b\x0e\x02\x00\x00\x00\x03\x00\x00\x00\x01\x00\x02\x00\x03\x00\x0a\x00\xa5\x02\x5c\xe2mnM\x1b", "\x10\x12\x12\x00\x00\x00\x04\x00\x81f\x02\x81v\x02\x81g\x02\x01\x01\xff\x0a\x00#\xc1\xa5\xe3]\xfa\xe8\x1c", "\x11\x14\x14\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x81b\x02\x832.5\x04\xff\x0a\x00\xd4Ln\xa4\xf6D\xd9\xd7", "\x00\x01b\x0b\x00\xbf\xfe\xef\x9b\x8f6}\xb4", "", "x"),
 	"index": oneOf("0", "1", "-1", "2", "-2", "10", "-10", "x"),
 }
