@@ -1,4 +1,4 @@
-// Package environ is what a lockstep that a test or a tool starts gets from the process that starts it.
+// Package environ makes the environment and the limits of a lockstep that a test or a tool starts.
 package environ
 
 import (

@@ -1,5 +1,5 @@
 // Command record writes the answers of a real redis-sentinel and a real Redis Cluster into conformance/discovery/testdata.
-// Run it from the module's root; redis-server 7.0.15 must be on PATH. It takes half a minute: Redis is in no hurry.
+// Run it from the module's root; redis-server 7.0.15 must be on PATH. It takes half a minute.
 //
 //	go run ./conformance/discovery/record
 package main
@@ -62,7 +62,7 @@ type node struct{ host, port string }
 
 func (n node) dial() (net.Conn, error) { return net.Dial("tcp", net.JoinHostPort(n.host, n.port)) }
 
-// ask sends one command and returns the shape of the answer on one line.
+// ask sends one command and returns the answer; an error reply is an error.
 func (n node) ask(words ...string) (transcript.Value, error) {
 	conn, err := n.dial()
 	if err != nil {
@@ -98,10 +98,10 @@ func (r *recorder) server(settings ...[2]string) (node, error) {
 	return node{host, port}, err
 }
 
-// patience is how long a cluster may take to become what it is to be.
+// patience is how long a cluster may take to come about.
 const patience = 30 * time.Second
 
-// until waits for a node to say a word.
+// until asks a node until its answer contains a word.
 func until(what string, n node, word string, command ...string) error {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		v, err := n.ask(command...)
