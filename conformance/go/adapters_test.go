@@ -176,8 +176,8 @@ type bsmLocker struct {
 type bsmLock struct{ *redislock.Lock }
 
 func (b bsmLocker) acquire(key string, ttl, wait time.Duration) (held, error) {
-	// The tries are what ends it: without a deadline redislock gives up, with an
-	// error, after a lease, and each try takes its time, too.
+	// The number of tries is to end the wait, not this deadline; without one,
+	// redislock would give up with an error after a lease.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*wait+10*time.Second)
 	defer cancel()
 	opt := &redislock.Options{}
@@ -208,7 +208,8 @@ type bsmForeign struct {
 	key string
 }
 
-// with obtains the lock, gives it to another owner behind its back, and calls f.
+// with obtains a lock, gives it to another owner behind the library's back, and
+// calls do.
 func (f bsmForeign) with(do func(*redislock.Lock) error) error {
 	ctx := context.Background()
 	key := f.key + ":stolen"

@@ -73,7 +73,8 @@ func (s *stage) fault(text string) {
 	plain := strings.HasPrefix(s.mode, "plain")
 	switch {
 	// A client of the killed node sends a release again by itself, and redsync
-	// after a twentieth of the lease; if it had been carried out, it is refused.
+	// after a twentieth of the lease; if the first was executed, the second is
+	// refused.
 	case strings.Contains(text, "INDETERMINATE"), (!plain || strings.HasPrefix(s.client, "redsync")) && isRefusal(text):
 		s.unknown = append(s.unknown, text)
 	case !plain && isLost(text):
@@ -95,8 +96,8 @@ func isRefusal(text string) bool {
 
 // isLost reports whether an error comes from the connection to the killed node.
 // MOVED is among them: a follower redirects to the leader that it knows, until
-// it notices that it is dead, and go-redis follows three redirects (as with a
-// Redis Cluster).
+// it notices that this leader is dead, and go-redis follows three redirects (as
+// with a Redis Cluster).
 func isLost(text string) bool {
 	for _, part := range []string{"MOVED", "EOF", "connection refused", "connection reset", "broken pipe", "i/o timeout", "closed"} {
 		if strings.Contains(text, part) {
@@ -171,8 +172,8 @@ func (s *stage) checkHeld(t *testing.T) {
 	if s.held == nil {
 		t.Fatal("the lock was never held")
 	}
-	// One that renews by itself may have met the failover with an extension in
-	// flight; then it must have told its owner.
+	// A library that renews by itself may have had an extension in flight at the
+	// failover; then it must have told the owner.
 	if l, ok := s.held.(renewingLock); ok && l.givenUp() {
 		t.Log("given up by the library, and its owner knows")
 	} else if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {

@@ -113,9 +113,10 @@ var valkeyModes = []struct {
 	}},
 }
 
-// olderGoRedis are the clients of before go-redis moved: no HELLO, RESP2. No
-// Cluster: redsync's driver takes no such client of 6, and 7 and 8 do not read
-// the CLUSTER SLOTS of Redis 7 ("got 4 elements in cluster info address").
+// olderGoRedis are the clients from before go-redis changed its module path: they
+// speak RESP2, without HELLO. They have no Cluster mode here: redsync's driver
+// takes no such client of 6, and 7 and 8 do not read the CLUSTER SLOTS of Redis 7
+// ("got 4 elements in cluster info address").
 var olderGoRedis = []struct {
 	client string
 	module string

@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// TestTLS: TLS is what it says. Who is not to be trusted is refused, on either side.
+// TestTLS: a client refuses nodes of another authority, and a node refuses a client without a certificate.
 func TestTLS(t *testing.T) {
 	l := library{client: "go-redis", modules: []string{goRedis}, mode: "plain TLS"}
 	for name, c := range map[string]struct {

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// masterName is the name that every tutorial gives it.
+// masterName is the name that every tutorial gives the master.
 const masterName = "mymaster"
 
 // addrs are the addresses of the nodes, followers first, the leader last.
@@ -52,7 +52,7 @@ func trusted(authority, certificate string) *tls.Config {
 	return c
 }
 
-// good are the client's files as they have to be.
+// good is the TLS configuration with the right files.
 func good() *tls.Config { return trusted("LOCKSTEP_TLS_CA", "LOCKSTEP_TLS_CERT") }
 
 func list(env string) []string {
@@ -103,8 +103,8 @@ var goMod string
 
 var requirement = regexp.MustCompile(`(?m)(\S+) v(\d[^\s+]*)(?:\+incompatible)?( // indirect)?$`)
 
-// version is the version of a module that go.mod selects; for one that is
-// replaced, the last line of go.mod tells.
+// version is the version of a module that go.mod selects; for a module that is
+// replaced, its replace line has it.
 var version = sync.OnceValue(func() map[string]string {
 	m := map[string]string{}
 	for _, r := range requirement.FindAllStringSubmatch(goMod, -1) {
