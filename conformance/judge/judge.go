@@ -201,7 +201,7 @@ func (l *Lease) From() time.Time {
 	return l.Sent
 }
 
-// Owned judges what a read of the lock said, of which the reply came at a time.
+// Owned judges the owner that a read of the lock returned. at is when the reply came.
 func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 	if at.Sub(l.From()) >= l.TTL {
 		return false
@@ -217,7 +217,7 @@ func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 // milliseconds.
 const rounding = time.Millisecond
 
-// Remains judges what PTTL said, of which the reply came at a time.
+// Remains judges what PTTL returned. at is when the reply came.
 func (l *Lease) Remains(j *Judge, pttl int64, at time.Time) {
 	if least := l.TTL - at.Sub(l.From()) - rounding; time.Duration(pttl)*time.Millisecond < least.Truncate(time.Millisecond) {
 		j.Fault(LeaseShort, "%s: %d ms remain, at least %v must", l.Key, pttl, least)

@@ -9,7 +9,7 @@ import (
 func TestJudge(t *testing.T) {
 	now := time.Now()
 	l := Lease{Key: "l", Owner: "a", TTL: time.Second, Sent: now, Granted: now.Add(10 * time.Millisecond)}
-	// Through an election: it counts from when it was over.
+	// Granted late, as in an election: the lease counts from shortly before the reply.
 	slow := Lease{Key: "l", Owner: "a", TTL: time.Second, Sent: now, Granted: now.Add(400 * time.Millisecond)}
 	for name, c := range map[string]struct {
 		history func(*Judge)
