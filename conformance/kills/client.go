@@ -50,8 +50,8 @@ func newClient(r *run, id int, at *place) *client {
 }
 
 // do sends a command and returns its reply; false if nobody knows what became
-// of it, because the client's node was killed. The connection is a new one then.
-// Anything else than a reply is a fault.
+// of it, because the client's node was killed: the next command then makes a new
+// connection. An error reply, or none from a node that lives, is a fault.
 func (c *client) do(args ...string) (reply any, known bool) {
 	if c.conn == nil && !c.connect() {
 		return nil, false

@@ -29,10 +29,10 @@ func repeat(t *testing.T, variable string, short int) int {
 
 // What a kill and a planned transfer may cost. The aim is 700 ms and 1500 ms at
 // the 50th and 99th percentile; a few kills on a machine that runs other tests
-// are held to the sum only.
+// are held to grantLimit only.
 const (
 	grantLimit = 3 * time.Second
-	// slow is when the nodes' logs are shown.
+	// slow is after how long without a grant the survivors' logs are shown.
 	slow = 600 * time.Millisecond
 	// hashEvery is how many kills lie between two comparisons of the states.
 	hashEvery = 5

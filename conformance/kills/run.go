@@ -110,7 +110,7 @@ func (r *run) watch(except *place, do func()) time.Duration {
 	r.since, r.longest, r.except = time.Now(), 0, except
 	r.mu.Unlock()
 	do()
-	time.Sleep(250 * time.Millisecond) // who began to wait then has been answered
+	time.Sleep(250 * time.Millisecond) // clients that began to wait meanwhile have been answered
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.longest
@@ -235,7 +235,7 @@ func (r *run) same() {
 			if err != nil {
 				r.t.Fatalf("%s: %v", p.ID, err)
 			}
-			// Not "applied": Raft counts an entry when it hands it over.
+			// Not "applied": Raft counts an entry there when it hands it to the state machine.
 			at, hashes = append(at, st["state-index"]), append(hashes, st["state-hash"])
 		}
 		if at[0] == "" || at[0] != at[1] || at[0] != at[2] {
@@ -249,7 +249,7 @@ func (r *run) same() {
 	r.judge.Count("comparisons of the three states", 1)
 }
 
-// finish stops the clients and returns the report. Nothing may be left behind.
+// finish stops the clients and returns the report. No lock may be left behind.
 func (r *run) finish() *report {
 	r.t.Helper()
 	r.stopped.Store(true)
