@@ -146,7 +146,7 @@ func transactions(g *generator) (list []input) {
 	return append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: [][]byte{big}, read: pick(g, readAll, readNone), hold: 300 * time.Millisecond})
 }
 
-// tracking remembers many keys for clients that do not listen.
+// tracking makes nodes remember many keys for clients that do not read invalidations.
 func tracking(g *generator) (list []input) {
 	prefixes := []string{"CLIENT", "TRACKING", "ON", "BCAST"}
 	for i := range 500 {

@@ -1,7 +1,7 @@
 package hostile
 
-// canary is a script that tells everything that scripts have in common, and what
-// comes of using it: whatever a script has left behind for the next one shows.
+// canary is a script that returns the state that all scripts share, and the results
+// of using it: whatever a script has left behind for the next one shows.
 const canary = `
 local out, seen = {}, {}
 local function note(path, what) out[#out + 1] = path .. ' ' .. tostring(what) end

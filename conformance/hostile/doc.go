@@ -4,7 +4,7 @@
 // An attack is a list of inputs made by a seed: what is sent to a listener of a
 // node, by whom, over how many connections, and how the answers are read. Nothing
 // here knows how nodes talk to each other: frames of the peer port are recorded from
-// a real link and changed. What the judge wants is outside knowledge, too:
+// a real link and changed. What the judge checks can be seen from outside, too:
 //
 //   - the nodes' processes live, and the innocents are answered within a bound;
 //   - no lock of theirs is lost, held by two or shortened, and the nodes' states are equal;

@@ -23,7 +23,7 @@ const scriptLimit = 300 * time.Millisecond
 // passwords of the users. The judge and the innocents are the default user.
 var passwords = map[string]string{"default": "the-owner", wide: "wide-open", narrow: "narrow-minded"}
 
-// users is how those who attack are made.
+// users are the commands that make the attackers' users.
 var users = [][]string{
 	{"ACL", "SETUSER", wide, "reset", "on", ">" + passwords[wide], "~evil:*", "&evil:*", "+@all", "-@admin", "-@dangerous", "+sort", "+sort_ro", "+keys", "+info", "+role"},
 	{"ACL", "SETUSER", narrow, "reset", "on", ">" + passwords[narrow], "resetchannels", "~app:*", "-@all", "+eval", "+get", "+set"},
@@ -158,8 +158,8 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
-// insist is do for the judge: a refusal and an unknown outcome are no answer, and
-// every question of the judge may be asked again.
+// insist is do for the judge: a command that is refused, or whose outcome is unknown,
+// is sent again. Every command of the judge may be executed twice.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		var refused respclient.ServerError
@@ -185,7 +185,7 @@ func (f *fleet) told(what judge.Fault, format string, args ...any) {
 	f.judge.Fault(what, format, args...)
 }
 
-// ended tells whether a process has ended, and says so.
+// ended tells whether a process has ended, and notes each as a fault.
 func (f *fleet) ended() bool {
 	ended := false
 	for _, n := range f.nodes {
@@ -219,7 +219,8 @@ func (f *fleet) anyEnded() bool {
 	return false
 }
 
-// endedSoon is ended, for who has just lost a connection.
+// endedSoon is ended for a caller that has just lost a connection: it waits a second for
+// the end of the process.
 func (f *fleet) endedSoon() bool {
 	for range 40 {
 		if f.anyEnded() {
@@ -230,8 +231,8 @@ func (f *fleet) endedSoon() bool {
 	return false
 }
 
-// endedSoonAt tells whether an error comes of the end of a process, which check
-// tells: a lost connection may be noticed before.
+// endedSoonAt tells whether an error comes from the end of a node's process. The
+// connection may be lost before that end is noticed. check notes the fault.
 func (f *fleet) endedSoonAt(node int, err error) bool {
 	var refused respclient.ServerError
 	for i := 0; !errors.As(err, &refused) && i < 20; i++ {

@@ -24,7 +24,7 @@ func (g *generator) valid() []byte {
 	)...)
 }
 
-// mutate changes a few bytes, at places that matter more often than at others.
+// mutate changes a few bytes, more often than by chance at the beginning of a line.
 func (g *generator) mutate(p []byte) []byte {
 	p = slices.Clone(p)
 	for range 1 + g.IntN(4) {
@@ -63,7 +63,7 @@ func (g *generator) mutate(p []byte) []byte {
 	return p
 }
 
-// number is the text of one at an edge.
+// number is the text of a number at an edge.
 func (g *generator) number() string {
 	return pick(g, "-1", "-2", "0", "00", "1024", "1048577", "2147483647", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808",
 		"18446744073709551615", "18446744073709551616", "-9223372036854775808", "-9223372036854775809", "1e9", "0x10", "+1", " 1", "99999999999999999999999", "")
@@ -96,7 +96,7 @@ func sizes(g *generator) (list []input) {
 		many = append(many, fmt.Sprintf("evil:%d", i))
 	}
 	list = append(list, input{door: clientDoor, node: g.node(), user: pick(g, nobody, wide), pieces: [][]byte{command(append([]string{"MGET"}, many...)...)}, read: readAll})
-	// A big argument, from who may do nothing and from who may.
+	// A big argument, from a client without a password and from one that may write it.
 	for _, who := range []string{nobody, wide} {
 		list = append(list, input{door: clientDoor, node: g.node(), user: who, pieces: [][]byte{command("SET", "evil:huge", strings.Repeat("h", 20<<20))}, read: readAll, times: 1 + g.IntN(3)})
 	}

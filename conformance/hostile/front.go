@@ -30,7 +30,7 @@ type front struct {
 	work     sync.WaitGroup
 }
 
-// newFront listens. What connects before it stands before something is refused.
+// newFront listens. Until before has been called it closes every connection.
 func newFront(t testing.TB) *front {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +51,7 @@ func newFront(t testing.TB) *front {
 	return fr
 }
 
-// before has it stand before an address, and returns its own.
+// before makes the front pass connections on to an address, and returns the front's own.
 func (fr *front) before(to string) string {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()

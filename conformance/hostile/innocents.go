@@ -54,7 +54,7 @@ type innocent struct {
 	n    int
 }
 
-// innocents lets them work. They hold a lock each when it returns.
+// innocents starts the innocent clients. Each holds a lock when it returns.
 func (f *fleet) innocents(seed uint64, bound time.Duration) (*innocents, error) {
 	all := &innocents{f: f, bound: bound, holders: judge.NewHolders(f.judge)}
 	for i := range innocentClients {
@@ -79,7 +79,7 @@ func (all *innocents) stop() {
 	all.work.Wait()
 }
 
-// since returns the longest wait since the last call, of which the bound is judged.
+// since returns the longest wait since the last call.
 func (all *innocents) since() time.Duration {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -59,7 +59,7 @@ type input struct {
 	script bool          // counts as a script
 	beside bool          // redis-server must reply the same
 	alone  bool          // it was stopped beside others, and is looked at again
-	shown  string        // the certificate with which hands are shaken before; none: the pieces are the bytes
+	shown  string        // the certificate that is shown in a TLS handshake before the pieces; "": no TLS
 }
 
 // maxShown is how much of a piece is printed.

@@ -166,7 +166,7 @@ func TestJudgeFinds(t *testing.T) {
 			undo()
 			time.Sleep(50 * time.Millisecond)
 			s.settle = 5 * time.Second
-			s.check() // what was found of the harm until now is no news
+			s.check() // so that the next round does not find this harm
 			s.settle = 200 * time.Millisecond
 		})
 	}
@@ -194,8 +194,8 @@ func TestJudgeFinds(t *testing.T) {
 	})
 }
 
-// TestJudgeLooksAgain: a script that is stopped because those before it had taken its user's time is not unlike Redis's;
-// one that has all time, alone, and is stopped, is.
+// TestJudgeLooksAgain: a script that was stopped because earlier ones had used up its user's time is no difference from
+// Redis. A script that is stopped although it runs alone, with all of the time, is one.
 func TestJudgeLooksAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)

@@ -116,7 +116,7 @@ func (l *levels) ask(c *line) error {
 	return nil
 }
 
-// members are who is in the cluster. Who leads, answers or lags is of an instant.
+// members returns who is in the cluster, but not who leads, answers or lags: that changes by itself.
 func members(reply any) string {
 	var list []string
 	rows, _ := reply.([]any)

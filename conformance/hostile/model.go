@@ -9,8 +9,8 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// model is a redis-server of its own, of which the replies are right. Hostile scripts
-// end some, so there is one for each input. nil is one that cannot be had.
+// model is a redis-server whose replies are right. Hostile scripts may end it, so each
+// input has a model of its own. nil: this machine has no redis-server.
 type model struct {
 	srv  *redisd.Server
 	conn net.Conn
@@ -60,8 +60,8 @@ func (m *model) reply(p []byte) (transcript.Value, bool) {
 	return v, err == nil
 }
 
-// forgets has Redis make a new Lua state before a script: settings of cjson stay in
-// one, and do not stay here.
+// forgets has Redis make a new Lua state before a script: in Redis, settings of cjson last
+// as long as the state, in lockstep as long as the script.
 func (m *model) forgets() error {
 	_, err := m.ask(command("SCRIPT", "FLUSH"))
 	return err

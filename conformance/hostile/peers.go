@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// peerGarbage is what the peer port cannot know.
+// peerGarbage is what the peer port cannot understand.
 func peerGarbage(g *generator) (list []input) {
 	for range 60 {
 		b := make([]byte, g.IntN(200))
@@ -24,8 +24,8 @@ func peerGarbage(g *generator) (list []input) {
 // peerStrangers are another cluster's conversations, as they were and changed.
 func peerStrangers(g *generator) []input { return g.replays(g.strangers, 40) }
 
-// peerReplays are this cluster's own conversations, as a member has had them that
-// is not one any more, or as somebody who has listened.
+// peerReplays are this cluster's own conversations, as a former member or an
+// eavesdropper has them.
 func peerReplays(g *generator) []input { return g.replays(g.own, 40) }
 
 func (g *generator) replays(from []*recording, n int) (list []input) {

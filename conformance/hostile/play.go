@@ -20,7 +20,7 @@ const (
 	writeLimit = 2 * time.Second
 	// replyLimit is how long an attacker waits for one answer.
 	replyLimit = 6 * time.Second
-	// silence is when an attacker takes what came for all that will come.
+	// silence is how long an attacker waits for more before it takes what came for everything.
 	silence = 150 * time.Millisecond
 )
 
@@ -49,7 +49,7 @@ func (f *fleet) session(in input) {
 	defer conn.Close()
 	f.tally.connections.Add(1)
 	if in.shown != "" {
-		// Who is refused may learn it only from the first answer.
+		// A client whose certificate is refused may learn that only from the first answer.
 		conn = f.papers.wrap(conn, in.shown)
 	}
 	if in.user != nobody {
@@ -143,8 +143,8 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 	}
 }
 
-// unlike notes that Redis replied something else to the last piece. Where the reply is that the time is over, that is
-// looked at again when nothing else runs.
+// unlike notes that Redis replied something else to the last piece. If the node stopped the script at its time limit, the
+// input is kept, to be played again when nothing else runs.
 func (f *fleet) unlike(in input, got, want transcript.Value) {
 	if !in.alone && scripts.Stopped(got) {
 		f.mu.Lock()

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// reaches are commands for what is not the user's, by which way ever.
+// reaches are commands for keys and powers that are not the user's.
 var reaches = [][]string{
 	{"GET", "secret:string"}, {"SET", "secret:string", "spoiled"}, {"MGET", "app:1", "secret:string"}, {"GETRANGE", "secret:string", "0", "-1"}, {"DUMP", "secret:string"},
 	{"HGETALL", "secret:hash"}, {"LRANGE", "secret:list", "0", "-1"}, {"SMEMBERS", "secret:set"}, {"ZRANGE", "secret:zset", "0", "-1"}, {"APPEND", "secret:string", "x"},

@@ -54,8 +54,7 @@ var edges = []string{
 	`return string.dump(function() end)`, `return loadstring('\27Lua'..string.rep('x',100))`, `return loadstring(string.dump(function() end))`, "#!lua flags=no-writes\nredis.call('SET','evil:1',1)", "#!lua flags=" + `%d` + "\nreturn 1", "#!python\nreturn 1", "#!lua name=x\nreturn 1",
 }
 
-// edgy are edges with numbers in them, and what the grammar makes, one after the
-// other through each node.
+// edgy alternates edges, with numbers in them, and scripts that the grammar makes.
 func edgy(g *generator) (list []input) {
 	for range 3 {
 		var pieces [][]byte
@@ -67,8 +66,8 @@ func edgy(g *generator) (list []input) {
 	return list
 }
 
-// likeRedis are scripts of which a redis-server's replies are known to be right. What
-// one script left in the keyspace is no matter of the next.
+// likeRedis are scripts to which lockstep must reply as redis-server does. Their keys are
+// deleted before each.
 func likeRedis(g *generator) []input {
 	var pieces [][]byte
 	for len(pieces) < 120 {

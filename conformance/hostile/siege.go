@@ -14,7 +14,7 @@ import (
 	"lockstep/conformance/judge"
 )
 
-// Beside the faults of locks.
+// The faults beside those of package judge.
 const (
 	processEnded judge.Fault = "processes that ended"
 	answersLate  judge.Fault = "answers later than the bound"

@@ -16,8 +16,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// kinds are ways to grow. Each is called again and again on one connection with the number of
-// the call; what it is told does not matter.
+// kinds are ways to grow. Each is called again and again, on a new connection each time, with
+// the number of the call; the replies do not matter.
 var kinds = []struct {
 	name string
 	grow func(c *respclient.Conn, i int)
@@ -241,8 +241,8 @@ func isReply(err error) bool {
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
 }
 
-// attack has another process grow in a way for so long: what an attacker's machine has to do
-// must not be taken for the nodes' work.
+// attack plays one kind for so long in another process, of low priority: the attacker's own
+// work must not slow the nodes down.
 func attack(t *testing.T, kind, addr string, each time.Duration) {
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ATTACKER="+strings.Join([]string{kind, addr, each.String()}, "\n"))

@@ -61,8 +61,8 @@ var besideData = []struct {
 
 const bigValues = 10
 
-// TestGrowthBesideData fills three nodes, plays these ways through each of them while others take locks, and then has all
-// nodes end and start again: what the log holds must find the room that it found before.
+// TestGrowthBesideData fills three nodes, plays each of these ways through one of them while others take locks, and then
+// kills and restarts all nodes: the entries of the log must find the room that they found when they were first applied.
 func TestGrowthBesideData(t *testing.T) {
 	each := growthTime(t, time.Second)
 	list := start(t, 3)

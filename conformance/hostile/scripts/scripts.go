@@ -5,7 +5,7 @@
 //
 // A script catches what its statements raise and returns what they gave, so that one
 // script tries many things. What it returns is the same on every server that behaves as
-// Redis 7.0.15 does, unless Loose says otherwise: then only life and order are compared.
+// Redis 7.0.15 does, unless it is Loose: then its reply is not compared.
 package scripts
 
 import (
@@ -19,7 +19,7 @@ type Script struct {
 	Text string
 	Keys []string
 	Args []string
-	// Loose means that its reply depends on limits, which servers have each their own.
+	// Loose means that the reply depends on limits, which differ between servers.
 	Loose bool
 }
 

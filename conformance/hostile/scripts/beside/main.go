@@ -118,7 +118,7 @@ func play(lockstep, redis string, from, n uint64, loose bool) (found int, err er
 		case theirs != nil && !s.Loose:
 			want, err := theirs.script(s)
 			switch {
-			case err != nil: // some end Redis: it is to be started again by whoever started it
+			case err != nil: // some scripts end Redis: whoever started it has to start it again
 				fmt.Printf("seed %d: Redis did not answer: %v\n", seed, err)
 				if theirs, err = redial(redis); err != nil {
 					return found, err
