@@ -128,7 +128,7 @@ func Start(t testing.TB, n int, flags ...string) []*Node {
 // StartSetup is Start for nodes that need more than flags.
 func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
-	// All at once: what is given back may be given to the next.
+	// All addresses at once: an address that is closed again may be given out a second time.
 	dir, addrs := t.TempDir(), FreeAddrs(t, (3+setup.own)*n)
 	list := make([]*Node, n)
 	var peers []string
@@ -213,7 +213,7 @@ func (n *Node) Kill() {
 	<-n.done
 }
 
-// Terminate ends the process as SIGTERM does and returns its exit code.
+// Terminate ends the process by SIGINT, which a node handles as SIGTERM, and returns its exit code.
 func (n *Node) Terminate() int {
 	n.t.Helper()
 	if err := n.cmd.Process.Signal(os.Interrupt); err != nil {
