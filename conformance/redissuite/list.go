@@ -12,7 +12,7 @@ import (
 type Unit struct {
 	Name   string
 	Quick  bool   // run by `make test`, too
-	Within bool   // also what the suite leaves out when it runs from outside
+	Within bool   // run, too, what the suite leaves out on an external server
 	Absent string // why it is not run at all; else empty
 	Skips  []Skip
 }

@@ -9,7 +9,7 @@ import (
 type Report struct {
 	Passed, Skipped []string       // names of tests
 	Failed          []string       // with what the suite says of them
-	Ignored         map[string]int // by the reason: a tag of theirs; one may stand for a whole block
+	Ignored         map[string]int // by the reason, such as a tag; a test that counts here may stand for a whole block
 	Done            bool           // the suite came to the end of the file
 }
 

@@ -69,8 +69,8 @@ func Copy(source, dir string, within string) error {
 
 var leftOut = regexp.MustCompile(`\bexternal:skip\b`)
 
-// runWithin has the suite run what a file leaves out on a server that it has not started. It sets what it can of the
-// parameters with which it would start one.
+// runWithin makes the suite run the tests that a file leaves out on an external server. The suite then sets the parameters
+// with which it would start a server, and goes on if the node refuses one.
 func runWithin(dir, unit string) error {
 	file := filepath.Join(dir, "tests", unit+".tcl")
 	src, err := os.ReadFile(file)

@@ -40,7 +40,7 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// suiteSource returns where the suite is, and skips or fetches it if it is not.
+// suiteSource returns the directory of the suite. If the suite is not there, it is fetched, or the test is skipped.
 func suiteSource(t *testing.T, fetch bool) string {
 	t.Helper()
 	source, err := Source()
