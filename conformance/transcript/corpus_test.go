@@ -105,7 +105,7 @@ const covered = `
 	subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish
 	pubsub|channels pubsub|numsub pubsub|numpat pubsub|shardchannels pubsub|shardnumsub`
 
-// TestCorpusCoversEveryCommand asks for at least one use of each command that is not refused as an error.
+// TestCorpusCoversEveryCommand asks, for each command, for at least one use whose reply is no error.
 func TestCorpusCoversEveryCommand(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range corpus(t) {

@@ -98,7 +98,7 @@ type parser struct {
 	open bool  // reply lines may follow
 }
 
-// isReply tells whether a line of a transcript belongs to a reply: whether it is none of the others.
+// isReply tells whether a line of a transcript belongs to a reply: it is no step, no comment and not blank.
 func isReply(line string) bool {
 	if line == "" || line == "#" {
 		return false

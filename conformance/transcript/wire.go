@@ -66,8 +66,7 @@ func (w *wire) pending(d time.Duration) bool {
 	return err == nil || w.closed
 }
 
-// within bounds what do reads or writes. It does not ask for the time, since in this module only the cluster's clock
-// does: a timer moves the deadline into the past.
+// within bounds what do reads or writes. It does not ask for the time: a timer moves the deadline into the past.
 func (w *wire) within(d time.Duration, do func() error) error {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(d, func() {

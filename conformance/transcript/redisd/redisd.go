@@ -169,7 +169,7 @@ func (s *Server) Settings() (string, error) {
 	return pairs(v), errors.Join(err, conn.Close())
 }
 
-// pairs prints a flat array of names and values, one pair a line, in the order of the names.
+// pairs prints a flat array of names and values, one pair a line, in the order of the array.
 func pairs(v transcript.Value) string {
 	var lines []string
 	for i := 0; i+1 < len(v.Elems); i += 2 {
