@@ -22,7 +22,7 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// settings are those that matter here; to a server that keeps nothing the others mean nothing.
+// settings are the settings that matter here. The others mean nothing to a server that keeps nothing.
 type settings struct {
 	port, socket string
 }
@@ -117,7 +117,7 @@ func run(s settings) error {
 	}
 }
 
-// address is where lockstep listens: at the given port, or at any if the socket is what is used.
+// address is where lockstep listens: at the given port or, if that is taken and there is a socket, at any.
 func (s settings) address() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+s.port)
 	if err != nil && s.socket != "" {
@@ -172,7 +172,7 @@ func join(near *net.UnixConn, addr string) {
 	defer far.Close()
 	var both sync.WaitGroup
 	both.Go(func() {
-		// A connection that breaks ends for both, as one does that is closed.
+		// A connection that breaks ends in both directions, like one that is closed.
 		_, _ = io.Copy(far, near)
 		_ = far.CloseWrite()
 	})
