@@ -18,7 +18,7 @@ build:
 
 test: lint race seeds fuzz conformance
 
-# Before each commit: two to three minutes on two processors. The tests are those of the packages, without what takes seconds each.
+# Before each commit: two to three minutes on two processors. The tests of the packages, without those that take seconds each.
 check: lint
 	$(GO) test -vet=off -short ./store/... ./raftfsm ./luavm/... ./server/... ./cluster/...
 
@@ -40,7 +40,7 @@ race:
 	elif [ "$$CI" = true ]; then echo "gcc is not installed: CI runs the race detector"; exit 1; \
 	else echo "gcc is not installed: skipping the race detector"; $(GO) test -timeout 15m ./... && $(GO) -C bench test -timeout 15m ./...; fi
 
-# The simulation once more without the race detector, which it is too slow for.
+# The simulation once more without the race detector, with which only a few seeds are played.
 seeds:
 	$(GO) test -vet=off -count=1 -timeout 10m -run '^TestSimulation' ./cluster
 
@@ -62,7 +62,7 @@ compatibility:
 
 # Redis's own test suite, which apt fetches the source of; it takes about fifteen
 # minutes. With LOCKSTEP_RECORD=1 its results are kept for docs/compatibility.md.
-# Where the source is, make test runs its quick files.
+# Where the source is there already, make test runs its quick files.
 redis-suite:
 	LOCKSTEP_REDIS_SUITE=all $(GO) test -count=1 -timeout 1h -v ./conformance/redissuite
 
@@ -75,7 +75,7 @@ vulnerabilities:
 	GO=$(GO) .ci/vulnerabilities
 
 # So many kills of the leader under load, and a tenth as many planned transfers
-# and clean stops; make test does three of each.
+# and clean stops; make test does three kills, and two transfers and stops.
 KILLS ?= 1000
 kills:
 	LOCKSTEP_KILLS=$(KILLS) LOCKSTEP_TRANSFERS=$$(($(KILLS) / 10)) $(GO) test -count=1 -timeout 3h -v ./conformance/kills
@@ -136,11 +136,11 @@ rotations:
 	LOCKSTEP_ROTATIONS=$(ROTATIONS) $(GO) test -count=1 -timeout 1h -v -run 'FromPlainToTLS|CertificatesUnderLoad' ./cmd/lockstep
 
 # Every program that is broken on purpose must fail the test that is named for it;
-# make test does two, and sees to it that all still fit the program.
+# make test runs two of them, and checks that all mutations still fit the program.
 broken:
 	$(GO) run ./conformance/broken
 
-# Beside Redis, Redlock, etcd and ZooKeeper, those that are installed, in one
+# lockstep beside Redis, Redlock, etcd and ZooKeeper, if they are installed, in one
 # run: ./lockstep bench --help says what can be measured.
 BENCH ?=
 bench: build
