@@ -12,7 +12,8 @@ import (
 // Reads that take time in proportion to the data (long reads) go behind everything else that waits: a
 // client that takes a lock waits for one of them, not for the reads of sixty clients. Long reads change
 // nothing and each client waits for its own, so no client sees in which order they were run. While there
-// is no room for their replies, none is run.
+// is no room for their replies, none is run. After one that takes long, others are served for as long
+// (fair.Interval).
 
 // longPause is how long the leader waits before it looks again whether there is room for the replies of
 // long reads.
@@ -25,7 +26,8 @@ type longReads struct {
 	light   int  // … and how many other requests
 	passed  bool // the last batch has run other requests, and none of its long reads
 
-	full time.Duration // since when there has been no room, monotonic; 0: there is some
+	full     time.Duration // since when there has been no room, monotonic; 0: there is some
+	interval fair.Interval
 }
 
 // isLongRead reports whether a request only reads, and may take long or have a large reply.
@@ -44,8 +46,12 @@ func (s *sequencer) inTurn(q []*request) []*request {
 		light, long = splitLong(q)
 		l.waiting = append(l.waiting, long...)
 	}
-	light = s.users.Order(light, s.node.cfg.Time.Monotonic())
-	if len(l.waiting) == 0 || !s.hasRoom() {
+	now := s.node.cfg.Time.Monotonic()
+	if len(light) > 0 {
+		l.interval.Sees(now)
+	}
+	light = s.users.Order(light, now)
+	if len(l.waiting) == 0 || !s.longDue(now) {
 		return light
 	}
 	long := l.waiting
@@ -97,6 +103,11 @@ func (s *sequencer) putAside(r *request) bool {
 	r.large, r.replies, r.extent = true, r.replies[:0], 0
 	s.long.waiting = append(s.long.waiting, r)
 	return true
+}
+
+// longDue reports whether a long read may run now.
+func (s *sequencer) longDue(now time.Duration) bool {
+	return !s.long.interval.Lasts(now) && s.hasRoom()
 }
 
 // hasRoom reports whether the leader may make large replies now. It may if there is room for them, or if there has been none for

@@ -152,6 +152,9 @@ func (s *sequencer) noteUse(q []*request) {
 		return
 	}
 	for _, r := range q {
+		if isLongRead(r) {
+			s.long.interval.Took(r.used, now)
+		}
 		if r.wroteBytes <= HeavyBytes { // a larger write is charged together with its entry (largeWrites)
 			s.users.Note(r, r.used, now)
 		}

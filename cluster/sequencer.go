@@ -265,7 +265,8 @@ func (s *sequencer) assist(ctx context.Context) {
 
 // due reports whether requests that go behind others may run now, or pending blocked clients may be served.
 func (s *sequencer) due() bool {
-	return s.serves() || s.users.Due(s.node.cfg.Time.Monotonic()) || len(s.long.waiting) > 0 && s.hasRoom()
+	now := s.node.cfg.Time.Monotonic()
+	return s.serves() || s.users.Due(now) || len(s.long.waiting) > 0 && s.longDue(now)
 }
 
 // idle returns how long the sequencer may wait if no requests come.
@@ -308,7 +309,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 			q = s.in.TakeMore(q)
 		}
 		if len(q) > 0 {
-			s.node.gate.InHand.Await(ctx)
+			s.awaitRoom(ctx)
 		}
 		if q, leads = s.runBatch(ctx, s.inTurn(q), stamp && first); !leads {
 			return false
@@ -316,6 +317,17 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 		q = s.leftOver(q)
 	}
 	return true
+}
+
+// awaitRoom waits if the replies in hand are far too large. Most of them are replies to long reads.
+func (s *sequencer) awaitRoom(ctx context.Context) {
+	if !s.node.gate.InHand.IsBeyond() {
+		return
+	}
+	began := s.node.cfg.Time.Monotonic()
+	s.node.gate.InHand.Await(ctx)
+	now := s.node.cfg.Time.Monotonic()
+	s.long.interval.Waited(now-began, now)
 }
 
 // runBatch is run for one batch. It returns the requests that are left over, and none if leadership is lost.

@@ -1,0 +1,31 @@
+package fair
+
+import "time"
+
+// Interval is the time after a long piece of work in which only other requests are served, if they come without a break. It is as
+// long as the piece took, so such work has half of the time at most. The zero value holds nothing back.
+type Interval struct {
+	until time.Duration // monotonic
+	other time.Duration // when other requests came last, monotonic
+}
+
+// Took begins the interval after a piece that has just ended. A short piece needs none.
+func (i *Interval) Took(piece, now time.Duration) {
+	if piece >= HeavyPiece {
+		i.until = max(i.until, now+min(piece, turnRest))
+	}
+}
+
+// Waited says that nothing was served for a time until now, because of pieces that had ended. That time is no part of the
+// interval, and lengthens it.
+func (i *Interval) Waited(took, now time.Duration) {
+	i.until = min(max(i.until, now-took)+2*took, now+turnRest)
+}
+
+// Sees notes that there are other requests.
+func (i *Interval) Sees(now time.Duration) { i.other = now }
+
+// Lasts reports whether such work has to wait.
+func (i *Interval) Lasts(now time.Duration) bool {
+	return now < i.until && i.other > 0 && now < i.other+restFor
+}
