@@ -98,7 +98,8 @@ func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
 	}
 }
 
-// addMany adds a blocked client to those that wait for many keys. It may have been there before.
+// addMany adds a blocked client to those that wait for many keys, at its place in their order: a rollback puts back clients that
+// came before others.
 func (ws *blockedClients) addMany(w *blockedClient) {
 	i, _ := ws.findMany(w.order.number)
 	ws.many = slices.Insert(ws.many, i, w)

@@ -113,11 +113,11 @@ const (
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
 )
 
-// isPlain reports whether a script needs no hook. A plain script has no instruction that the
-// hook checks (those include instructions that make functions or begin a numeric for), and no
-// jump back, so it ends after at most as many steps as it has instructions. It also calls no
-// methods of strings, which can make long strings, looks up no field by a key that
-// may be long, and compares little. Most scripts of locks are plain.
+// isPlain reports whether a script needs no hook. A plain script is short. It has no opcode of watched, such as
+// those that make functions or begin a numeric for, and no jump back, so it ends after at most as many steps as
+// it has instructions. It calls only the functions in plainGlobals, which run no Lua. It calls no methods of
+// strings, which can make long strings, looks up no field by a key that may be long, and compares little. Most
+// scripts of locks are plain.
 func isPlain(p *lua.FunctionProto) bool {
 	if len(p.Code) > plainLength {
 		return false

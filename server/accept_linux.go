@@ -125,7 +125,7 @@ type loopSocket interface {
 // takeSocket duplicates the socket's descriptor and closes conn, so that Go's runtime does not poll the
 // socket any more.
 func takeSocket(conn *net.TCPConn) (fd int, err error) {
-	// conn is only a second descriptor by now: an error of Close has no consequence.
+	// When this runs, the socket has been duplicated, or is given up: an error of Close has no consequence.
 	defer func() { _ = conn.Close() }()
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -68,7 +68,8 @@ const (
 	// reply, that all keys may have changed.
 	maxRead      = 4096
 	maxReadBytes = 1 << 20
-	// fewRead is how many keys a loop remembers before it submits the commands that read them.
+	// fewRead is how many keys an event loop remembers for the commands of one submission. Before a command that would exceed
+	// it, the loop submits the commands that it has collected.
 	fewRead = maxCalls
 	// atOnce is for how many keys or prefixes of a client mu is held without a break.
 	atOnce = 64

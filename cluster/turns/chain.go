@@ -15,9 +15,10 @@ var (
 	errTwoOfName = errors.New("it has sent two certificates of authorities with one name: leave out the one that does not lead to this node's")
 )
 
-// Verify verifies a chain of certificates, and refuses long chains and chains with one name twice. crypto/x509 tries
-// each certificate that may have signed another one, with keys that a stranger has chosen: a hundred such tries take
-// a second. With few certificates of different names it makes no more tries than there are certificates.
+// Verify verifies a chain of certificates. It refuses long chains, and chains with two different certificates of
+// authorities that have one name. crypto/x509 tries each certificate that may have signed another one, with keys that
+// a stranger has chosen: a hundred such tries take a second. With few certificates of different names it makes no
+// more tries than there are certificates.
 func Verify(chain []*x509.Certificate, by x509.VerifyOptions) error {
 	if len(chain) > maxChain {
 		return errLongChain

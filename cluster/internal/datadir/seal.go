@@ -44,7 +44,7 @@ func clearTail(d Files, path string) error {
 	})
 }
 
-// wipe overwrites the range of a segment that find returns with zeros. It does nothing if the
+// wipe writes zeros over the range of a segment that find returns. It does nothing if the
 // range is empty, or if the segment has no file because nothing was written to it.
 func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
 	b, err := os.ReadFile(path)

@@ -24,7 +24,7 @@ type ack struct {
 	wall     time.Time     // wall time of the request, without a monotonic part
 }
 
-// step returns the next number in the order of the calls of Verify and the requests to members.
+// step returns the next number of a counter that orders events, such as calls of Verify and requests to members.
 func (t *transport) step() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

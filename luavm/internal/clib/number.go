@@ -79,7 +79,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
-// NumberPrefix returns how many bytes of a text strtod would read. It makes one pass.
+// NumberPrefix returns how many bytes of a text strtod would read, if no white space leads it. It makes one pass.
 func NumberPrefix(s string) int {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {
