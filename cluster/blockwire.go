@@ -33,6 +33,7 @@ type peerConn struct {
 	claimed atomic.Bool   // the peer has claimed this connection for its writes
 
 	dismissed atomic.Bool // the peer is no member any more
+	cutOff    cutOffCalls
 
 	mu             sync.Mutex
 	ended          bool
@@ -167,7 +168,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	return nil
 }
 
-// serveCancel cancels a blocking command that has not been answered yet.
+// serveCancel cancels a blocking command that has not been answered yet, or notes that the client of another call was cut off.
 func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	if len(body) != 1 {
 		return frame.ErrMalformed
@@ -177,6 +178,8 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	p.mu.Unlock()
 	if w != nil {
 		w.cancel(min(int32(body[0]), quitNow))
+	} else {
+		p.cutOff.note(call)
 	}
 	return nil
 }

@@ -41,6 +41,13 @@ func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
 	light := q
+	l.waiting = slices.DeleteFunc(l.waiting, func(r *request) bool {
+		gone := r.IsGone()
+		if gone {
+			r.End()
+		}
+		return gone
+	})
 	if len(l.waiting) > 0 || slices.ContainsFunc(q, isLongRead) {
 		var long []*request
 		light, long = splitLong(q)

@@ -25,6 +25,8 @@ type request struct {
 
 	from    forward.Ticket // number of a write that may be sent again
 	token   uint64         // token of the link that it came by
+	peer    *peerConn      // of the node that has sent it; nil: this one …
+	number  uint64         // … and its number on that connection
 	whole   bool           // it must not be answered in parts: version 0.1.0 has sent it, and would ask for all of it again
 	crowded bool           // many replies are kept already: a long reply to this request is not kept
 
@@ -65,15 +67,14 @@ func (r *request) Kind() string {
 	return call.Kind(r.calls)
 }
 
-// EndIfGone refuses a large request whose client has been cut off, and reports whether it did. A small one, such as a
-// release, is run: it holds little.
-func (r *request) EndIfGone() bool {
-	gone := r.client.IsGone() && call.Exceeds(r.calls, HeavyBytes)
-	if gone {
-		r.refuse(errClientGone)
-	}
-	return gone
+// IsGone, IsLarge and End are for requests whose clients were cut off (fair.Work).
+func (r *request) IsGone() bool {
+	return r.client.IsGone() || r.peer != nil && r.peer.cutOff.has(r.number)
 }
+
+func (r *request) IsLarge() bool { return call.Exceeds(r.calls, HeavyBytes) }
+
+func (r *request) End() { r.refuse(errClientGone) }
 
 // complete ends the request. If several parties call it (the batch, its watchdog, a loss of leadership), the
 // first call wins.

@@ -116,7 +116,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 		return err
 	}
 	from.Origin = p.origin
-	r := &request{calls: calls, from: from, token: token, whole: p.older}
+	r := &request{calls: calls, from: from, token: token, whole: p.older, peer: p, number: f.ID}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
 	if !call.Exceeds(calls, HeavyBytes) { // a larger one has given way on its own node
@@ -129,6 +129,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 // answer returns the function that sends the result of a request to the peer.
 func (p *peerConn) answer(id uint64) func(*request) {
 	return func(r *request) {
+		p.cutOff.forget(id)
 		if r.err == nil && !r.wrote && r.blockedClient == nil && r.extent > fair.SmallReply && !p.hasRoom(r.extent) {
 			r.err = forward.ErrReplyLater // the request wrote nothing, so the peer can send it again
 			if p.older {

@@ -295,7 +295,9 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
-	giveUp := rt.link.CallWaiting(forward.Submit,
+	gone, end := c.client.AwaitGone()
+	defer end()
+	call := rt.link.Start(forward.Submit,
 		func(buf []byte) []byte {
 			return forward.AppendSubmit(buf, c.from, rt.link.Token, c.calls, rt.link.Peer.Speaks.Minor)
 		},
@@ -304,6 +306,7 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			Done:   func(body []byte, err error) { results <- forwardResult{body, err} },
 			Waits:  func() { c.runs.Store(true) },
 		})
+	giveUp := func() { rt.link.Resolve(call, nil, errUnknown) }
 	c.sent()
 	changed := rt.changed
 	var deadline <-chan struct{}
@@ -327,6 +330,9 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 		case <-deadline:
 			giveUp()
 			deadline = nil
+		case <-gone:
+			rt.link.Cancel(call, 0) // the leader does not run it if it is heavy and still waits
+			gone = nil
 		case r := <-results:
 			return c.received(rt.link, r)
 		}

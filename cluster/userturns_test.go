@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"fmt"
-	"slices"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -271,28 +271,6 @@ func TestManyUsersWithHeavyWork(t *testing.T) {
 	}
 }
 
-// TestOnlyLargeRequestsEndWithTheirClients: a release of a client that was cut off is run, as one of a client whose
-// connection was lost is; what holds much memory is not.
-func TestOnlyLargeRequestsEndWithTheirClients(t *testing.T) {
-	var told []string
-	waits := func(name string, bytes int, gone bool) *request {
-		c := &Client{}
-		if gone {
-			c.Gone()
-		}
-		return &request{client: c, calls: []Call{{Args: [][]byte{[]byte(name), make([]byte, bytes)}}}, finish: func(r *request) {
-			told = append(told, name+" "+r.replies[0].Str)
-		}}
-	}
-	q := slices.DeleteFunc([]*request{waits("release", 10, true), waits("large", HeavyBytes+1, true), waits("stays", HeavyBytes+1, false)}, (*request).EndIfGone)
-	if len(q) != 2 || string(q[0].calls[0].Args[0]) != "release" || string(q[1].calls[0].Args[0]) != "stays" {
-		t.Errorf("%d requests are left", len(q))
-	}
-	if want := "[large " + string(errClientGone) + "]"; fmt.Sprint(told) != want {
-		t.Errorf("told %q, want %q", fmt.Sprint(told), want)
-	}
-}
-
 // The time that it takes to hand a message to many subscribers counts as work of its sender.
 func TestMessagesToManyCount(t *testing.T) {
 	for receivers, heavy := range map[int]bool{fewMessages: false, 100_000: true} {
@@ -371,6 +349,59 @@ func TestNoUserPaysForAWallClockThatIsSet(t *testing.T) {
 			if worst > 100*ms {
 				t.Errorf("the wall clock is set by %v: SET takes %v", by, worst)
 			}
+		})
+	}
+}
+
+// TestHeavyWorkEndsWithClientsThatAreCutOff: thirty clients have sent work of 100 ms each, and are cut off. What waits is not run,
+// at the leader or for a client of a follower, and each submission ends soon.
+func TestHeavyWorkEndsWithClientsThatAreCutOff(t *testing.T) {
+	for name, remote := range map[string]bool{"leader": false, "follower": true} {
+		t.Run(name, func(t *testing.T) {
+			var runs atomic.Int32
+			counted := linger
+			counted.Run = func(c *store.Ctx) store.Reply {
+				runs.Add(1)
+				return linger.Run(c)
+			}
+			bubble(t, func(t *testing.T) {
+				_, by := leaderAnd(t, remote, counted, makeUser)
+				by.expect("OK", "MAKEUSER hog")
+				work := func() []Call {
+					calls := by.call("LINGER")
+					calls[0].User = "hog"
+					return calls
+				}
+				stop := make(chan struct{})
+				defer close(stop)
+				go func() { // others, for whom heavy work waits
+					for {
+						by.Submit(by.call("INCR lock"), nil)
+						select {
+						case <-stop:
+							return
+						case <-time.After(ms):
+						}
+					}
+				}()
+				by.Submit(work(), nil)
+				var clients []*Client
+				var all sync.WaitGroup
+				for i := range 30 {
+					c := by.NewClient(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}))
+					clients = append(clients, c)
+					all.Go(func() { by.ask(c, i%2 == 0, work()) })
+				}
+				time.Sleep(250 * ms)
+				before, at := runs.Load(), time.Now()
+				for _, c := range clients {
+					c.Gone()
+				}
+				all.Wait()
+				if more, took := runs.Load()-before, time.Since(at); more > 2 || took > 300*ms {
+					t.Errorf("%d pieces of work were run of clients that had been cut off; they ended after %v", more, took)
+				}
+			})
 		})
 	}
 }

@@ -254,7 +254,7 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 }
 
 // kill closes the connections that match and returns their number; it closes the session's own
-// connection after the reply.
+// connection after the reply. Heavy work of the others that waits for its turn is not run.
 func (s *session) kill(f *clientFilter) int {
 	n := 0
 	for _, other := range s.srv.each() {
@@ -267,6 +267,7 @@ func (s *session) kill(f *clientFilter) int {
 			continue
 		}
 		other.dropSubscriptions()
+		other.client.Gone()
 		other.out.abort()
 	}
 	return n

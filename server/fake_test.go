@@ -164,7 +164,7 @@ func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes, _ int) (leave func()) {
 	return func() { f.underWay.Add(-1) }
 }
 
-func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return nil }
+func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return &cluster.Client{} }
 
 // SubmitPart runs all of the calls or a part of them, by turns.
 func (f *fakeBackend) SubmitPart(_ *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply {

@@ -221,7 +221,7 @@ func (l *loop) event(ev *unix.EpollEvent) {
 	if ev.Events&^unix.EPOLLOUT != 0 {
 		c.readable = true
 		if ev.Events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0 {
-			if !c.hungUp && c.s.needsAuth() {
+			if !c.hungUp && (c.state != connIdle || c.s.needsAuth()) {
 				l.srv.hungUp(c.s)
 			}
 			c.hungUp = true

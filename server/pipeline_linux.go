@@ -215,6 +215,9 @@ func (l *loop) submit(c *loopConn) {
 	c.sub.Client = c.s.client
 	c.sub.Calls, c.sub.Replies = c.s.calls, c.s.replies[:0]
 	l.submitted = true
+	if c.hungUp {
+		l.srv.hungUp(c.s)
+	}
 	l.srv.backend.SubmitAsync(&c.sub)
 }
 
@@ -247,6 +250,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {
 		c.s.left.Store(true)
+		l.srv.hungUp(c.s)
 	}
 	go func() {
 		first()

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"strconv"
 	"testing"
 
 	"lockstep/store"
@@ -77,5 +78,53 @@ func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
 	}
 	if refusal != "" {
 		t.Error(refusal)
+	}
+}
+
+// TestClientsThatHaveLeftGiveRoom: clients send a script each and close their connections. The scripts wait for their turns. New
+// clients come in nevertheless, in place of those that left first; CLIENT KILL ends the others. A client that waits without
+// having left stays.
+func TestClientsThatHaveLeftGiveRoom(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxClients = 16 })
+	admin := ts.dial(t)
+	admin.do("PING", "+PONG\r\n")
+	release := ts.fake.holdBack()
+	stays := ts.dial(t)
+	stays.send("EVAL \"return 0\" 0\r\n")
+	for i := range 14 {
+		c := ts.dial(t)
+		c.send("EVAL \"return " + strconv.Itoa(i) + "\" 0\r\n")
+		_ = c.conn.Close()
+	}
+	ts.await(func() bool {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		return ts.departed.Len() == 14 && len(ts.sessions) == 16
+	})
+	for range 3 {
+		ts.dial(t).do("PING", "+PONG\r\n")
+	}
+	gone := func() (n int) {
+		for _, s := range ts.each() {
+			if s.client.IsGone() {
+				n++
+			}
+		}
+		return n
+	}
+	ts.await(func() bool { return gone() == 7 }) // half of them
+	admin.do("CLIENT KILL SKIPME yes", ":18\r\n")
+	if n := gone(); n != 18 {
+		t.Errorf("%d clients are known to be gone after CLIENT KILL", n)
+	}
+	release()
+	ts.await(func() bool { return len(ts.each()) == 1 })
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if ts.departed.Len() != 0 || ts.cutOff != 0 {
+		t.Errorf("%d have left, %d count as cut off", ts.departed.Len(), ts.cutOff)
+	}
+	if stays.t.Failed() {
+		t.Error("a client that has not left was cut off")
 	}
 }

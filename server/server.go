@@ -69,7 +69,8 @@ type Server struct {
 	mu        sync.Mutex
 	sessions  map[int64]*session
 	strangers list.List // of *session: perhaps not authenticated; the one that is cut off first is at the front
-	cutOff    int       // strangers that have been cut off, and are still among the sessions
+	departed  list.List // of *session: it has hung up, and waits for the reply to what it has sent
+	cutOff    int       // sessions that have been cut off for a newcomer, and are still among the sessions
 	waiting   int       // newcomers that wait for room
 	listeners map[net.Listener]struct{}
 	closing   bool
@@ -246,7 +247,7 @@ func (srv *Server) makeRoom() bool {
 		switch {
 		case srv.closing || n < limit:
 			return true
-		case n <= limit+limit/8 && srv.cutStranger():
+		case n <= limit+limit/8 && (n-int64(srv.cutOff) < limit || srv.cutDeparted() || srv.cutStranger()):
 			return true
 		case srv.cutOff == 0:
 			return false
@@ -276,22 +277,42 @@ func (srv *Server) cutStranger() bool {
 	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
 		s := srv.strangers.Remove(e).(*session)
 		if s.needsAuth() {
-			srv.stats.refused.Add(1)
-			s.cutOff = true
-			srv.cutOff++
-			go s.out.cut()
+			srv.cut(s)
 			return true
 		}
 	}
 	return false
 }
 
-// hungUp makes a stranger that sends no more the first to be cut off. What it has sent is answered if there is time.
+// cutDeparted cuts off the clients that have hung up first, half of those that there are, and reports whether there were any. It cuts
+// off many at once, because their sessions do not end before the script that runs now. The caller holds mu.
+func (srv *Server) cutDeparted() bool {
+	n := (srv.departed.Len() + 1) / 2
+	for range n {
+		srv.cut(srv.departed.Remove(srv.departed.Front()).(*session))
+	}
+	return n > 0
+}
+
+// cut cuts off a session for a newcomer. The caller holds mu.
+func (srv *Server) cut(s *session) {
+	srv.stats.refused.Add(1)
+	s.cutOff = true
+	srv.cutOff++
+	go s.out.cut()
+}
+
+// hungUp makes a client that sends no more one of the first to be cut off for a newcomer. What it has sent is answered if there is
+// time.
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	if s.stranger != nil && !s.cutOff {
+	switch {
+	case s.cutOff || s.departed != nil:
+	case s.needsAuth():
 		srv.strangers.MoveToFront(s.stranger)
+	default:
+		s.departed = srv.departed.PushBack(s)
 	}
 }
 
@@ -306,6 +327,9 @@ func (srv *Server) unregister(s *session) {
 	delete(srv.sessions, s.id)
 	if s.stranger != nil {
 		srv.strangers.Remove(s.stranger)
+	}
+	if s.departed != nil {
+		srv.departed.Remove(s.departed)
 	}
 	if s.cutOff {
 		srv.cutOff--

@@ -39,6 +39,7 @@ type session struct {
 	lifecycle
 
 	stranger *list.Element // its place in Server.strangers; guarded by Server.mu …
+	departed *list.Element // its place in Server.departed; guarded likewise …
 	cutOff   bool          // … and so is this: it was cut off for a newcomer
 }
 

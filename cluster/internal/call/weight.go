@@ -196,10 +196,17 @@ func named(calls []Call) string {
 	return name
 }
 
-// User returns whose calls these are; any is false for what nodes ask one another.
+// User returns whose calls these are; any is false for what nodes ask one another. Then the name is store.SystemUser if they ask for
+// the version of the users: a client that logs in waits for that.
 func User(calls []Call) (name string, any bool) {
-	if len(calls) == 0 || calls[0].User == store.SystemUser {
+	if len(calls) == 0 {
 		return "", false
+	}
+	if calls[0].User == store.SystemUser {
+		if calls[0].Cmd.FullName() == asksVersion {
+			name = store.SystemUser
+		}
+		return name, false
 	}
 	if name = calls[0].User; name == store.Anonymous {
 		name = "" // Anonymous stands for the default user

@@ -3,6 +3,7 @@ package fair
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,7 +19,7 @@ type Client struct {
 	since    atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
 	gone     atomic.Bool                        // the server has cut it off
 	admitted atomic.Bool                        // its session answers a command with large arguments
-	leave    atomic.Pointer[context.CancelFunc] // ends what its request waits for; nil: its request does not wait
+	leave    atomic.Pointer[context.CancelFunc] // called when it is cut off; nil: nothing waits for that
 	light    atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
 }
 
@@ -29,8 +30,8 @@ func (g *Gate) NewClient(addr netip.Addr) *Client {
 	return c
 }
 
-// Gone says that the server has cut the client off to save memory. A large request of the client that still waits for its turn
-// is not run then, because the memory that it holds is no longer counted. If only the connection is lost, what was sent is run.
+// Gone says that the server has cut the client off. A large or heavy request of the client that still waits for its turn is not run
+// then. If only the connection is lost, what was sent is run.
 func (c *Client) Gone() {
 	if c == nil {
 		return
@@ -65,6 +66,27 @@ func (c *Client) until(ctx context.Context) (_ context.Context, end context.Canc
 		c.leave.Store(nil)
 		cancel()
 	}
+}
+
+// AwaitGone returns a channel that is closed when the client is cut off. end must be called when nobody waits for that any more. c
+// is nil for work without a client.
+func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
+	if c == nil {
+		return nil, func() {}
+	}
+	var once sync.Once
+	left, outer := make(chan struct{}), c.leave.Load()
+	leave := context.CancelFunc(func() {
+		once.Do(func() { close(left) })
+		if outer != nil {
+			(*outer)()
+		}
+	})
+	c.leave.Store(&leave)
+	if c.gone.Load() {
+		leave()
+	}
+	return left, func() { c.leave.Store(outer) }
 }
 
 // lightSince returns the value of Client.light for an era, with no requests if the last one came in an earlier era.

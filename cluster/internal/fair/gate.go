@@ -309,14 +309,16 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 		g.enter(g.ctx, c, nil, 0, 0)(0)
 		return
 	}
+	ctx, end := c.until(g.ctx)
+	defer end()
 	c.Holds(0) // the replies count in g.held from now on
 	switch {
 	case slot > now+yieldSoon:
-		g.awaitSlot(c, now+min(slot-now, most), max(2*cost, took))
+		g.awaitSlot(ctx, c, now+min(slot-now, most), max(2*cost, took))
 	case took > 2*cost+longTime:
-		g.awaitSlot(c, now+min(yieldSoon, most), took)
+		g.awaitSlot(ctx, c, now+min(yieldSoon, most), took)
 	default:
-		g.enter(g.ctx, c, nil, 0, min(yieldSoon, most))(0)
+		g.enter(ctx, c, nil, 0, min(yieldSoon, most))(0)
 	}
 	if bytes > SmallReply {
 		g.InHand.take(g.ctx, c, bytes)
@@ -324,8 +326,8 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 }
 
 // awaitSlot waits until slot, or until the others have been idle for so long that no request of theirs can be waiting
-// behind heavy work.
-func (g *Gate) awaitSlot(c *Client, slot, idle time.Duration) {
+// behind heavy work, or until ctx ends.
+func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
 		now := g.clock.Monotonic()
@@ -337,7 +339,7 @@ func (g *Gate) awaitSlot(c *Client, slot, idle time.Duration) {
 		timer := time.NewTimer(left)
 		select {
 		case <-timer.C:
-		case <-g.ctx.Done():
+		case <-ctx.Done():
 			timer.Stop()
 			return
 		}

@@ -12,12 +12,16 @@ import (
 
 // Work is a request that waits for its turn.
 type Work interface {
-	// User returns whose work it is; any is false for what the cluster does itself.
+	// User returns whose work it is; any is false for what the cluster does itself. Then the name is store.SystemUser if clients
+	// wait for it: it asks whether a password still counts.
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
-	// EndIfGone ends the work if nobody waits for it any more and it holds much memory, and reports whether it did.
-	EndIfGone() bool
+	// IsGone reports whether the node of its client has cut the client off, and IsLarge whether it holds much memory.
+	IsGone() bool
+	IsLarge() bool
+	// End ends the work without running it.
+	End()
 }
 
 // Users take turns. A user could send work over many connections and have all others wait for all of it, though no
@@ -77,12 +81,13 @@ type lightUse struct {
 func (t *Turns[W]) sees(q []W, now time.Duration) {
 	for _, r := range q {
 		user, any := r.User()
-		if any && user != t.others[0].user {
+		if !any && user != store.SystemUser {
+			continue
+		}
+		if user != t.others[0].user {
 			t.others[1] = t.others[0]
 		}
-		if any {
-			t.others[0] = lightUse{user, now}
-		}
+		t.others[0] = lightUse{user, now}
 	}
 }
 
@@ -181,8 +186,8 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 // AnyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
 func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 	return slices.ContainsFunc(q, func(r W) bool {
-		_, any := r.User()
-		return any && !t.kinds[r.Kind()].now(now).isHeavy()
+		user, any := r.User()
+		return user == store.SystemUser || any && !t.kinds[r.Kind()].now(now).isHeavy()
 	})
 }
 
@@ -211,7 +216,7 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 		return q
 	}
 	if len(t.waiting) > 0 {
-		q = slices.Concat(slices.DeleteFunc(t.waiting, W.EndIfGone), q) // they came before
+		q = slices.Concat(slices.DeleteFunc(t.waiting, endIfGone[W]), q) // they came before
 		t.waiting, t.ready = nil, 0
 	}
 	if t.allLight(q, now) {
@@ -239,6 +244,16 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	return slices.Concat(heavy, front, back)
 }
 
+// endIfGone ends large work whose client was cut off, and reports whether it did. Small work, such as a release, is run unless it is
+// heavy.
+func endIfGone[W Work](r W) bool {
+	gone := r.IsGone() && r.IsLarge()
+	if gone {
+		r.End()
+	}
+	return gone
+}
+
 // allLight reports whether all requests keep their places.
 func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	if t.Counts(now) {
@@ -256,7 +271,7 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 }
 
 // part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
-// earlier one of the same user.
+// earlier one of the same user. It ends the heavy ones whose clients were cut off.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
@@ -271,6 +286,8 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 			last, much = user, t.usesMuch(user, now)
 		}
 		switch {
+		case r.IsGone() && t.isHeavy(r, user, now):
+			r.End()
 		case hogs[user]:
 			heavy = append(heavy, r)
 		case t.isHeavy(r, user, now):

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"lockstep/store"
 )
 
 const ms = time.Millisecond
@@ -14,16 +16,24 @@ const ms = time.Millisecond
 type work struct {
 	user, line string
 	gone       bool
+	large      bool
+	ended      bool
 }
 
-func (w *work) User() (name string, any bool) { return w.user, true }
+func (w *work) User() (name string, any bool) {
+	return w.user, w.user != store.SystemUser && w.user != "cluster"
+}
 
 func (w *work) Kind() string {
 	name, _, _ := strings.Cut(w.line, " ")
 	return name
 }
 
-func (w *work) EndIfGone() bool { return w.gone }
+func (w *work) IsGone() bool { return w.gone }
+
+func (w *work) IsLarge() bool { return w.large }
+
+func (w *work) End() { w.ended = true }
 
 func ask(user, line string) *work { return &work{user: user, line: line} }
 
@@ -158,5 +168,47 @@ func TestUsersTurnsEnd(t *testing.T) {
 	}
 	if len(u.used) > turnNames || len(u.kinds) > turnNames {
 		t.Errorf("%d users and %d kinds of work are known", len(u.used), len(u.kinds))
+	}
+}
+
+// TestLoginsAreOthers: heavy work gives way to clients that log in, but not to what the cluster does for itself.
+func TestLoginsAreOthers(t *testing.T) {
+	for user, gives := range map[string]bool{store.SystemUser: true, "cluster": false} {
+		var turns Turns[*work]
+		now := time.Second
+		turns.Note(ask("hog", "eval a"), 500*ms, now)
+		if got := turns.AnyLight([]*work{ask(user, "login")}, now); got != gives {
+			t.Errorf("%q: is light work: %t", user, got)
+		}
+		turns.Order([]*work{ask(user, "login"), ask("hog", "eval b")}, now)
+		if got := len(turns.Order(nil, now+10*ms)) == 0; got != gives {
+			t.Errorf("%q: heavy work waits behind it: %t", user, got)
+		}
+	}
+}
+
+// TestWorkOfClientsThatWereCutOff: what is heavy or large ends if its client was cut off while it waited. A release is run, also
+// behind heavy work of its user.
+func TestWorkOfClientsThatWereCutOff(t *testing.T) {
+	var turns Turns[*work]
+	now := time.Second
+	turns.Note(ask("hog", "script 1"), 500*ms, now)
+	for range 50 {
+		turns.Note(ask("hog", "release"), ms, now) // its user is not heavy in the mean
+	}
+	large := ask("hog", "set")
+	large.large = true
+	q := []*work{ask("hog", "script 2"), ask("hog", "release"), ask("hog", "script 3"), large, ask("hog", "script 4")}
+	if got := turns.Order(append([]*work{ask("you", "light")}, q...), now); len(got) != 1 {
+		t.Fatalf("%d requests are run at once", len(got))
+	}
+	for _, w := range q[:4] {
+		w.gone = true
+	}
+	run := turns.Order(nil, now+time.Second)
+	for i, ends := range []bool{true, false, true, true, false} {
+		if q[i].ended != ends || slices.Contains(run, q[i]) == ends && i < 4 {
+			t.Errorf("%s: ended %t, run %t", q[i].line, q[i].ended, slices.Contains(run, q[i]))
+		}
 	}
 }

@@ -187,25 +187,15 @@ func NewLink(conn net.Conn, peer Handshake) *Link {
 	return &Link{Peer: peer, Out: NewOutbox(conn), waiting: map[uint64]*Forwarded{}}
 }
 
-// Call sends a frame; done is called with the result, or with raftnode.ErrNotExecuted
-// or ErrTooLong if the frame was certainly not sent, or with raftnode.ErrUnknown. It
-// returns a function that gives the call up.
+// Call is Start with done for f.Done. It returns a function that gives the call up.
 func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
-	return l.CallWaiting(kind, fill, &Forwarded{Done: done})
-}
-
-// CallWaiting is Call for a request whose sender also hears when the peer says that it takes long
-// (f.Waits).
-func (l *Link) CallWaiting(kind byte, fill func([]byte) []byte, f *Forwarded) (giveUp func()) {
-	id := l.Start(kind, fill, f)
-	if id == 0 {
-		return func() {}
-	}
+	id := l.Start(kind, fill, &Forwarded{Done: done})
 	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
 }
 
-// Start is CallWaiting without the function that gives up. It returns the number of the call; 0 if done has been
-// called.
+// Start sends a frame. f.Done is called with the result, or with raftnode.ErrNotExecuted or ErrTooLong if the
+// frame was certainly not sent, or with raftnode.ErrUnknown. Start returns the number of the call; 0 if it was
+// not sent.
 func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint64) {
 	l.mu.Lock()
 	var err error
@@ -230,7 +220,8 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 	return id
 }
 
-// Cancel asks the peer to cancel a blocking command; the result of the call tells whether it did.
+// Cancel asks the peer to cancel a blocking command, or says that the client of another call was cut off. The result of the call
+// tells what became of it.
 func (l *Link) Cancel(call uint64, how int32) {
 	// If the link is broken, Fail ends the call.
 	_ = l.Out.Send(Cancel, call, func(b []byte) []byte { return append(b, byte(how)) })
@@ -253,10 +244,11 @@ func (l *Link) Resolve(id uint64, body []byte, err error) {
 	delete(l.waiting, id)
 	last := l.retired && len(l.waiting) == 0
 	l.mu.Unlock()
-	if f != nil {
-		f.Client.Holds(len(body))
-		f.Done(body, err)
+	if f == nil {
+		return
 	}
+	f.Client.Holds(len(body))
+	f.Done(body, err)
 	if last {
 		l.Fail()
 	}
