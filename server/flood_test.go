@@ -52,8 +52,8 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 }
 
 // TestHandshakeFlood: while one address sends twice as many ClientHellos as the node can
-// sign, a client from another address waits for a few signatures at most; and of the
-// clients from the same address some come in.
+// sign, a client from another address waits for a few signatures at most; and the
+// clients from the same address come in, too, some time later.
 func TestHandshakeFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -106,7 +106,7 @@ func TestHandshakeFlood(t *testing.T) {
 			time.Sleep(20 * time.Millisecond)
 		}
 		same.Wait()
-		if in < 5 {
+		if in < 15 {
 			t.Errorf("%d of 50 from the same address came in", in)
 		}
 		t.Logf("calm %v, %d of 50 from the same address came in", calm, in)
@@ -170,8 +170,11 @@ func TestHandshakesOfManyAddresses(t *testing.T) {
 			return len(h.open[netip.MustParseAddr(from)])
 		}
 		call("192.0.2.1", 2)
-		call("198.51.100.7", 2*maxHandshakes)
-		if n := open("198.51.100.7"); n != maxFromOne {
+		floods := []string{"198.51.100.7", "198.51.100.8", "198.51.100.9", "198.51.100.10", "2001:db8::"}
+		for _, from := range floods[:4] {
+			call(from, 2*maxHandshakes)
+		}
+		if n := open("198.51.100.7"); n > maxFromOne || n < maxFromOne-2 {
 			t.Errorf("%d of one address", n)
 		}
 		// One network, whatever the address.
@@ -185,8 +188,15 @@ func TestHandshakesOfManyAddresses(t *testing.T) {
 				t.Errorf("%d are left from %s, not %d", n, from, want)
 			}
 		}
-		if a, b := open("198.51.100.7"), open("2001:db8::"); a+b != maxHandshakes-5 || a < maxFromOne-5 || b < maxFromOne-5 {
-			t.Errorf("%d and %d are left of the floods", a, b)
+		sum := 0
+		for _, from := range floods {
+			if n := open(from); n < maxHandshakes/len(floods)-2 {
+				t.Errorf("%d are left from %s", n, from)
+			}
+			sum += open(from)
+		}
+		if sum != maxHandshakes-5 {
+			t.Errorf("%d are left of the floods", sum)
 		}
 		for _, c := range conns {
 			_ = c.Close()

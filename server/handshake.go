@@ -19,9 +19,10 @@ const (
 	// handshakeTime is how long a client may take for the handshake.
 	handshakeTime = 5 * time.Second
 	// maxHandshakes is how many handshakes may be in progress, and maxFromOne how many from one
-	// address: an honest client needs milliseconds. Beyond that, each new handshake ends an old one.
+	// address: an honest client needs milliseconds. Beyond maxHandshakes, each new handshake ends an old one;
+	// beyond maxFromOne, a client waits in the lobby.
 	maxHandshakes = 512
-	maxFromOne    = maxHandshakes / 2
+	maxFromOne    = maxHandshakes / 4
 	// maxQuiet is how many bytes a client may send without data in them: the largest record (18 KB), and room for
 	// new keys before it.
 	maxQuiet = 20 << 10
@@ -40,7 +41,7 @@ var (
 //
 // If there are too many, one connection from the address with the most handshakes is cut off, chosen at
 // random. If the choice were the oldest or the one that has waited longest, an attacker could make it
-// always hit an honest client behind the same address.
+// always hit an honest client behind the same address. lobby.go has the clients of an address with very many.
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
@@ -48,7 +49,8 @@ type handshakes struct {
 
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire
-	count int  // connections in open
+	count int // connections in open
+	lobby lobby
 	over  bool // the server is closing
 
 	failed   int64 // since the last log line
@@ -59,7 +61,7 @@ type handshakes struct {
 }
 
 func newHandshakes(certs *Certificates, log *slog.Logger) *handshakes {
-	return &handshakes{certs: certs, log: log, turns: certs.turns, open: map[netip.Addr][]*wire{}}
+	return &handshakes{certs: certs, log: log, turns: certs.turns, open: map[netip.Addr][]*wire{}, lobby: lobby{callers: map[netip.Addr][]*caller{}}}
 }
 
 // wire is the connection between crypto/tls and a socket.
@@ -73,19 +75,27 @@ type wire struct {
 	// end makes the handshake fail. Only the goroutine of the handshake closes the connection: a call
 	// of end may come late, when the connection already belongs to a session.
 	end context.CancelCauseFunc
+
+	seen  uint32 // Calls at the last look (lobby.go) …
+	looks int    // … and how many looks have seen that
 }
 
 // begin does the handshake with a client on a new goroutine and then passes the connection to then. It
 // does not wait. config is nil if there is no certificate.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
-	w := &wire{from: turns.Origin(conn), quiet: -1}
-	w.ctx, w.end = context.WithCancelCause(context.Background())
-	w.Conn = h.turns.Conn(w.ctx, conn, nil, w.from, false, now)
-	if config == nil || !h.enter(w) {
+	c := &caller{conn: conn, from: turns.Origin(conn), config: config, now: now, then: then}
+	if config == nil || !h.receive(c) {
 		_ = conn.Close() // a TLS client cannot read an error
-		return
 	}
-	w.tls = tls.Server(w, config)
+}
+
+// start begins the handshake of a caller. The caller of start holds mu.
+func (h *handshakes) start(c *caller) {
+	w := &wire{from: c.from, quiet: -1}
+	w.ctx, w.end = context.WithCancelCause(context.Background())
+	w.Conn = h.turns.Conn(w.ctx, c.conn, nil, w.from, false, c.now)
+	w.tls = tls.Server(w, c.config)
+	h.enter(w)
 	go func() {
 		err := w.shake()
 		h.leave(w)
@@ -93,11 +103,11 @@ func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Ti
 			err = cut
 		}
 		if err != nil {
-			h.refuse(conn.RemoteAddr().String(), err, now())
-			_ = conn.Close()
+			h.refuse(c.conn.RemoteAddr().String(), err, c.now())
+			_ = c.conn.Close()
 			return
 		}
-		then(w)
+		c.then(w)
 	}()
 }
 
@@ -128,32 +138,27 @@ func (w *wire) Read(p []byte) (int, error) {
 // hears notes that crypto/tls has given data to its reader.
 func (w *wire) hears() { w.quiet = 0 }
 
-func (h *handshakes) enter(w *wire) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over {
-		return false
+// enter notes that a handshake begins. The caller holds mu.
+func (h *handshakes) enter(w *wire) {
+	if h.count >= maxHandshakes {
+		list := h.open[crowded(h.open)]
+		h.cut(list[rand.IntN(len(list))])
 	}
-	from := w.from
-	if many := len(h.open[from]); many >= maxFromOne || h.count >= maxHandshakes {
-		if many < maxFromOne {
-			from = h.crowded()
-		}
-		victim := h.open[from][rand.IntN(len(h.open[from]))]
-		h.remove(victim)
-		victim.end(errHandshakeMany)
-	}
-	from = w.from
-	w.place = len(h.open[from])
-	h.open[from] = append(h.open[from], w)
+	w.place = len(h.open[w.from])
+	h.open[w.from] = append(h.open[w.from], w)
 	h.count++
-	return true
 }
 
-// crowded returns the address with the most handshakes. The caller holds mu.
-func (h *handshakes) crowded() (most netip.Addr) {
+// cut ends a handshake to make room. The caller holds mu.
+func (h *handshakes) cut(w *wire) {
+	h.remove(w)
+	w.end(errHandshakeMany)
+}
+
+// crowded returns the address with the most connections.
+func crowded[T any](by map[netip.Addr][]T) (most netip.Addr) {
 	n := 0
-	for from, list := range h.open {
+	for from, list := range by {
 		if len(list) > n {
 			most, n = from, len(list)
 		}
@@ -183,6 +188,7 @@ func (h *handshakes) leave(w *wire) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remove(w)
+	h.admit(w.from)
 }
 
 // stop ends all handshakes in progress and refuses new ones.
@@ -190,6 +196,7 @@ func (h *handshakes) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
+	h.lobby.close()
 	for _, list := range h.open {
 		for _, w := range list {
 			w.end(net.ErrClosed)
@@ -202,6 +209,11 @@ func (h *handshakes) stop() {
 func (h *handshakes) refuse(from string, err error, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.note(from, err, now)
+}
+
+// note is refuse with mu held.
+func (h *handshakes) note(from string, err error, now time.Time) {
 	if h.over {
 		return
 	}

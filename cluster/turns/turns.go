@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -156,6 +157,7 @@ type Conn struct {
 	since time.Time // … since this time
 	in    []byte    // bytes that Read returns next
 	read  int       // bytes read for the handshake
+	calls atomic.Uint32
 }
 
 // Conn returns a connection whose handshake computes by turns until Done is called. known means that the
@@ -193,7 +195,9 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) fill() error {
 	c.giveBack()
 	buf := make([]byte, readSize)
+	c.calls.Add(1)
 	n, err := c.Conn.Read(buf)
+	c.calls.Add(1)
 	if c.read += n; err == nil && c.read > maxRead {
 		return errMuch
 	}
@@ -207,12 +211,19 @@ func (c *Conn) fill() error {
 	return err
 }
 
+// Calls returns how many reads and writes of the connection have begun and ended, each counted by itself. An odd number means that
+// the handshake waits for the client.
+func (c *Conn) Calls() uint32 { return c.calls.Load() }
+
 // Write gives its turn back, too: the client may not read, and the write would block.
 func (c *Conn) Write(p []byte) (int, error) {
-	if c.turns != nil {
-		c.giveBack()
-		c.line.answered = true
+	if c.turns == nil {
+		return c.Conn.Write(p)
 	}
+	c.giveBack()
+	c.line.answered = true
+	c.calls.Add(1)
+	defer c.calls.Add(1)
 	return c.Conn.Write(p)
 }
 
