@@ -3,7 +3,6 @@ package fair
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -68,16 +67,18 @@ func (c *Client) until(ctx context.Context) (_ context.Context, end context.Canc
 	}
 }
 
-// AwaitGone returns a channel that is closed when the client is cut off. end must be called when nobody waits for that any more. c
+// AwaitGone returns a channel that has a value when the client is cut off. end must be called when nobody waits for that any more. c
 // is nil for work without a client.
 func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	if c == nil {
 		return nil, func() {}
 	}
-	var once sync.Once
-	left, outer := make(chan struct{}), c.leave.Load()
+	left, outer := make(chan struct{}, 1), c.leave.Load()
 	leave := context.CancelFunc(func() {
-		once.Do(func() { close(left) })
+		select {
+		case left <- struct{}{}:
+		default:
+		}
 		if outer != nil {
 			(*outer)()
 		}
