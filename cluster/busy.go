@@ -14,8 +14,8 @@ import (
 // together. If it does not suffice, or one of the scripts is killed, the transaction is refused as a
 // whole: nothing of it has been proposed.
 //
-// A pipeline with many scripts delays others by one or two of them: what is left of it after
-// maxPartTime is submitted anew, behind the requests that wait.
+// A pipeline with many scripts delays others by maxPartTime and one script: what is left then is
+// submitted anew, behind the requests that wait.
 //
 // When a script has run for runsAfter, the leader tells the node of its client (frame 8, which older
 // members ignore). If that leader is then lost, the memory that the script took may be the reason, so the

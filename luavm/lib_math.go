@@ -46,7 +46,7 @@ func (e *Engine) openMath() {
 	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 }
 
-// oneNumber makes a library function from fn, which returns invalid for a number without a result.
+// oneNumber makes a library function from fn. For a number without a result the function returns invalid.
 func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
 		x := float64(e.arg.Number(L, 1))
