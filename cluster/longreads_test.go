@@ -11,44 +11,52 @@ import (
 	"lockstep/store"
 )
 
-// Thirty clients have reads of 100 ms waiting. A client takes locks without a pause. Few of its locks wait, and none for more than
-// one read: after each read it is served for as long. The reads are run all the same, in the order in which they came.
+// Thirty clients have long reads waiting. A client takes locks without a pause. Few of its locks wait, and none for more than one
+// batch of reads: after each batch it is served for as long. The reads are run all the same, in the order in which they came.
 func TestLongReadsGoBehind(t *testing.T) {
-	look := linger
-	look.Name, look.Flags = "look", store.ReadOnly
-	bubble(t, func(t *testing.T) {
-		n, _ := leaderAnd(t, false, look)
-		const reads = 30
-		var all sync.WaitGroup
-		var done atomic.Int32
-		for i := range reads {
-			all.Go(func() {
-				n.ask(nil, false, n.call("LOOK"))
-				if got := int(done.Add(1)) - 1; got != i {
-					t.Errorf("read %d was answered as number %d", i, got)
-				}
-			})
-			synctest.Wait()
-		}
-		locks, waited := 0, 0
-		for begin := time.Now(); done.Load() < reads; locks++ {
-			if time.Since(begin) > 2*reads*105*ms {
-				t.Fatalf("%d reads of %d were run", done.Load(), reads)
+	for _, takes := range []time.Duration{100 * ms, 12 * ms} {
+		t.Run(takes.String(), func(t *testing.T) { bubble(t, func(t *testing.T) { longReadsGoBehind(t, takes) }) })
+	}
+}
+
+func longReadsGoBehind(t *testing.T, takes time.Duration) {
+	look := store.Command{Name: "look", Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply {
+		time.Sleep(takes)
+		return store.OK
+	}}
+	n, _ := leaderAnd(t, false, look)
+	const reads = 30
+	var all sync.WaitGroup
+	var done atomic.Int32
+	for i := range reads {
+		all.Go(func() {
+			n.ask(nil, false, n.call("LOOK"))
+			got, together := int(done.Add(1))-1, int(batchSpread*ms/takes) // those of a batch are answered together
+			if got < i-together || got > i+together {
+				t.Errorf("read %d was answered as number %d", i, got)
 			}
-			at := time.Now()
-			n.run(nil, false, fmt.Sprint("SET lock", locks, " me"))
-			if took := time.Since(at); took > 105*ms {
-				t.Errorf("a lock took %v", took)
-			} else if took > 5*ms {
-				waited++
-			}
-			time.Sleep(ms)
+		})
+		synctest.Wait()
+	}
+	batch := max(takes, 2*batchSpread*ms) // a batch takes in no more requests after batchSpread
+	locks, waited := 0, 0
+	for begin := time.Now(); done.Load() < reads; locks++ {
+		if time.Since(begin) > 2*reads*(takes+5*ms) {
+			t.Fatalf("%d reads of %d were run", done.Load(), reads)
 		}
-		all.Wait()
-		if waited > reads || locks < reads*40 {
-			t.Errorf("%d locks beside %d reads, %d of them waited", locks, reads, waited)
+		at := time.Now()
+		n.run(nil, false, fmt.Sprint("SET lock", locks, " me"))
+		if took := time.Since(at); took > batch+5*ms {
+			t.Errorf("a lock took %v", took)
+		} else if took > 5*ms {
+			waited++
 		}
-	})
+		time.Sleep(ms)
+	}
+	all.Wait()
+	if waited > reads || locks < int(reads*takes/ms)*4/10 {
+		t.Errorf("%d locks beside %d reads, %d of them waited", locks, reads, waited)
+	}
 }
 
 // A long read that a full batch had no place for goes first in the next one.

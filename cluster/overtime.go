@@ -151,14 +151,16 @@ func (s *sequencer) noteUse(q []*request) {
 	if all < leastUse && !s.users.Counts(now) {
 		return
 	}
+	long := time.Duration(0)
 	for _, r := range q {
 		if isLongRead(r) {
-			s.long.interval.Took(r.used, now)
+			long += r.used
 		}
 		if r.wroteBytes <= HeavyBytes { // a larger write is charged together with its entry (largeWrites)
 			s.users.Note(r, r.used, now)
 		}
 	}
+	s.long.interval.Took(long, now)
 }
 
 // noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated

@@ -9,7 +9,7 @@ type Interval struct {
 	other time.Duration // when other requests came last, monotonic
 }
 
-// Took begins the interval after a piece that has just ended. A short piece needs none.
+// Took begins the interval after work that has just ended, of one piece or several. Short work needs none.
 func (i *Interval) Took(piece, now time.Duration) {
 	if piece >= HeavyPiece {
 		i.until = max(i.until, now+min(piece, turnRest))
