@@ -1,14 +1,14 @@
 package clock
 
-// Lateness remembers, for the write sets of the present leader, how long after its evaluation each was
-// acknowledged. A lease counts from the reply, so by that time the leader extends the deadlines that the write
-// set has set. Lateness keeps the times of recent write sets one by one, and of older ones the worst of each block.
+// Lateness remembers how late each write set of the present leader was acknowledged: the time from its evaluation to
+// the reply. A lease counts from the reply, so the leader extends the deadlines of the write set by that time. Lateness
+// keeps one value for each recent write set, and the highest value for each block of older ones.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint16
 	blocks [1 << 12]uint16
 	last   uint64
-	Worst  uint16 // of all
+	Worst  uint16 // the highest value of all write sets
 }
 
 const latenessBlock = 1 << 10

@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// wallSlack is how far the wall clock may drift from the lease clock before
-// conversions follow it. Within it the offset is kept, so that a deadline set
-// by Unix time reads back unchanged.
+// wallSlack is how far the wall clock may drift from the lease clock before the
+// offset between the clocks is set anew. A smaller drift leaves the offset alone,
+// so that a deadline set by Unix time reads back unchanged.
 const wallSlack = 5 * time.Millisecond
 
 // wallEvery is how long one reading of the wall clock serves: every request asks for the time.
