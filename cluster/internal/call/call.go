@@ -12,8 +12,8 @@ type Call struct {
 	RESP int // protocol version of the client; scripts shape replies by it
 
 	Txn *Transaction // WATCH or EXEC instead of Cmd's handler
-	// Origin names the client to the write set, if it does not want to hear of
-	// its own changes; else 0.
+	// Origin names the client in the write set if the client does not want to be
+	// notified of its own changes; else 0.
 	Origin uint64
 
 	// User is the user whose rights apply: a name, "" for the default user, or store.SystemUser.

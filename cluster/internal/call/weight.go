@@ -134,8 +134,8 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls without large arguments keep their place in the order of arrival, because clients make
-// locks of them: scripts, transactions, and writes that take the same time whatever the data is.
+// KeepsPlace reports whether calls without large arguments keep their place in the order of arrival. Clients make locks of
+// such calls: they are scripts, transactions, and writes that take the same time whatever the data is.
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -196,8 +196,8 @@ func named(calls []Call) string {
 	return name
 }
 
-// User returns whose calls these are; any is false for what nodes ask one another. Then the name is store.SystemUser if they ask for
-// the version of the users: a client that logs in waits for that.
+// User returns the user whose calls these are. any is false if a node makes the calls in its own name: then name is "", or
+// store.SystemUser for a call that asks for the version of the users. A client that logs in waits for that call.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false
