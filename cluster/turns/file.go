@@ -58,7 +58,7 @@ func ParseCertificates(text []byte) (list []*x509.Certificate, err error) {
 	}
 }
 
-// borders returns how many lines begin or end a block of PEM. The last line may be the beginning of such a one.
+// borders returns how many lines begin or end a block of PEM. It also counts a last line that is cut off within its first dashes.
 func borders(text []byte) (n int) {
 	dashes := []byte("-----")
 	for line := range bytes.Lines(text) {

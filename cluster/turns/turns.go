@@ -20,12 +20,12 @@ import (
 
 // Turns hands out a fixed number of turns to handshakes.
 type Turns struct {
-	rests bool // after each turn the processor is left to other work for as long as the turn took
+	rests bool // after each turn the processor is left to other work for as long as the turn took, at most maxRest
 
 	mu      sync.Mutex
 	free    int
 	waiting map[line][]chan struct{}
-	order   [2][]line // lines with waiting handshakes, the next one first: of strangers, of known addresses
+	order   [2][]line // lines with waiting handshakes, the next one first; [0]: of strangers, [1]: of known addresses
 	known   bool      // the last turn went to a known address
 }
 
