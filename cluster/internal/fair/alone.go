@@ -10,11 +10,11 @@ import (
 // Work that a node does by itself may be heavy from the first time on: a hash of the whole state, or a file with ten thousand
 // users. A client gives way only after such work (Gate.Rest). So hundreds of clients with one such command each would all
 // have their work done at once, for which the node has neither the processors nor the memory. Therefore the node does one
-// such piece at a time (Gate.Alone), after other clients have had their time since the last piece (Gate.Pace), and clients
-// that ask for the same result share it (Shared).
+// piece of each kind at a time (Gate.Alone), after other clients have had their time since the last piece (Gate.Pace).
+// Clients that ask for the same result share it (Shared).
 
-// OwnKind is a kind of heavy work that a node does by itself. No piece waits for one of another kind: some of them wait for the
-// leader, or for a script that holds the state.
+// OwnKind is a kind of heavy work that a node does by itself. No piece waits for one of another kind, because some kinds wait
+// for the leader, or for a script that holds the state.
 type OwnKind int
 
 const (
@@ -74,15 +74,15 @@ type Shared[T any] struct {
 	kind  OwnKind
 	begun atomic.Uint64 // number of results begun
 
-	// The turn of its kind guards these.
-	number uint64 // value of begun when the work for last began
+	// Only the goroutine that Alone has let in uses these.
+	number uint64 // which result last is, as counted by begun
 	last   T      // the last result
 }
 
 // NewShared returns a result that is made by work of a kind.
 func NewShared[T any](g *Gate, kind OwnKind) *Shared[T] { return &Shared[T]{gate: g, kind: kind} }
 
-// Get returns a result that is no older than the call. All callers that wait for their turn meanwhile get the next result.
+// Get returns a result whose work began after the call. All callers that wait while work runs share the result of the next run.
 func (s *Shared[T]) Get(c *Client, work func(last T) (T, error)) (result T, err error) {
 	asked := s.begun.Load()
 	leave, ok := s.gate.Alone(c, s.kind)

@@ -41,7 +41,7 @@ func (c *Client) Gone() {
 	}
 }
 
-// OwesNothing has the reply to the last request of the client leave at once, though it was heavy work.
+// OwesNothing makes HoldReplies let the reply to the client's last request pass at once, though the request was heavy work.
 func (c *Client) OwesNothing() {
 	if c != nil {
 		c.owes.Store(0)

@@ -34,11 +34,11 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
-	// ownTimes is the same for work that the node does by itself. The next piece is done within that time, so such work has a
-	// quarter of the time.
+	// ownTimes is the same for work that the node does by itself. A client gives way after such work (Rest), so the next piece
+	// is done within the time of the others: such work has a quarter of the time.
 	ownTimes = 4
-	// ownIdle is how long the others must have been idle for such work not to give way. It is long, because the node does not
-	// see requests that wait for a processor.
+	// ownIdle: such work does not wait if the others have been idle for so long. It is long, because the node does not see
+	// requests that wait for a processor.
 	ownIdle = time.Second
 	// YieldMost bounds the time that the others get.
 	YieldMost = 2 * time.Second
@@ -79,11 +79,11 @@ type Gate struct {
 	members func() int
 
 	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
-	idle  time.Duration                 // how long the others must have been idle for a piece not to wait; 0: begin compares their work with was
+	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing since the tally was
 	one   [ownKinds]*semaphore.Weighted // weight 1, for Alone
 	*activity
 
-	era   atomic.Uint32 // number of times that the field was has been set
+	era   atomic.Uint32 // counts the changes of the field was
 	held  atomic.Int64  // bytes of waiting arguments and replies
 	addrs atomic.Int32  // len(lately), readable without mu
 	large *semaphore.Weighted
@@ -138,7 +138,7 @@ func (g *Gate) Beside() *Gate {
 	return own
 }
 
-// Rest has a client give way for work that the node has done for it by itself. took is the time of that work. The client's next
+// Rest makes a client give way after the node has done work for it by itself. took is the time of that work. The client's next
 // piece of such work begins when Rest has returned.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
@@ -170,9 +170,9 @@ func (g *Gate) known(addr netip.Addr, now time.Duration) time.Duration {
 	return 0
 }
 
-// Remember notes that a client has done heavy work, unless cost is 0, and reports whether its replies have to
-// be held for that. The first heavy request of a client delays no reply unless it is very long: it may be long
-// by chance.
+// Remember notes that a client has done heavy work, unless cost is 0, and reports whether the replies to that
+// work have to be held. The first heavy request of a client delays no reply unless it took more than longTime,
+// because a request may be slow by chance.
 func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
@@ -412,7 +412,7 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed to see the work of others. After a short piece it has not, so was keeps its value.
+		// Enough time has passed to see the work of others. After a short piece too little has, and the field was keeps its value.
 		g.since(is)
 	}
 	g.running++

@@ -8,8 +8,8 @@ import (
 
 // Inbox holds the requests that wait for the next batch of a leader.
 //
-// On a node without a log any submitter may run batches, one at a time: running says that one does, and handed that it wants
-// the goroutine that leads to take over.
+// On a node without a log any submitter may run batches, one submitter at a time. The field running is set while a goroutine
+// runs batches, and handed if that goroutine wants the one that leads to take over.
 type Inbox[R any] struct {
 	Wake chan struct{} // has room for one: there is work
 
@@ -164,7 +164,7 @@ func (i *Inbox[R]) Shut(forever bool) []R {
 	return q
 }
 
-// Open has Add take requests again, and reports whether a long script had shut the inbox.
+// Open makes Add accept requests again that are not patient, and reports whether a long script had shut the inbox.
 func (i *Inbox[R]) Open() (was bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -179,7 +179,8 @@ func (i *Inbox[R]) IsBusy() bool {
 	return i.busy
 }
 
-// Release notes that nobody runs requests, unless some wait, and reports whether it did.
+// Release notes that the caller runs requests no more, and returns true. If requests wait, it returns false, and the caller
+// has to run them.
 func (i *Inbox[R]) Release() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

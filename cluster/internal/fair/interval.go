@@ -3,7 +3,8 @@ package fair
 import "time"
 
 // Interval is the time after a long piece of work in which only other requests are served, if they come without a break. It is as
-// long as the piece took, so such work has half of the time at most. The zero value holds nothing back.
+// long as the piece took, turnRest at most. So long work has half of the time, unless a piece takes more than turnRest. The zero
+// value holds nothing back.
 type Interval struct {
 	until time.Duration // monotonic
 	other time.Duration // when other requests came last, monotonic
@@ -16,8 +17,8 @@ func (i *Interval) Took(piece, now time.Duration) {
 	}
 }
 
-// Waited says that nothing was served for a time until now, because of pieces that had ended. That time is no part of the
-// interval, and lengthens it.
+// Waited says that nothing was served for the time took until now, because of pieces that had ended. The interval does not
+// run during that time, and becomes longer by as much.
 func (i *Interval) Waited(took, now time.Duration) {
 	i.until = min(max(i.until, now-took)+2*took, now+turnRest)
 }
@@ -25,7 +26,7 @@ func (i *Interval) Waited(took, now time.Duration) {
 // Sees notes that there are other requests.
 func (i *Interval) Sees(now time.Duration) { i.other = now }
 
-// Lasts reports whether such work has to wait.
+// Lasts reports whether long work has to wait.
 func (i *Interval) Lasts(now time.Duration) bool {
 	return now < i.until && i.other > 0 && now < i.other+restFor
 }

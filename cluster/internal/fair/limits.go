@@ -21,12 +21,12 @@ const (
 	// GraceTime is how long work may take without shortening its user's limit. Longer work never shortens the limit below
 	// GraceTime.
 	GraceTime = 500 * time.Millisecond
-	// GraceMemory is the time in which a whole limit comes back.
+	// GraceMemory is the time after which a limit that Spend has used up is whole again.
 	GraceMemory = 5 * time.Minute
 	// overrunUsers is the number of users from which on forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
-	// ToldUsers is how many users a node tells the others of, and toldName how long a name may be for that.
+	// ToldUsers is how many users a node tells the other nodes of. It leaves out names longer than toldName.
 	ToldUsers = 16
 	toldName  = 256
 )
@@ -134,7 +134,7 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over what another node told, a time age ago, of users that have more time on this node.
+// Learn takes over a list from another node, as of a time age ago. It skips users that have less time on this node already.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

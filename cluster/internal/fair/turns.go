@@ -44,7 +44,7 @@ const (
 	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
-	// restFor is how lately others must have sent a request for heavy work to wait.
+	// restFor is the time for which heavy work waits after the last request of others.
 	restFor = 100 * time.Millisecond
 	// heavyMemory is after how long heavy work plays no part any more.
 	heavyMemory = 6 * turnMemory
@@ -94,7 +94,7 @@ func (t *Turns[W]) sees(q []W, now time.Duration) {
 // uses is how much time work has taken lately, by name.
 type uses map[string]use
 
-// use is how much time work took, in how many pieces, as it counts at some time.
+// use is how much time work took, and in how many pieces. Both values decay (turnMemory); they hold for the time at.
 type use struct {
 	took   time.Duration
 	pieces float64

@@ -22,7 +22,7 @@ type WaitQueue struct {
 // Place is a submission's place in the queue.
 type Place struct {
 	number uint64
-	First  chan struct{} // has room for one: there may be no submission before it now
+	First  chan struct{} // has room for one; gets a value when the submission may have become the first
 }
 
 // Number returns the number of a submission that has just arrived.
