@@ -32,7 +32,7 @@ type Outbox struct {
 }
 
 const (
-	// peerWriteTimeout ends a link whose other side has not read writeSize bytes for so long …
+	// peerWriteTimeout ends a link whose other side has not read writeSize bytes within that time …
 	peerWriteTimeout = 10 * time.Second
 	writeSize        = 256 << 10
 	// … and maxOutbox is how many bytes may wait to be written before the link ends, too.

@@ -24,9 +24,9 @@ import (
 //	kind 2  result    status (1 byte), for status 0: n, n times reply; then, if it was heavy
 //	                  work, 1, its cost in ns, and its leases, if any (cluster/grants.go); older
 //	                  versions skip the rest
-//	kind 3  kill      no body; the result is SCRIPT KILL's reply; the body "f"
-//	                  stands for FUNCTION KILL, "s" for FUNCTION STATS, for which
-//	                  the result may be status 5: ask again
+//	kind 3  kill      no body for SCRIPT KILL, "f" for FUNCTION KILL, "s" for
+//	                  FUNCTION STATS; the result is the reply of the command, or
+//	                  for "s" status 5: ask again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot of the sender, its number of the command, token of
