@@ -35,7 +35,7 @@ func (w *Watcher) tellHealth(now time.Duration, led bool) {
 		case !is && h.down[id] && m.told:
 			w.cfg.Logger.Info("A member is up again", "id", id, "peer", m.addr)
 		case !is && h.down[id]:
-			is = true // it has not been heard itself, so it stays down
+			is = true // the member has sent no status yet, so it stays down
 		}
 		h.down[id] = is
 		if !m.voter {

@@ -151,8 +151,8 @@ func Read(r *bufio.Reader) (Status, error) {
 	return f, nil
 }
 
-// sane reports whether a status can come from a node. It clears client addresses that cannot be addresses:
-// clients are sent there, and Sentinel's texts name them, where a blank ends a word.
+// sane reports whether a status can come from a node. It clears client addresses that cannot be addresses, because
+// clients are sent there, and a blank in an address would end a word in the texts of Sentinel.
 func (f *Status) sane() bool {
 	for _, addr := range []*string{&f.Addrs.Plain, &f.Addrs.Sentinel, &f.Addrs.Cluster, &f.Addrs.TLSPlain, &f.Addrs.TLSSentinel, &f.Addrs.TLSCluster} {
 		if roster.CheckAddress(*addr) != nil {

@@ -236,7 +236,7 @@ func (w *Watcher) Look() {
 	w.tellHealth(now, led)
 }
 
-// renew replaces the topology; mu is held. It runs in every Period, so silence is known to within one.
+// renew replaces the topology; mu is held. It runs in every Period, so silence is known to within a Period.
 func (w *Watcher) renew(now time.Duration) {
 	leader := w.cfg.Leader()
 	if leader.ID != "" {
