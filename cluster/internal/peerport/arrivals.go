@@ -13,7 +13,7 @@ import (
 // A caller costs a goroutine, a socket and buffers before it has shown that it is a peer, and on a port
 // that others reach, anybody may call as often as they like. So a caller has to say within HandshakeTimeout
 // what it wants, and there are at most maxStrangers such callers at once. If one more comes, the node
-// cuts one off: from the address that most of them call from, the caller that has been there longest.
+// finds the address with most of these callers, and cuts off the oldest caller from there.
 // Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
 // compute handshakes in turn (package turns). Every second turn is for the addresses at which peers have
 // proved themselves. Of the callers that have sent no handshake, the node cuts off those from these addresses

@@ -38,9 +38,9 @@ import (
 // handshake the called node sends one byte, 'K', to say that it has accepted the certificate of the caller.
 // From then on the protocols are the same as without TLS.
 //
-// In TLS 1.3 the handshake ends for the client before the server has checked its certificate. Thanks to that
-// byte the caller sees a refusal as a failed dial. Without it the caller would find a broken connection later,
-// and Raft repeats requests on broken connections.
+// In TLS 1.3 the handshake ends for the client before the server has checked its certificate. Because the caller
+// waits for the 'K', it sees a refusal as a failed dial. Otherwise it would find a broken connection later, and
+// Raft repeats requests on broken connections.
 //
 // Port.open (port.go) is the one function that lets a caller through to any protocol, so no
 // protocol needs a check of its own. Because the first byte tells TLS from plain, nodes can change

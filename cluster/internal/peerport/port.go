@@ -73,7 +73,7 @@ func (p *Port) accept() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		// Callers are admitted one after the other, so that each one too many cuts off a different stranger.
+		// Callers are admitted one after the other, so that each caller above maxStrangers cuts off a different stranger.
 		if a := p.arrivals.admit(quiet(conn)); a != nil {
 			go p.sort(a)
 		}

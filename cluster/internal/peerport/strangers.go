@@ -39,7 +39,7 @@ const (
 	PeerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
 )
 
-// theirs reports whether this node turned the caller away, and not a peer this node.
+// theirs reports whether this node turned a caller away. The other reasons are those of calls that this node made.
 func (t turnedAway) theirs() bool { return t != peerRefuses && t != PeerUntrusted }
 
 type strangersSince struct {
