@@ -39,7 +39,7 @@ type Log struct {
 	logStore
 	snaps *Snapshots
 
-	first  atomic.Uint64 // entries below it are gone
+	first  atomic.Uint64 // entries with a lower index are deleted
 	closed atomic.Bool
 	recent recentLog
 	long   longEntries
@@ -193,8 +193,9 @@ func (g *Log) join() error {
 	return g.DeleteRange(first, g.mark.last)
 }
 
-// outgrown reports whether the log holds the last entry of a snapshot, or goes on
-// behind it: the history of the snapshot is a part of this log's history.
+// outgrown reports whether the history of a snapshot is a part of this log's history: the log
+// holds the last entry of the snapshot. For the newest snapshot of this node the log must also
+// go on behind that entry.
 func (g *Log) outgrown(index, term uint64) (bool, error) {
 	first, err1 := g.FirstIndex()
 	last, err2 := g.LastIndex()

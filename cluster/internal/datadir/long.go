@@ -29,7 +29,8 @@ type head struct {
 }
 
 const (
-	// LongEntry is the number of data bytes from which an entry is long: a thousand shorter ones may wait to be applied.
+	// LongEntry is the number of data bytes from which an entry is long. Of shorter entries, a thousand may be in memory at
+	// once and wait to be applied.
 	LongEntry = 8 << 10
 	// mostHeads is how many heads are kept. The data of an entry without a head is read once more.
 	mostHeads = 16 << 10

@@ -42,8 +42,8 @@ func (d *Dir) Knows(id, directory []byte) bool {
 	return same
 }
 
-// NewlyRefused records that a node is refused because of its directory, and reports whether
-// the last refusal of this id was for another directory, or there was none.
+// NewlyRefused records that a node is refused because of its directory. It returns false if
+// the last refusal of this id was for the same directory.
 func (d *Dir) NewlyRefused(id, directory string) bool {
 	d.naming.Lock()
 	defer d.naming.Unlock()
@@ -90,8 +90,8 @@ func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	})
 }
 
-// ForgetBefore forgets the nodes that are only known as members from before the configuration
-// of a snapshot: since then they may have been removed, and have joined again.
+// ForgetBefore forgets the nodes whose Since is below index, the index of the configuration of a
+// snapshot. Between the two indexes they may have been removed, and have joined again.
 func (d *Dir) ForgetBefore(index uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })

@@ -31,7 +31,7 @@ type segmentFiles struct {
 	cached bool
 	// spare means that a file with room for the beginning of a segment exists.
 	spare bool
-	// limit is the size of a full segment, entries a bound of the entries in the newest one.
+	// limit is the size of a full segment. The newest segment has at most entries entries.
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment: the room for them is
