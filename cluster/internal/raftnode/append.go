@@ -67,8 +67,8 @@ type appender struct {
 const (
 	// appendersKept is how many connections to a peer are kept.
 	appendersKept = 3
-	// earlierFor is how long the node takes a peer for one of an earlier version after it has found it to
-	// be one.
+	// earlierFor is how long the node treats a peer as one of an earlier version, after the peer has
+	// closed a connection without a hello.
 	earlierFor = 10 * time.Second
 )
 

@@ -9,14 +9,14 @@ import (
 )
 
 // An entry is committed when the leader and enough followers for a majority have written it. To send it
-// to the other followers one by one costs disk writes and wake-ups that nobody waits for. So the leader
-// leaves a follower that was not needed alone for a moment, and then sends it all that has come meanwhile
-// at once. (EPaxos calls it thrifty to ask no more than a majority; Moraru et al., SOSP 2013.)
+// to the other followers one by one costs disk writes and wake-ups that nobody waits for. So if a follower
+// was not needed for the majority, the leader sends it nothing for a moment, and then all new entries at
+// once. (EPaxos calls it thrifty to ask no more than a majority; Moraru et al., SOSP 2013.)
 //
-// The leader decides anew at each answer of a follower: it delays the next entries to that follower if
-// a majority has these entries without it. When another follower is slow or gone, the delayed one is
-// late once, by at most appendDelay. From then on no majority exists without it when it answers, so it
-// is not delayed. Only WAIT for more than a majority waits for a delayed follower.
+// The leader decides anew when a follower has accepted entries: it delays the next entries to that
+// follower if a majority has accepted the same entries without it. When another follower is slow or gone,
+// the delayed one is late once, by at most appendDelay. From then on no majority exists without it when it
+// answers, so it is not delayed. Only WAIT for more than a majority waits for a delayed follower.
 //
 // Some followers are never delayed. Those that would stand for election first (turnAfter), as many as the
 // leader needs for a majority, would lose the election for lack of the entries. Others have clients that
@@ -29,15 +29,14 @@ import (
 // A delayed follower has a shorter log and can ask for votes in vain; prevote.go makes up for that.
 
 const (
-	// appendDelay is how long a follower is left alone.
+	// appendDelay is how long the leader sends no entries to a follower that was not needed.
 	appendDelay = 10 * time.Millisecond
-	// delayedEntries is the most entries that a follower may have accepted at once for the leader to
-	// leave it alone. If it has accepted more, it has more to catch up with than came while it was left
-	// alone.
+	// delayedEntries is the most entries that a follower may accept at once and still be delayed. A
+	// follower that accepts more has fallen behind by more than a delay.
 	delayedEntries = 16
 )
 
-// accept notes that a member has taken args, and whether its clients listen. If the member was not needed
+// accept notes that a member has accepted args, and whether its clients listen. If the member was not needed
 // and its clients do not listen, accept waits, which delays Raft's next entries for it.
 func (t *transport) accept(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, listens bool) {
 	var conf raft.Configuration
@@ -57,8 +56,8 @@ func (t *transport) accept(id raft.ServerID, to raft.ServerAddress, args *raft.A
 	}
 }
 
-// take is accept without the wait: it reports whether the member is to be left alone. If several members
-// answer at once, the first to come here are the ones that are needed.
+// take is accept without the wait: it reports whether the member is to be delayed. If several members
+// answer at once, those whose answers come here first are the needed ones.
 func (t *transport) take(conf raft.Configuration, id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, listens bool) bool {
 	n := len(args.Entries)
 	t.mu.Lock()
@@ -69,7 +68,7 @@ func (t *transport) take(conf raft.Configuration, id raft.ServerID, to raft.Serv
 	return spare
 }
 
-// spare reports whether a majority has taken the entries without this member; the caller holds t.mu.
+// spare reports whether a majority has accepted the entries without this member; the caller holds t.mu.
 // Members that would stand for election first if this node died (turnAfter) are never spare: they would
 // lose for lack of the entries.
 func (t *transport) spare(conf raft.Configuration, id raft.ServerID, args *raft.AppendEntriesRequest) bool {

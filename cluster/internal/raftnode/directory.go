@@ -126,8 +126,8 @@ func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex
 	return cmp.Or(t.known(by), t.believable(term, lastIndex))
 }
 
-// believable fails if an answer cannot be true. That has to be checked because a leader that is told of a
-// later term gives up.
+// believable fails if an answer cannot be true. The check is needed because a leader steps down when an answer
+// has a later term.
 func (t *transport) believable(term, lastIndex uint64) error {
 	own := uint64(0)
 	if r := t.raft.Load(); r != nil {

@@ -11,11 +11,12 @@ import (
 // entries behind it; but an entry may be 50 bytes or some megabytes. So the node also takes a snapshot
 // when the log since the last one has more bytes than Config.SnapshotBytes, and more than logPerData
 // times the data: a snapshot writes all data, and more frequent snapshots would cost more than the log
-// does. The log is deleted up to the snapshot before the last (datadir.Log), so its size is about twice
-// that.
+// does. The log is deleted up to the snapshot before the last (datadir.Log), so the whole log is at most
+// about twice as long as the log since the last snapshot may be.
 //
-// A snapshot that is taken for the size of the log leaves a quarter of the entries since the last one
-// behind it, or TrailingLogs entries if they are fewer, but never less than the snapshot before needs.
+// When a snapshot is taken because of the size of the log, a quarter of the entries since the snapshot
+// before it stay in the log, or TrailingLogs entries if they are fewer. Entries that the snapshot before
+// it needs stay in any case.
 
 const (
 	// logPerData is how many times the data the log since a snapshot may have.

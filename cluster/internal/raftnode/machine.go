@@ -81,7 +81,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return w, nil
 }
 
-// bring waits for memory before data is made, or is copied for a change by an evaluation or an entry.
+// bring waits until memory is free. It is called before an evaluation or an entry makes data, or copies data to change it.
 func (m *machine) bring(bytes int) {
 	brake.Bring(bytes)
 	m.awaitRoom(brake.Crowded)
@@ -154,7 +154,7 @@ type writtenState struct {
 	s       *raftfsm.Snapshot
 	over    chan struct{} // closed when Raft needs the state no more
 	once    sync.Once
-	begun   atomic.Bool // from here on it is written without Raft's main goroutine, which may wait for the state machine
+	begun   atomic.Bool // Persist runs; it does not need Raft's main goroutine, which may wait for the state machine
 	hurried atomic.Bool // somebody waits for over
 }
 

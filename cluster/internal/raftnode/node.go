@@ -59,8 +59,8 @@ type Hooks struct {
 const (
 	transportPool    = 3
 	transportTimeout = 10 * time.Second
-	// applyTimeout bounds the wait for room in Raft's queue, which is short because only one entry is in
-	// flight.
+	// applyTimeout bounds the wait for room in Raft's queue. The wait is short, because only one entry is
+	// in flight.
 	applyTimeout = 5 * time.Second
 )
 

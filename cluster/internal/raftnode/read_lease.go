@@ -24,8 +24,8 @@ import (
 // machine; that is why lease reads are an option.
 //
 // A node withholds what it sends (its own vote requests, its answers to those of others), not what it receives.
-// A vote request that is checked on arrival could wait in Raft's queue behind a promise that the node gives
-// later.
+// A vote request that was checked on arrival could still wait in Raft's queue when the node makes its next
+// promise.
 
 const (
 	// votePromise must stay the same in all versions: leaders count on it.
@@ -90,7 +90,7 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 			}
 		case <-t.closed:
 		}
-		rpc.Respond(nil, raft.ErrRaftShutdown) // connections are open a little longer
+		rpc.Respond(nil, raft.ErrRaftShutdown) // connections close later, so the caller may still read this answer
 	}()
 	return inner
 }

@@ -29,8 +29,8 @@ const (
 	// paceWindow is how many committed entries may wait for the state machine: with less than LongEntry bytes of data
 	// each they take 8 MB at most. Raft's channel to the state machine takes eight times as many before Raft blocks.
 	paceWindow = 1024
-	// paceStep is how much each request may raise the commit index beyond that if nothing waits. Some entries never
-	// reach the state machine, so it may be further than done says.
+	// paceStep is how much each request may raise the commit index beyond that if no entry waits. The state machine
+	// may have come further than done says, because some entries never reach it.
 	paceStep = 64
 )
 
@@ -183,7 +183,8 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 // Led notes that another node leads, perhaps for the second time.
 func (r *Node) Led() { r.trans.progress.reset() }
 
-// CaughtUp reports whether this node has applied all entries up to the commit index of the present leader.
+// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for at most
+// paceStep entries (progress.caughtUp).
 func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
 
 // applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as

@@ -25,8 +25,8 @@ import (
 // the term of this node and below 2^62; honest elections stay within these bounds for 17 years. Its entries must have
 // consecutive indexes, terms that do not fall, and types and bytes that can be applied. A configuration
 // must be readable, have a voter, and differ from the one before it in one member. A snapshot must not be behind
-// the committed entries. One line a minute logs what was refused. Answers have to keep the same
-// bounds, because a leader steps down when it hears of a later term.
+// the committed entries. The log output gets at most one line a minute for each reason. Answers have to keep the
+// same bounds, because a leader steps down when it hears of a later term.
 //
 // A node that was away knows only old configurations, and a member that it has never met may lead it.
 // It asks the members that it knows: members tell each other the ids of all members (peers/status.go). A sender

@@ -12,9 +12,9 @@ import (
 // Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until
 // its successor (the heir) has all of them, and tells the heir to stand for election. hashicorp/raft does that,
 // too, but it asks the goroutine that sends entries to the heir for the progress, and waits for the answer
-// without a limit. If the heir refuses entries because its disk is full, no answer ever comes. The second such
-// transfer never ended, and during a transfer Raft accepts no entry: neither in this term nor, once that
-// goroutine was gone, in any later one.
+// without a limit. If the heir refuses entries because its disk is full, no answer ever comes. So the second
+// such transfer never ended. Raft accepts no entry during a transfer, so the node accepted none in this term,
+// and none in later terms either, when that goroutine was gone.
 //
 // The caller of Transfer has asked whether the heir lives. Requests go on until the heir has the log as it was
 // at the beginning. Then the leader proposes nothing until the heir has the rest, stands for election and has
