@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// Net is a network in memory, for nodes in a bubble: real connections would
-// stop its time. What is written arrives in order and a little later, and a
-// writer never waits, as with a peer that reads. To cut a Net, tests of package
-// cluster use wires.
+// Net is a network in memory, for nodes in a bubble of testing/synctest: with real
+// connections the time of the bubble would stand still. What is written arrives in
+// order and a little later, and a writer never waits, as with a peer that reads. To
+// cut a Net, tests of package cluster use wires.
 type Net struct {
 	delay time.Duration // one way
 
