@@ -308,7 +308,7 @@ func (s crashStable) SetUint64(k []byte, v uint64) error {
 	return s.d.silent(s.d.act(func() error { return s.StableStore.SetUint64(k, v) }, func() {}, "set %s=%d", k, v))
 }
 
-// silent: see Quiet.
+// silent hides the power failure from Raft if Quiet is set.
 func (d *Disk) silent(err error) error {
 	if d.Quiet && errors.Is(err, ErrPower) {
 		return nil
