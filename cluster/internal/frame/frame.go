@@ -18,7 +18,7 @@ const (
 	// MaxLength bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.
 	MaxLength = 1 << 30
-	// MaxShort bounds the frames of facts, and of requests to join.
+	// MaxShort bounds the frames with the status of a node (package peers), and of requests to join.
 	MaxShort = 1 << 16
 )
 
