@@ -61,8 +61,8 @@ func (c *Lease) Applied(lease int64) {
 }
 
 // Lead makes the clock a leader's clock. It goes on from the last stamp, without the time in which there
-// was no leader, because no client could renew a lease then. late is by how much the leader that proposed the last entry
-// may have acknowledged its leases late: only that leader knows.
+// was no leader, because no client could renew a lease then. late is the most by which the leader that proposed
+// the last entry can have acknowledged its leases late; only that leader knows the true value.
 func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
