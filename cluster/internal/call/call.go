@@ -24,8 +24,8 @@ type Call struct {
 	Users uint64
 }
 
-// Confirm lets the leases of a request that has been executed begin now. No client can call it:
-// only nodes resolve its name.
+// Confirm is the command by which a node makes the leases of an executed request begin now. No
+// client can call it, because only nodes resolve its name.
 var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
 
 const ConfirmName = "\x00confirm"
