@@ -167,7 +167,7 @@ func (g *peerGate) reload() error {
 	return g.load(1)
 }
 
-// load is reload; mu is held. New content counts when it has been found as many times as looks says, 1 or 2.
+// load is reload; mu is held. With looks 2, new content takes effect only when two loads in a row have found it.
 func (g *peerGate) load(looks int) error {
 	content := make([][]byte, 0, 3)
 	for _, f := range g.files() {

@@ -43,7 +43,7 @@ type Port struct {
 // DialTimeout bounds a call of a peer.
 const DialTimeout = 500 * time.Millisecond
 
-// HandshakeTimeout is how long a new connection may take to name its protocol.
+// HandshakeTimeout is how long a new connection may take until the caller has sent what a peer sends first (handshakeDone).
 const HandshakeTimeout = 5 * time.Second
 
 // New serves the callers of ln. self is the address under which the other nodes know this one. serve has, for
