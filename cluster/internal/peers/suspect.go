@@ -56,7 +56,7 @@ type Elector interface {
 	Facts() raftnode.Facts
 	// LastContact returns when this node last heard from a leader.
 	LastContact() (at time.Duration, known bool)
-	// CaughtUp reports whether this node has applied all that the leader has committed.
+	// CaughtUp reports whether this node has applied what the leader has committed (raftnode.Node.CaughtUp).
 	CaughtUp() bool
 	// Campaign makes this node stand for election now.
 	Campaign() error
