@@ -33,7 +33,7 @@ import (
 //	entry:     index | term | type (1 byte) | data | extensions | when it was appended:
 //	           Unix time in ns (8 bytes), 0 if that is not known
 //	answer:    length of the rest (uint32) | 0 | term | protocol version | id | address |
-//	           last index | 1: success | 1: to be asked again at once
+//	           last index | 1: success | 1: the leader may ask again at once
 //	           or, if it was refused: length of the rest | 1 | why
 //
 // Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A

@@ -97,7 +97,7 @@ func clusterName(peers []Peer) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// The errors of a proposal that is not applied, and of Transfer.
+// The errors of a proposal, and of Transfer.
 var (
 	// ErrNotExecuted: it had no effect and never will; it may be tried again.
 	ErrNotExecuted = errors.New("cluster: not executed")

@@ -21,9 +21,9 @@ import (
 // while it neither acknowledged nor voted. Requests still reach Raft in the order of arrival.
 //
 // A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and
-// has applied all entries up to the commit index of that leader. So an operator can restart one node after the
-// other. A link to the leader is not enough: it exists before the first entry comes. The node
-// serves commands as soon as it has a link, ready or not.
+// has caught up with the commit index of that leader. So an operator can restart one node after the other. A
+// link to the leader is not enough, because the link exists before the first entry comes. The node serves
+// commands as soon as it has a link, ready or not.
 
 const (
 	// paceWindow is how many committed entries may wait for the state machine: with less than LongEntry bytes of data
