@@ -79,7 +79,7 @@ type Gate struct {
 	members func() int
 
 	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
-	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing since the tally was
+	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing beyond the tally in was
 	one   [ownKinds]*semaphore.Weighted // weight 1, for Alone
 	*activity
 

@@ -164,7 +164,7 @@ func (i *Inbox[R]) Shut(forever bool) []R {
 	return q
 }
 
-// Open makes Add accept requests again that are not patient, and reports whether a long script had shut the inbox.
+// Open reverses a Shut for a long script: Add also accepts requests that are not patient. It reports whether there was such a Shut.
 func (i *Inbox[R]) Open() (was bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

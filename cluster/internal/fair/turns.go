@@ -44,7 +44,7 @@ const (
 	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
-	// restFor is the time for which heavy work waits after the last request of others.
+	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
 	// heavyMemory is after how long heavy work plays no part any more.
 	heavyMemory = 6 * turnMemory
