@@ -31,7 +31,7 @@ type segmentFiles struct {
 	cached bool
 	// spare means that a file with room for the beginning of a segment exists.
 	spare bool
-	// limit is the size of a full segment. The newest segment has at most entries entries.
+	// limit is the size of a full segment; entries is an upper bound of the number of entries in the newest one.
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment: the room for them is
