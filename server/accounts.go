@@ -53,7 +53,7 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 	}
 }
 
-// bind gives the accounts the server, with the command table for their rules and the sessions to close.
+// bind sets the server: the rules of users need its command table, and the accounts close its sessions.
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -157,8 +157,8 @@ func (a *accounts) isInitial(u *store.User) bool {
 	return u == a.init
 }
 
-// comparePassword logs a warning if requirepass is not the password of the default user, because the
-// log has set another password or none. The caller holds mu.
+// comparePassword logs a warning if requirepass is not the password of the default user. The log may have
+// set another password or none. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -171,8 +171,8 @@ func (a *accounts) comparePassword() {
 	a.warned = other
 }
 
-// dropAnonymous closes unauthenticated connections that listen: they began before this node knew that a
-// password is necessary.
+// dropAnonymous closes unauthenticated connections that listen: they began to listen before this node knew
+// that a password is necessary.
 func (a *accounts) dropAnonymous() {
 	var lost []*session
 	a.eachOf(a.def, func(s *session) {
@@ -183,8 +183,8 @@ func (a *accounts) dropAnonymous() {
 	a.close(lost)
 }
 
-// setCurrent notes that this node has caught up with the leader. If the default user is open, the connections that are here now
-// count as authenticated for good, as in Redis. For later ones session.leave does the same.
+// setCurrent notes that this node has caught up with the leader. If the default user is open, its present connections become
+// authenticated, and stay so if the user gets a password later, as in Redis. session.leave does the same for later connections.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -244,16 +244,17 @@ func (a *accounts) close(lost []*session) {
 	}
 }
 
-// lookSteps bounds the search, after a change of users, for subscriptions that have lost their right: some 10 ms, because this
-// goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, and the steps of its user's patterns.
-// If the steps of a session do not suffice, the node closes its connection: it must not get a message without the right.
+// lookSteps bounds the search for subscriptions that a change of users no longer permits. The search takes some 10 ms at most,
+// because its goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, and the steps of its user's
+// patterns. If the steps of a session do not suffice, the node closes the connection, because no client may get a message without
+// the right.
 const (
 	lookSteps           = 1 << 20
 	stepsOfSubscription = 16
 )
 
 // listenElsewhere returns the sessions with a subscription that their users no longer permit. The sessions share the steps
-// equally. Those with few subscriptions come first, and the others share what they leave.
+// equally. Sessions with few subscriptions come first; the steps that they do not use go to the sessions after them.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
 		return nil // the state machine need not wait for the lock

@@ -208,8 +208,8 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node runs an operator's command even if it has no leader. The node then goes by the users that
-// it has applied. That is enough for the password: if the first node has one, one of the first entries sets it.
+// asksNodeAlone reports whether a node runs an operator's command even if it has no leader. The node then checks the users that
+// it has applied. They include the cluster's password: if the first node was started with one, an early log entry sets it.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -301,9 +301,10 @@ func (s *session) known() {
 	}
 }
 
-// sure checks the password of a login again if this node accepted it before it knew all that the leader
-// knows. Commands that greets accepts need no second check, nor do, while a script is busy, commands that
-// are allowed then. If the leader does not answer, sure permits only commands that asksNodeAlone accepts.
+// sure checks the password of a login again if this node accepted the password before it knew all that the
+// leader knows. Two kinds of commands need no second check: those that greets accepts, and, while a script is
+// busy, those that are allowed then. If the leader does not answer, sure permits only commands that
+// asksNodeAlone accepts.
 func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -324,8 +325,8 @@ func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	return ""
 }
 
-// greets reports whether a command is one that clients and operators begin with: its reply tells
-// nothing about the data, and nothing secret.
+// greets reports whether a command is one that clients and operators begin with: its reply shows no key, no
+// value and nothing secret.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":

@@ -80,8 +80,8 @@ const (
 	clusterTimes = 5
 )
 
-// asksOnce returns a function that says what this node knows of the passwords, which another node may have changed. It asks
-// the leader when it is called first.
+// asksOnce returns a function that says what this node knows of the passwords, which another node may have changed. The first
+// call of the function asks the leader, and later calls return the same.
 func (srv *Server) asksOnce() func() knowledge {
 	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience) })
 }
