@@ -28,13 +28,13 @@ func (l *loop) block(c *loopConn, cmd *store.Command, args [][]byte) {
 	l.waits(c)
 }
 
-// waits begins the time in which a client waits.
+// waits sends the replies of earlier commands when a client begins to wait. If the client has hung up, its wait ends at once.
 func (l *loop) waits(c *loopConn) {
-	c.s.out.sendPushed() // the replies of earlier commands
+	c.s.out.sendPushed()
 	if !c.hungUp {
 		return
 	}
-	// The client may still read its replies, but must not wait.
+	// The client sends no more. It may still read its replies, but must not wait.
 	if c.s.parked.Load() {
 		c.s.out.abort()
 	} else {

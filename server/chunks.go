@@ -36,7 +36,7 @@ func giveBack(b []byte) {
 type chunks struct {
 	first  [][]byte // comes before last; other outboxes may share it, so it is read-only
 	size   int      // bytes of first
-	unused int      // bytes of memory behind the pieces of first that hold nothing
+	unused int      // unused capacity behind the pieces of first, in bytes
 	last   []byte
 }
 

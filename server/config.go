@@ -38,7 +38,7 @@ type Config struct {
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
-	// Memory is how much the machine has, or the container; 0: nobody knows.
+	// Memory is how many bytes of memory the machine or the container has; 0: unknown.
 	Memory int64
 	// Ballast is how many bytes of the heap are allocated but not used; memory figures leave them out.
 	Ballast int

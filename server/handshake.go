@@ -23,8 +23,8 @@ const (
 	// beyond maxFromOne, a client waits in the lobby.
 	maxHandshakes = 512
 	maxFromOne    = maxHandshakes / 4
-	// maxQuiet is how many bytes a client may send without data in them: the largest record (18 KB), and room for
-	// new keys before it.
+	// maxQuiet is how many bytes a client may send after the handshake without data in them: the largest record
+	// (18 KB), and room for a change of keys before it.
 	maxQuiet = 20 << 10
 	// logSilence is the time between two log lines about events that strangers cause.
 	logSilence = 10 * time.Second
@@ -41,7 +41,8 @@ var (
 //
 // If there are too many, one connection from the address with the most handshakes is cut off, chosen at
 // random. If the choice were the oldest or the one that has waited longest, an attacker could make it
-// always hit an honest client behind the same address. lobby.go has the clients of an address with very many.
+// always hit an honest client behind the same address. Further clients of an address with maxFromOne
+// handshakes wait in the lobby (lobby.go).
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
@@ -76,8 +77,8 @@ type wire struct {
 	// of end may come late, when the connection already belongs to a session.
 	end context.CancelCauseFunc
 
-	seen  uint32 // Calls at the last look (lobby.go) …
-	looks int    // … and how many looks have seen that
+	seen  uint32 // the value of Calls at the last look (cutIdle)
+	looks int    // how many looks have found seen unchanged while the handshake waited for the client
 }
 
 // begin does the handshake with a client on a new goroutine and then passes the connection to then. It

@@ -75,16 +75,16 @@ func (srv *Server) prepare(c *net.TCPConn) {
 	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
-// limitWindow makes a listener offer its clients no larger window than they get after AUTH. A client that was offered more sends
-// packets that are larger than every later window of a small container: on loopback, it then sends only one each 200 ms.
+// limitWindow makes a listener offer its clients no larger window than they get after AUTH. After a larger offer, a client sends
+// packets that are larger than any later window in a small container: on loopback, it then sends only one packet each 200 ms.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))
 	}
 }
 
-// warnOfNoLimit logs the first error of the options that limit what the system keeps: where the system does not know an option,
-// that is so for every client.
+// warnOfNoLimit logs the first error of the options that limit what the system keeps. It logs no later one: a system that does not
+// know an option refuses it for every client.
 func (srv *Server) warnOfNoLimit(err error) {
 	if err != nil {
 		srv.saidNoLimit.Do(func() {

@@ -7,21 +7,22 @@ import (
 	"time"
 )
 
-// The lobby has clients whose address has maxFromOne handshakes in progress. Nothing of what they have sent has been read yet,
-// so each takes little memory. They go in one after the other, when a handshake of their address ends. While they wait, a
-// handshake that has waited for its client for clientPatience gives up its place. So a client comes in beside a flood from its own
-// address, a moment later than without it; if it were refused at once, it would hardly ever come in.
+// The lobby has clients whose address has maxFromOne handshakes in progress. The server has not read their input yet, so each
+// takes little memory. When a handshake of the address ends, the handshake of the next client begins. While clients wait, the
+// server ends handshakes of their address that have waited for their own clients at clientLooks looks. So an honest client gets in
+// beside a flood from its own address, a moment later than without the flood. If the server refused the client at once, the client
+// would hardly ever get in.
 
 const (
-	// maxLobby is how many clients the lobby has room for, and maxLobbyOne for how many of one address. With slow signatures these
-	// wait for some three seconds: if many more waited, none would come in before its time is over.
+	// maxLobby is how many clients the lobby has room for, and maxLobbyOne for how many of one address. With slow signatures,
+	// maxLobbyOne clients wait for some three seconds. If many more waited, the time of each would be over before its turn.
 	maxLobby    = 1024
 	maxLobbyOne = 3 * maxFromOne
-	// lookPause is how often the lobby looks at the handshakes of the addresses whose clients wait …
+	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// … and clientLooks is how many looks may find a handshake waiting for its client …
+	// The lobby ends a handshake that has waited for its client at clientLooks looks in a row.
 	clientLooks = 10
-	// … and lobbyLooks how many a client may wait in the lobby.
+	// lobbyLooks is for how many looks a client may wait in the lobby: as long as a handshake may take.
 	lobbyLooks = int(handshakeTime / lookPause)
 )
 
@@ -64,8 +65,8 @@ func (h *handshakes) receive(c *caller) bool {
 	return true
 }
 
-// makeRoom sends the last caller of the address with the most away, unless the room is for one of the same address. The caller
-// holds mu.
+// makeRoom sends away the last caller of the address with the most callers. It returns false, and sends nobody away, if from would
+// then have more callers than that address. The caller of makeRoom holds mu.
 func (h *handshakes) makeRoom(from netip.Addr) bool {
 	most := crowded(h.lobby.callers)
 	list := h.lobby.callers[most]
@@ -111,7 +112,7 @@ func (h *handshakes) admit(from netip.Addr) {
 	}
 }
 
-// look makes room for those who wait, and sends those away who have waited for too long.
+// look makes room for waiting callers, and sends away callers that have waited for too long.
 func (h *handshakes) look() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +133,7 @@ func (h *handshakes) look() {
 	}
 }
 
-// cutIdle ends handshakes of an address that have waited for their clients for too long, most of them at most. The caller holds mu.
+// cutIdle ends up to most handshakes of an address that have waited for their clients for too long. The caller holds mu.
 func (h *handshakes) cutIdle(from netip.Addr, most int) {
 	var idle []*wire
 	for _, w := range h.open[from] {

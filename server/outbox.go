@@ -265,7 +265,7 @@ func (o *outbox) settle(out []byte, n int) {
 	}
 }
 
-// now is when a write begins.
+// now returns the time at which a write begins; zero if nobody asks for the client's last activity.
 func (o *outbox) now() (t time.Time) {
 	if o.active != nil {
 		t = o.clock()
@@ -389,7 +389,7 @@ func (o *outbox) count() {
 	}
 }
 
-// abort closes the connection. What the operating system has taken of the output is still sent.
+// abort closes the connection. If no output waits in the outbox, the operating system still sends what it has taken.
 func (o *outbox) abort() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -29,7 +29,7 @@ type tlsConn struct {
 	taken int
 
 	mu     sync.Mutex
-	sealed []byte // in the order in which it must be sent
+	sealed []byte // ciphertext, in the order in which it must be sent
 	sent   int    // bytes of sealed that the socket has taken
 }
 

@@ -58,7 +58,7 @@ type Server struct {
 	hands *handshakes
 
 	saidNoUring sync.Once // logs once why each reply needs a system call
-	saidNoLimit sync.Once // the line about limits that the operating system does not know
+	saidNoLimit sync.Once // logs once that the operating system refuses a limit for clients
 
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool
@@ -227,13 +227,13 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	return "", true
 }
 
-// roomPatience is how long a new client waits until a stranger that has been cut off is gone.
+// roomPatience is how long a new client waits for the end of a session that has been cut off.
 const roomPatience = time.Second
 
-// makeRoom reports whether there is room for one more session. At the limit it cuts off a stranger, because strangers could
-// otherwise keep clients out. Cutting takes a moment, so there may briefly be more sessions than allowed. If newcomers come faster
-// than the strangers' sessions end, a newcomer waits for up to roomPatience before it is refused: it may be a client that will
-// authenticate. The caller holds mu, which makeRoom releases while it waits.
+// makeRoom reports whether there is room for one more session. At the limit it cuts off clients that have hung up or, if there are
+// none, a stranger: both could otherwise keep clients out. Cutting takes a moment, so there may briefly be more sessions than
+// allowed. If newcomers come faster than those sessions end, a newcomer waits for up to roomPatience before it is refused: it may be
+// a client that will authenticate. The caller holds mu, which makeRoom releases while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
@@ -284,8 +284,8 @@ func (srv *Server) cutStranger() bool {
 	return false
 }
 
-// cutDeparted cuts off the clients that have hung up first, half of those that there are, and reports whether there were any. It cuts
-// off many at once, because their sessions do not end before the script that runs now. The caller holds mu.
+// cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. It cuts off
+// many at once, because their sessions may not end before a running script ends. The caller holds mu.
 func (srv *Server) cutDeparted() bool {
 	n := (srv.departed.Len() + 1) / 2
 	for range n {
@@ -416,7 +416,8 @@ func (srv *Server) cron() {
 }
 
 // checkClients disconnects clients that have been idle or have left output
-// unread for too long. Subscribers are never idle.
+// unread for too long. Subscribers, monitors and clients that wait for a reply
+// are never idle.
 func (srv *Server) checkClients(now time.Time) {
 	timeout := time.Duration(srv.params.timeout.Load()) * time.Second
 	for _, s := range srv.each() {

@@ -38,9 +38,10 @@ type session struct {
 	messaging
 	lifecycle
 
-	stranger *list.Element // its place in Server.strangers; guarded by Server.mu …
-	departed *list.Element // its place in Server.departed; guarded likewise …
-	cutOff   bool          // … and so is this: it was cut off for a newcomer
+	// Server.mu guards these:
+	stranger *list.Element // its place in Server.strangers
+	departed *list.Element // its place in Server.departed
+	cutOff   bool          // it was cut off for a newcomer
 }
 
 // answering is what the commands of a session change and need. Only the session's own goroutine uses it.
@@ -60,7 +61,7 @@ type answering struct {
 	checked int   // steps of checks of rights that are not in own yet (countChecks)
 	caching bool  // CLIENT CACHING has been called for the next command
 	holding bool  // tracker messages wait for replies
-	reading int   // keys that the calls, or EXEC, read; only while the client tracks
+	reading int   // how many keys the collected calls, or the EXEC, read; counted only while the client tracks
 	built   int64 // bytes of the reply under construction
 }
 

@@ -13,7 +13,7 @@ import (
 // stats holds the counters for INFO.
 type stats struct {
 	connections  atomic.Int64 // accepted since the start
-	refused      atomic.Int64 // refused, or cut off to make room before they authenticated
+	refused      atomic.Int64 // refused, or cut off to make room for newcomers
 	netIn        atomic.Int64
 	netOut       atomic.Int64
 	commands     atomic.Int64
@@ -34,8 +34,8 @@ type stats struct {
 // calls that ran and returned an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
-	took                   durations    // also counts the calls …
-	untimed                atomic.Int64 // … except the calls while latency-tracking was off
+	took                   durations    // all calls but those in untimed
+	untimed                atomic.Int64 // calls while latency-tracking was off
 }
 
 // A script can invent any number of error codes, of any length. These limits bound how many codes are
