@@ -10,7 +10,7 @@ import (
 
 // findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with what clients have, or if
 // hundreds of them at once would take the processors from the leader. LOCKSTEP STATUS is not heavy: all clients that wait share
-// its hash (cluster.Node.StateHash). Nor are the commands that wait for the leader or for time: their work is done elsewhere.
+// its hash (cluster.Node.StateHash). Commands that only wait, for the leader or for time, are not heavy either.
 func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.OwnKind {
 	found := map[*store.Command]cluster.OwnKind{}
 	for cmd := range handlers {

@@ -34,7 +34,7 @@ func (s *session) mayHold(n int64) bool {
 
 // takesRoom reports whether there is memory to encode a reply. If not, it cuts the client off: many large replies at once could
 // take more memory than the node has before the largest holders are cut off. The room counts as the client's from here on,
-// because many clients may wait for the collector at once. The caller gives it back when the reply is in the output.
+// because many clients may wait for the garbage collector at once. The caller gives it back when the reply is in the output.
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true

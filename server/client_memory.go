@@ -36,13 +36,13 @@ type clientMemory struct {
 	relieve func()
 	evictions
 
-	turns atomic.Uint64 // parts of large commands that have been read in turns
+	turns atomic.Uint64 // how many parts of large commands loops have read (incoming.nextPart)
 }
 
 // userMemory counts the memory that the clients of one user hold.
 type userMemory struct {
 	complete atomic.Int64  // bytes of large commands that have arrived
-	turn     atomic.Uint64 // the last of clientMemory.turns that was this user's
+	turn     atomic.Uint64 // the value of clientMemory.turns at this user's latest turn
 }
 
 // crowded reports whether the large commands of a user that have arrived exceed a quarter of the limit: then the node should read
@@ -76,7 +76,7 @@ func (m *clientMemory) noRoomToGrow(n int64) bool {
 	return limit > 0 && m.arriving.Load()+n > limit+limit/8
 }
 
-// beyondWith reports whether all large buffers with n more bytes exceed the limit that far.
+// beyondWith reports whether all large buffers with n more bytes exceed the limit as far as beyond demands.
 func (m *clientMemory) beyondWith(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.large.Load()+n > limit+limit/8
@@ -185,7 +185,7 @@ type holder struct {
 }
 
 // evictClients cuts off the clients that hold most, of the users whose clients hold most, until the others hold no more than the
-// limit: a user with many connections must not have the clients of another cut off. Clients with NO-EVICT stay, as in Redis,
+// limit: the connections of one user must not cause the clients of another to be cut off. Clients with NO-EVICT stay, as in Redis,
 // while they together hold no more than half of the limit: the node must survive, and the other clients need room.
 func (srv *Server) evictClients() {
 	e := &srv.clientMemory.evictions

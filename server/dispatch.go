@@ -57,8 +57,8 @@ type decision struct {
 	paused  bool        // CLIENT PAUSE holds the command back for now
 }
 
-// decide says what to do with a command. It does not wait, and changes nothing. Sessions with a goroutine of their
-// own (handle) and event loops (loop.step) both go by it.
+// decide says what to do with a command. It does not wait, and changes only the count of checked steps. Sessions with a
+// goroutine of their own (handle) and event loops (loop.step) both call it.
 func (s *session) decide(args [][]byte) decision {
 	if isHTTP(args[0]) {
 		return decision{action: actHTTP}
@@ -245,9 +245,8 @@ func (s *session) submit() {
 	}
 }
 
-// slowPart is the duration of a submission from which on its replies are sent before the rest of the
-// pipeline runs: sending shows whether the client has gone, and the remaining commands of a gone client
-// are not run.
+// If a submission takes slowPart or longer, its replies are sent before the rest of the pipeline runs.
+// Sending shows whether the client has left; if it has, its remaining commands are not run.
 const slowPart = 10 * time.Millisecond
 
 // largeOutput is how much output of a pipeline the session holds before sending it: a client that asks
@@ -340,8 +339,8 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 			return cmd, errModules
 		}
 	}
-	// Has the client authenticated? This check comes later, so that a client without authentication
-	// learns that a command is unknown.
+	// Has the client authenticated? This check comes after those above, so that a client without
+	// authentication learns that a command is unknown.
 	if s.needsAuth() && !cmd.Is(store.NoAuth) {
 		return cmd, store.ErrNoAuth
 	}
@@ -352,7 +351,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
-	// The keys of a command that is too long are not looked at.
+	// This check comes before redirect, which hashes the keys: the guard may have cut them short.
 	if refusal := s.mayBeSoLong(cmd, args); refusal != "" {
 		return cmd, refusal
 	}

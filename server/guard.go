@@ -10,12 +10,12 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// The guard stands between the socket and redcon's reader. redcon takes
-// whatever it gets: it closes the connection on an empty array, drops good
-// commands that came in the same read as a bad one, has no limits, doubles its
-// buffer without ever giving it back, and scans it from the start at each read.
-// So the guard reads the protocol first, by the rules of Redis, and hands over
-// only complete, well-formed arrays.
+// The guard stands between the socket and redcon's reader. redcon closes the
+// connection on an empty array, drops good commands that came in the same read
+// as a bad one, and has no limits. It doubles its buffer and never shrinks it,
+// and it scans the buffer from the start at each read. So the guard reads the
+// protocol first, by the rules of Redis, and hands over only complete,
+// well-formed arrays.
 //
 //	socket → buf → parse: line or payload → out (complete | being built) → redcon
 //	                                      ↘ parcel (a large command) → session
@@ -101,7 +101,7 @@ type guard struct {
 	inBulk  bool
 	size    int64    // bytes of the current command so far
 	args    int64    // bytes of its arguments, with what is still to come of the last one
-	cut     int64    // not 0: the current command is cut (cutShort), by this max-entry-size
+	cut     int64    // not 0: cutShort has cut the current command, because of this max-entry-size
 	large   [][]byte // arguments of the current command, if it is large
 
 	memory *clientMemory // for all clients; nil: memory is not counted

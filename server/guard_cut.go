@@ -7,10 +7,10 @@ import "slices"
 // beginning, which says what the command is, and drops the rest as it arrives. Otherwise an argument of 500 MB would grow step by
 // step, with a copy at each step, and the other clients of the loop would wait for seconds.
 //
-// The guard parses such a command only when no other waits, because an earlier command may change the limit. It parses nothing
-// behind it: g.cut, which the session reads, is about one command.
+// The guard parses such a command only when no other command waits to run, because an earlier one may change the limit. Until the
+// command has been refused, the guard parses no later one: g.cut, which the session reads, is about one command.
 
-// These are the parts of a cut command that are kept: more than any check or error message looks at.
+// These are the parts of a cut command that are kept: enough to find the command, and for the texts of errors.
 const (
 	cutArgs     = 64  // the number of arguments
 	cutArgument = 128 // bytes of each
@@ -40,7 +40,7 @@ func (g *guard) addBeginning() {
 	*last = slices.Clip(*last) // no room: keepBeginning must not append the bytes of later arguments
 }
 
-// keepBeginning takes payload of a cut command.
+// keepBeginning keeps payload of a cut command, as far as the last kept argument has room for it.
 func (g *guard) keepBeginning(in []byte) {
 	last := &g.large[len(g.large)-1]
 	*last = append(*last, in[:min(len(in), cap(*last)-len(*last))]...)

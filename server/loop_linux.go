@@ -21,10 +21,11 @@ import (
 // waits, with one exception: a script that the backend runs. Then the watcher gives the loop to another
 // goroutine (watch_linux.go).
 //
-// An owner without work waits in the epoll instance if the backend runs everything on the owner's
-// goroutine: nothing else needs its thread. A durable node has other goroutines that need threads, and
-// a thread in a system call keeps its processor until the runtime's monitor notices. There the runtime
-// polls the epoll instance itself as a file, and the owner is parked.
+// The goroutine that runs a loop is its owner. An owner without work waits in the epoll instance if the
+// backend runs everything on the owner's goroutine: nothing else needs its thread. A durable node has
+// other goroutines that need threads, and a thread in a system call keeps its processor until the
+// runtime's monitor notices. There the runtime polls the epoll instance itself as a file, and the owner
+// is parked.
 //
 // Events are edge-triggered and all registered once: loopConn.readable remembers them, so a connection
 // that waits for its replies costs no system call.
@@ -61,7 +62,7 @@ type loop struct {
 	others    []*loopConn // the ready list of the last round, to be used again
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
-	lightAt   time.Time   // when a client of neither share was last served
+	lightAt   time.Time   // when the loop last served a client that was in neither strangers nor incoming
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
 	sending   []*loopConn // connections whose output uring sends

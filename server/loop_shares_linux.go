@@ -19,15 +19,15 @@ import (
 const (
 	// strangersTurn is for how long a loop reads the input of strangers in a round.
 	strangersTurn = 500 * time.Microsecond
-	// shareRest is how many times the duration of a round with clients of a kind the loop then serves none of the kind …
+	// After a round with clients of one kind, the loop serves none of that kind for shareRest times the duration of the round, but
+	// for shareWait at most.
 	shareRest = 3
-	// … but at most for shareWait.
 	shareWait = 50 * time.Millisecond
 	// crowdLook is how long a loop waits before it looks again whether there is room for large commands. After crowdLooks looks
 	// without room, it reads a part all the same.
 	crowdLook  = 5 * time.Millisecond
 	crowdLooks = 10
-	// manyArguments is from how many arguments on a large command takes more time for them than for their bytes.
+	// A large command with manyArguments arguments or more takes more time for the arguments than for their bytes.
 	manyArguments = 1 << 10
 	// aloneAfter is how long the other clients must have sent nothing before a loop reads many arguments without a rest.
 	aloneAfter = 200 * time.Millisecond
@@ -39,7 +39,7 @@ type share struct {
 	loop  *loop
 	queue []*loopConn // the one that has waited longest first
 	due   time.Time   // when the next ones may be served
-	since time.Time   // when the present round began to serve some; zero: it has not
+	since time.Time   // the start of the present round, if the share has its turn in the round; else zero
 	timer *time.Timer // wakes the loop when they are due
 	late  atomic.Bool // the timer has fired: they are due, whatever the clock says
 }
@@ -72,8 +72,8 @@ func (s *share) next() {
 	}
 }
 
-// served ends a round. If the round served connections of the share, the other clients now have rest times the duration of the
-// round, which includes the sending of replies.
+// served ends a round. If the round served connections of the share, the share's next turn comes after rest times the duration of
+// the round, or after shareWait if that is earlier. The duration includes the sending of replies.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return
@@ -170,8 +170,8 @@ func (s *incoming) add(c *loopConn) {
 }
 
 // choose returns the place of the connection whose user has waited longest, among the users that are not crowded; -1: none
-// should be read now. After crowdLooks looks that passed over crowded users, it chooses among these: their commands that have
-// arrived may be blocking ones, which keep their memory.
+// should be read now. After crowdLooks looks that passed over crowded users, it chooses among these: their complete commands may be
+// blocking ones, which may keep their memory forever.
 func (s *incoming) choose() int {
 	m := &s.loop.srv.clientMemory
 	best, crowded := -1, -1

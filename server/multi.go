@@ -46,7 +46,7 @@ type transacting struct {
 type transaction struct {
 	commands []queued
 	size     int
-	asked    int              // commands that were answered QUEUED, also those that are not kept any more
+	asked    int              // commands that the client asked to queue, also those that were not kept
 	aborted  bool             // a command was refused, so EXEC will fail
 	before   *tracking        // the session's tracking before the transaction
 	known    func() knowledge // what this node knows of the passwords, for each AUTH and HELLO in answerExec
@@ -248,7 +248,7 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// fewInPlace is how many commands that take no time a loop runs at once.
+// fewInPlace is how many commands of a transaction a loop runs itself, if none of them can wait.
 const fewInPlace = 100
 
 // execWaits reports whether EXEC may take time on this node: for a slow command, for many fast ones, or to remember many keys for

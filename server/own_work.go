@@ -10,8 +10,8 @@ import (
 // A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). They are in no batch of the leader, so the turns
 // of users there do not bound them. A few connections that pipeline such commands could take all of a node's processors, and a
 // leader without a processor loses its leadership. So a client gives way before its next command of this kind (fair.Gate.Rest)
-// once such commands have taken ownSlice within a second. They then have a quarter of the time while others have requests, and
-// all of it otherwise.
+// once such commands have taken ownSlice within a second. From then on, the commands of this kind have a quarter of the time while
+// clients have requests for the leader, and all of the time otherwise.
 
 // Many clients that each stay below ownSlice could take all processors, too. So once a node has worked for ownAtOnce within
 // a second, for all clients together, each client has a tenth of ownSlice for the rest of that second.
@@ -128,8 +128,8 @@ func isPlumbing(cmd *store.Command) bool {
 // goroutine.
 const fewNames = 200
 
-// namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. Outside MULTI it returns 0 if they
-// and those that the client has are few together.
+// namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. Outside MULTI it returns 0 if the
+// client's present ones and the arguments of the command are few together (fewNames).
 func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	has := s.listensTo()
 	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
@@ -159,7 +159,7 @@ const (
 )
 
 // countChecks charges the client for the checks of a command's rights, once the command has been run, collected or refused.
-// Before that, the client would have to give way for these very checks, and the node would make them again afterwards.
+// If the charge came earlier, the client would give way for these very checks, and the node would then make them again.
 func (s *session) countChecks() {
 	if n := s.checked; n > fewChecks {
 		paid := s.own.paid
@@ -198,7 +198,7 @@ func (s *session) named(n int) {
 // mustRest reports whether the client has to give way before this node answers a command for it by itself.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	if s.srv.kills[cmd] {
-		return false // SCRIPT KILL: the requests for which it would give way may wait for the script
+		return false // the client would give way to requests that may wait for the script to be killed
 	}
 	limit := ownSlice
 	if isPlumbing(cmd) {

@@ -89,7 +89,7 @@ func (l *loop) advance(c *loopConn) {
 		case !c.hasInput():
 			return
 		case vain || i > 0 && l.incoming.has(c):
-			l.again(c) // it has its turn among its kind
+			l.again(c) // the client waits for its turn in its share
 			return
 		}
 		g.fill()
