@@ -29,7 +29,8 @@ type Submitter interface {
 	// Alone waits until the node does no other work of a kind by itself. ok is false if the client has been cut off, or the node
 	// closes; otherwise leave must be called at the end of the work.
 	Alone(client *cluster.Client, kind cluster.OwnKind) (leave func(), ok bool)
-	// Pace waits for the turn of a client before the node does heavy work for it, which ends with done. ok is as for Alone.
+	// Pace waits for the turn of a client before the node does heavy work for it. The caller calls done at the end of the work. ok
+	// is as for Alone.
 	Pace(client *cluster.Client) (done func(), ok bool)
 	// Submit runs commands in order and returns their replies when their writes are safe. It may use
 	// the memory of replies.
@@ -103,8 +104,8 @@ type Admin interface {
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have all acknowledged writes on disk, and whether this
-	// node has. It waits until the number is at least others, and this node has them if here is true,
-	// or until ctx ends.
+	// node has them. It waits until at least others members have them, and also this node if here is
+	// true, or until ctx ends.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads it; complete is true if it holds
 	// all acknowledged writes.

@@ -19,7 +19,7 @@ const (
 	backupPiece = 1 << 20
 	// backupIdle is how long a backup stays open for a reader that asks for no piece.
 	backupIdle = time.Minute
-	// backupMost is how long it stays open in all: as long as it is open, the node keeps what has been overwritten since.
+	// backupMost is how long a backup stays open in all: until its end, the node keeps all data that is overwritten.
 	backupMost = time.Hour
 )
 

@@ -254,7 +254,7 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 }
 
 // kill closes the connections that match and returns their number; it closes the session's own
-// connection after the reply. Heavy work of the others that waits for its turn is not run.
+// connection after the reply. If heavy work of another client waits for its turn, the node drops that work.
 func (s *session) kill(f *clientFilter) int {
 	n := 0
 	for _, other := range s.srv.each() {

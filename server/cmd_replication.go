@@ -55,8 +55,8 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	return milliseconds(ms), ""
 }
 
-// replicated is Backend.Replicated with a wait that ends, at the latest, when timeout has passed (0: no
-// limit; a transaction does not wait), the client is cut off or leaves, or the server stops.
+// replicated calls Backend.Replicated. The wait ends at the latest when timeout has passed (0: no limit),
+// the client is cut off or leaves, or the server stops. A transaction does not wait.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
 	if s.executing != nil {
 		timeout = 1
@@ -103,7 +103,6 @@ func doWait(s *session, args [][]byte) store.Reply {
 	return store.Int(int64(n))
 }
 
-// doWaitAOF is a command of Redis 7.2, but clients use it already.
 func doWaitAOF(s *session, args [][]byte) store.Reply {
 	here, ok := redistext.ParseInt(args[1])
 	switch {

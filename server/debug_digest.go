@@ -55,7 +55,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	if s.script != nil {
-		// This is the leader already, and an evaluation is running.
+		// A script runs on the leader, during an evaluation: the command needs no submission.
 		c := *s.script
 		c.Cmd, c.Args, c.DB, c.RESP = cmd, args, db, 2
 		return cmd.Run(&c)
@@ -63,7 +63,8 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
 }
 
-// mixValue adds the value of a key to the digest, and reports an error of what it reads; it adds nothing if the key does not exist.
+// mixValue adds the value of a key to the digest, and returns an error of the commands that read the value. It adds nothing if the
+// key does not exist.
 func (s *session) mixValue(d *digest, db int, key string) (failure store.Reply, failed bool) {
 	typ := s.plain(db, "type", key)
 	if typ.IsError() {

@@ -5,8 +5,8 @@
 // With a goroutine for each connection, every command would cost a read that finds nothing and the
 // parking and waking of threads, and commands that many clients send at once would reach the backend
 // one by one. redcon serves all connections on systems without epoll, and with --without event-loops
-// (Config.Loops < 0). In tests it also serves those of a listener that is not TCP, and of ServeConn.
-// TestTranscripts and TestTranscriptsWithoutLoops play the same transcripts on each of the two ways.
+// (Config.Loops < 0). In tests, redcon also serves listeners that are not TCP, and ServeConn.
+// TestTranscripts and TestTranscriptsWithoutLoops play the same transcripts with loops and with redcon.
 //
 // The path of a command with redcon: listener → guard (makes well-formed commands of the received
 // bytes, or ends the connection with Redis's error) → redcon's reader → one handler call per pipeline

@@ -261,7 +261,7 @@ const (
 	faultLong     = "argument is too long, a parameter may have 65536 bytes"
 )
 
-// faultPinned is why CONFIG SET refuses a parameter that Redis can change while it runs.
+// faultPinned is why CONFIG SET refuses a parameter that Redis can change while it runs, but this server cannot.
 const faultPinned = "can't be changed while the server runs: start it with another --listen"
 
 // errNotRegular is the error for an ACL file that is not a regular file.

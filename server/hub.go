@@ -229,8 +229,8 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns. It starts to remove the patterns, and does not wait for the sessions to end.
-// The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns. It starts to end all their subscriptions, and does not wait for the sessions
+// to end. The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
 	go h.drop(sessions)
 	for _, s := range sessions {
@@ -338,8 +338,8 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions without confirmations. It takes the lock once for dropAtOnce names, because it may wait
-// each time until a message has been matched. Messages in between are matched with the names that are left.
+// drop ends all subscriptions of sessions, and sends no confirmations. It takes the lock once for dropAtOnce names, because it may
+// have to wait each time until a message has been matched. Messages in between are matched with the remaining names.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)
@@ -376,7 +376,8 @@ func (h *Hub) confirmNone(s *session, kind subKind) {
 }
 
 // nameSteps and stepsPerName bound the steps in which PUBSUB CHANNELS matches its pattern: nameSteps (about a millisecond), and
-// stepsPerName for each name. Other clients wait meanwhile, and a script that calls the command cannot be stopped.
+// stepsPerName for each name. Commands of the same kind (findHeavy) wait meanwhile, and a script that calls PUBSUB CHANNELS cannot
+// be stopped.
 const (
 	nameSteps    = 1 << 17
 	stepsPerName = 32

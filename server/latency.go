@@ -93,8 +93,8 @@ func (l *spikes) reset(names []string) int {
 	return n
 }
 
-// durations counts the calls of a command by their duration: bucket i has calls of at most 1024 << i ns
-// and more than half of that.
+// durations counts the calls of a command by their duration: bucket i has the calls of at most 1024 << i ns
+// that are too long for bucket i-1. The last bucket also has all longer calls.
 type durations [21]atomic.Int64
 
 func (d *durations) add(took time.Duration) {

@@ -56,7 +56,8 @@ var titleVariables = map[string]bool{
 	"title": true, "server-mode": true, "unixsocket": true, "listen-addr": false, "port": false, "tls-port": false, "config-file": false,
 }
 
-// checkTitle accepts a template that names only known variables and is not empty without the title.
+// checkTitle accepts a template that names only known variables and is not blank if all variables that may
+// be empty are empty.
 func checkTitle(value string) (canonical, fault string) {
 	const bad = "template format is invalid or contains unknown variables"
 	shown := ""

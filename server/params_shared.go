@@ -7,7 +7,7 @@ import (
 
 // Some parameters hold for the whole cluster: the leader acts on them, for clients of every node and
 // also after a change of leader. They go through the log. The client's node checks a value and submits
-// a CONFIG SET with only the shared parameters; the leader runs the Run of its row. Values go to the
+// a CONFIG SET with only the shared parameters; the leader runs runConfigSet. Values go to the
 // leader as the client wrote them (but memory sizes in bytes), because CONFIG GET shows less of
 // notify-keyspace-events than the client asked for.
 //
@@ -61,7 +61,7 @@ func (s *session) onLeader(args ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(words)
 	if s.script != nil {
-		// This is the leader already, and an evaluation is running.
+		// A script runs on the leader, during an evaluation: the command needs no submission.
 		c := *s.script
 		c.Cmd, c.Args = cmd, words
 		return cmd.Run(&c)

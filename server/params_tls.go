@@ -7,8 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect if the files can be
-// used after the whole CONFIG SET; the last group has no effect.
+// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect only if the files can be
+// used with all changes of the CONFIG SET; the last group has no effect.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
 	if cfg.TLS != nil {

@@ -19,8 +19,8 @@ type watcher struct {
 	failovers failovers
 }
 
-// failoverPause is how long after a failover SENTINEL FAILOVER begins no other: with --sentinel-auth no anybody may ask for one, and
-// each is a short pause for all clients.
+// For failoverPause after a failover, SENTINEL FAILOVER begins no other. With --sentinel-auth no, anybody may ask for a failover,
+// and each failover is a short pause for all clients.
 const failoverPause = 10 * time.Second
 
 // failovers are the failovers that a Sentinel has begun, or has seen.

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A map of Go keeps the room of the most entries that it has had: to go through it takes as long as it did then, even to
-// the first entry. The maps here give room back, because others go through them when the client that made them large has
-// left.
+// A Go map never shrinks: it keeps room for the most entries that it has had. An iteration takes as long as with all of
+// them, even if it ends at the first entry. The maps here give room back, because the server iterates over them for other
+// clients when the client that made them large has left.
 
 const (
 	// A map gives its room back when it has fewer than 1/sparse of the most entries that it has had. It keeps the room for

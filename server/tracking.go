@@ -19,9 +19,9 @@ import (
 //     applied on this node later than that.
 //   - This node may lag behind the leader. So while the reply is on its way, this node may apply a change
 //     that the leader had seen when it read, or a change that the leader had not seen. In both cases the
-//     node sends the message and forgets the key. So while a tracking client waits for replies, the node
-//     holds its messages back and sends them after the replies: at worst, the client discards a value that
-//     is still right.
+//     node sends the message and forgets the key. Therefore the node holds the messages of a tracking client
+//     back while the client waits for replies, and sends them after the replies: at worst, the client
+//     discards a value that is still right.
 //   - A message comes after the change is committed, and the leader evaluates nothing on a state that
 //     lacks a committed change. So a client that reads again gets the new value, through any node.
 //
@@ -77,7 +77,8 @@ const (
 	evictAtOnce = 1024
 )
 
-// someone is an origin that no session has: it means that several sessions have changed a key.
+// someone is the origin of a change that belongs to no one session: several sessions have changed the key, the key has
+// expired, or the session that changed it has no number.
 const someone = 0
 
 func newTracker() *tracker {
