@@ -8,13 +8,13 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// beforeConcat turns numbers into strings as C Lua prints them, and charges for the result. Like the interpreter it goes from
-// the right. It does not change a number that goes to a metamethod. Left of the first call of a metamethod, it leaves strings
-// and numbers to joinWaiting.
+// beforeConcat turns the numbers that .. joins into strings as C Lua prints them, and charges for the result. It goes from right
+// to left, as the interpreter does. A number that is passed to a metamethod stays a number. What a metamethod will return is not
+// known yet, so the strings and numbers left of its call become waiting values, which joinWaiting joins.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
 	last, joined := to+1, joins(L.Get(to+1)) // joined: the value right of register i is a string or a number
-	called := false                          // called: a metamethod returned that value
+	called := false                          // called: a metamethod will return that value
 	for i := last; i > from; i-- {
 		v := L.Get(i)
 		beside := i < last && joined || i == last && joins(L.Get(i-1))
@@ -54,7 +54,7 @@ type waiting struct {
 // waitingBytes is about what a waiting value takes.
 const waitingBytes = 120
 
-// wait returns what stands for a value in a register until its neighbour is known. The script never gets it.
+// wait returns a waiting value, which stands for v in its register until the right neighbour is known. Scripts never get it.
 func (e *Engine) wait(v lua.LValue, register int) lua.LValue {
 	u := e.L.NewUserData()
 	u.Value, u.Metatable = waiting{v, register}, e.joinMeta

@@ -23,8 +23,9 @@
 // Invariants:
 //   - A script that is stopped (time, memory, SCRIPT KILL, a fault of the
 //     interpreter) leaves no trace: its writes are rolled back, its text is not
-//     cached, the Lua state is thrown away. No pcall of the script survives a
-//     stop. If a script ends with an error of its own, its writes stay, as in Redis.
+//     cached, and the Lua state is thrown away if the stop interrupted Lua. No pcall
+//     of the script can catch a stop. If a script ends with an error of its own, its
+//     writes stay, as in Redis.
 //   - A script leaves nothing behind in the Lua state: globals and libraries are
 //     read-only, and settings (of redis.setresp and of cjson) go back to their
 //     defaults. Only the state of math.random and the locals of function libraries
@@ -43,11 +44,11 @@
 // that makes a script behave as on Redis is in this package: a compiler, because
 // gopher-lua's miscompiles some programs and words its errors differently, and the
 // libraries, which check their arguments and print as C Lua's do. The interpreter
-// calls Done of a context before every instruction (hook.go); that corrects the
-// rest: numbers joined to strings, numeric for over strings, % and ^, writes to
-// read-only tables. The hook needs the current call frame, which gopher-lua does
-// not export; internal/interp reads it in memory, and refuses to start if
-// gopher-lua has another layout.
+// calls Done of a context before every instruction. There, hook.go corrects what the
+// interpreter itself does differently: numbers joined to strings, numeric for over
+// strings, % and ^, writes to read-only tables. The hook needs the current call frame,
+// which gopher-lua does not export; internal/interp reads it in memory, and refuses
+// to start if gopher-lua has another layout.
 //
 // fastpath.go runs the simplest scripts, such as those of locks. It leaves them to
 // gopher-lua as soon as anything unusual happens.
@@ -63,20 +64,21 @@
 //     Redis's C library; tostring shows fourteen digits.
 //   - A metamethod of an operator must be a function; C Lua takes anything that can be called.
 //   - A metamethod __unm gets its operand once; C Lua passes it twice.
-//   - A coroutine that returns more than 8,000 values is dead after the error that
-//     resume raises then; C Lua can resume it, with a value in place of a function.
+//   - If a coroutine returns more than 8,000 values, resume raises an error, and the
+//     coroutine is dead. In C Lua a script can resume it again, which calls one of the
+//     returned values.
 //   - The length of a table with holes may be another of its borders; pairs goes in
 //     the order of insertion, where C Lua goes in the order of its hash; next does
 //     not refuse a key that was never in the table.
 //   - Setting an index below 4,194,304 fills the array with nil up to that index,
-//     so a sparse table of numbers costs memory; a larger index does not. An array
+//     so a sparse table of numbers costs memory; a larger index fills nothing. An array
 //     of 4,194,303 elements is full: a script that adds one more is stopped.
 //   - cjson's settings last for one script, not for the life of the server.
 //   - string.dump is refused and byte code is not loaded.
 //   - A script may be 1 MiB long, and its compiled form may take a quarter of a
 //     script's memory. It is compiled in 20 million steps at most: a chain of some
-//     6,000 elseif or "or" is "too complex", because its lists of jumps grow with
-//     the square. Patterns are matched to a depth of 10,000.
+//     6,000 elseif or "or" is "too complex", because the steps to join its jumps grow
+//     with the square of its length. Patterns are matched to a depth of 10,000.
 //   - A reply may take a quarter of a script's memory (Options.MemoryLimit).
 //     redis.log writes 1,024 bytes at most.
 //   - collectgarbage does nothing; its option count, and gcinfo, return what the
@@ -89,7 +91,7 @@
 //     because leadership was in doubt, the locals have the changes of both
 //     evaluations. Data that must last belongs in keys.
 //   - All libraries of FUNCTION RESTORE together may load for as long as a
-//     script may run. FUNCTION LIST and DUMP go by name.
+//     script may run. FUNCTION LIST and DUMP have the libraries in the order of names.
 //   - SCRIPT DEBUG supports only NO. A script is stopped at the limits of Options,
 //     which Redis does not have.
 package luavm

@@ -32,8 +32,8 @@ type Options struct {
 	// Local runs the commands that have no handler in the table because the
 	// server answers them itself. Nil refuses them in scripts.
 	Local store.Handler
-	// Allow reports whether scripts may call a command that is marked NoScript; Local runs
-	// it. It may be nil.
+	// Allow reports whether scripts may call a command that is marked NoScript. Local runs
+	// such a command. Allow may be nil.
 	Allow func(*store.Command) bool
 	// Absent returns why a command of Redis is absent here, for the error text; "" for a name
 	// that is no command of Redis. It may be nil.
@@ -139,9 +139,9 @@ type run struct {
 	errSource string
 	errLine   int
 	replySize int64 // bytes of the strings in the reply
-	ours      bool  // the error being raised is worded already
+	ours      bool  // the error being raised has its final text: onError does not reword it
 
-	onTexts uint64 // the opcodes that read a field or compare, once the script may have a long text
+	onTexts uint64 // opcodes that the hook looks at, too, once the script may have a long text (longtext.go); 0 until then
 
 	overflowed bool // a stack overflow was raised and is not caught yet
 }
@@ -156,7 +156,7 @@ type allocated struct {
 	measured int64 // bytes that the process has allocated since the script's first look
 	nextSeen int64 // value of measured at which to look at the heap
 	unseen   int   // looks since the last measurement
-	slow     bool  // the instructions before this look took slowAlloc
+	slow     bool  // the instructions between the last two looks took longer than slowAlloc
 }
 
 // New returns an engine. Bind must be called before the first evaluation.

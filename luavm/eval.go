@@ -32,11 +32,11 @@ const compiledShare = 2
 
 // beginning is how a script begins to run.
 type beginning struct {
-	state uint32    // has stateKilled if a kill came too late to stop the compiler: it stops the script
+	state uint32    // has stateKilled if a kill came too late to stop the compiler: the kill stops the script instead
 	used  allocated // by compiling; zero if the script was compiled before
 }
 
-// known is how a script begins that was compiled before.
+// known is the beginning of a script that is compiled already.
 var known = beginning{state: stateRunning}
 
 // chunkOf returns the compiled form of a body. The time and the memory of compiling count as the script's.
@@ -126,8 +126,8 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	return save
 }
 
-// start marks a script or function as running: from now on it can be killed. before is how
-// much of its time limit is already used.
+// start sets the state of the script, function or library that begins. With stateRunning it
+// can be killed from now on. before is how much of its time limit is already used.
 func (e *Engine) start(state uint32, before time.Duration) {
 	e.before = int64(before)
 	e.started.Store(-1)
@@ -145,7 +145,7 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}
 	// A stop drops the loaded libraries with all that they keep from call to call, and no
-	// client would learn of it. So scripts are stopped for now only while none is loaded.
+	// client would learn of it. So a script is stopped for now only while no library is loaded.
 	if len(e.libs) == 0 {
 		e.stopAfter = int64(ctx.StopAfter)
 	}
@@ -166,7 +166,8 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 }
 
 // lastLook ends the time in which a script can be killed. If SCRIPT KILL has been answered OK since the script's last look, the
-// script is stopped after all. A function's library then loses what the function has changed in it, as after every stop.
+// script is stopped after all. If it is a function, the Lua state is thrown away, too: the function may have changed the locals
+// of its library.
 func (e *Engine) lastLook() {
 	if s := e.state.Swap(0); s&stateKilled != 0 && e.stop == "" {
 		e.stop, e.errSource = msgKilled, ""
@@ -192,12 +193,12 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	return store.Reply{Kind: store.Failure, Str: text}
 }
 
-// tookAll reports whether a stop has another reason than time, but counts as one for time if the script took long.
+// tookAll reports whether the script was stopped for one of the reasons that store.Ctx.TookAll names.
 func (e *Engine) tookAll() bool {
 	return e.stop == msgMemory || e.stop == msgLoad || e.stop == msgFault
 }
 
-// finish ends an evaluation. Afterwards the engine refers to none of its values, which no limit counts any more.
+// finish ends an evaluation. Afterwards the engine refers to no value of the script, because no limit counts such values any more.
 func (e *Engine) finish() {
 	e.state.Store(0)
 	e.ext.JSON.Reset()
@@ -234,7 +235,7 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 		text = e.fill(e.keyList, keys, text)
 		e.fill(e.argList, args, text)
 	} else {
-		// A function may keep one string; it must not keep the memory of the others.
+		// A function may keep one of these strings, so each has memory of its own.
 		for _, list := range [...][][]byte{keys, args} {
 			t := L.CreateTable(len(list), 0)
 			for i, b := range list {

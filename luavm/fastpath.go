@@ -22,7 +22,7 @@ import (
 // the same, because a script sees only its transaction, and no script with random commands
 // runs here. So only one place words errors and finds their lines.
 //
-// --without fast-scripts turns it off; docs/performance-history.md says what it brings, and which command measures that.
+// --without fast-scripts turns the fast path off; docs/performance-history.md says how much time it saves, and how to measure that.
 
 // valueKind is the type of the value in a register.
 type valueKind uint8
@@ -41,7 +41,7 @@ const (
 	kindArgs     // ARGV
 	kindCall     // redis.call or redis.pcall, which differ only in errors
 	kindToNumber // tonumber
-	kindLibrary  // a library table; its function, which the script calls, is a constant, too
+	kindLibrary  // a library table; the function that the script calls is a constant of its own (link.go)
 )
 
 // value is a value in a register; the zero value is nil.
@@ -49,7 +49,7 @@ type value struct {
 	kind   valueKind
 	number float64
 	text   string
-	cmd    *store.Command // the command that a constant names, if it has no subcommands
+	cmd    *store.Command // the command that a constant names; nil if it has subcommands or random replies
 }
 
 func (v *value) truth() bool    { return v.kind > kindFalse }

@@ -44,8 +44,8 @@ func faultPlace() string {
 	}
 }
 
-// contain ends every panic, and makes it a fault unless the script is being stopped. Whatever runs Lua for a command defers
-// it, so that no panic leaves the engine between two states. The reason of the stop is in e.stop.
+// contain ends every panic, and makes it a fault unless the script is being stopped. Each function that runs Lua for a command
+// defers contain, so that no panic leaves the engine between two states. The reason of the stop is in e.stop.
 func (e *Engine) contain() {
 	if p := recover(); p != nil && !isStopped(p) {
 		e.fault(p)

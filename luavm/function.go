@@ -51,7 +51,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 // executeFunction is execute for a function of a library.
 func (e *Engine) executeFunction(callback *lua.LFunction, keys, args [][]byte) store.Reply {
 	L := e.L
-	L.Env = e.libEnv // loadstring gives it to the functions that it makes
+	L.Env = e.libEnv // the functions that loadstring makes get this environment
 	defer func() {
 		L.Env = e.globals
 		e.present.ends()
@@ -93,7 +93,7 @@ type restored struct {
 }
 
 // load reads the first line of a library, checks that its name is free, runs the
-// code, and counts the functions. That is the order of Redis's checks. took is the time that c has taken so far.
+// code, and counts the functions. That is the order of Redis's checks. took is the time that loading the earlier libraries took.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {

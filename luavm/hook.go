@@ -36,12 +36,12 @@ func (*hook) Deadline() (at time.Time, ok bool) { return }
 func (*hook) Err() error                        { return nil }
 func (*hook) Value(any) any                     { return nil }
 
-// watched has a bit for every opcode that before looks at.
+// watched has a bit for every opcode that before looks at in every script, and that a plain script (link.go) must not have.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has a bit for the opcodes of calls. before looks at them, too, but a plain script (link.go) may have them: it calls no Lua.
+// calls has a bit for the opcodes of calls. before looks at them, too, but a plain script may have them: it calls no Lua.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.
@@ -66,11 +66,11 @@ const maxTailCalls = 50
 // copiedInStep is how many values can be copied in the time of an instruction.
 const copiedInStep = 8
 
-// pushCost is what a value takes among the registers.
+// pushCost is the number of bytes charged for a value that is pushed into a register.
 const pushCost = 16
 
-// look is the part of Done that runs every few hundred instructions, and before the
-// first instruction of a new coroutine.
+// look is the part of Done that runs when the budget is used up, and before the first
+// instruction of a new coroutine.
 func (h *hook) look() {
 	if !h.armed {
 		h.armed = true
@@ -126,8 +126,8 @@ func (h *hook) before(f *interp.Frame, inst uint32) {
 	}
 }
 
-// beforeSet refuses a write that changes a read-only table, and charges for an array that
-// gopher-lua fills up to the index.
+// beforeSet refuses a write that changes a read-only table, and charges for the growth of
+// the table that the write changes.
 func (e *Engine) beforeSet(L *lua.LState, f *interp.Frame, inst uint32) {
 	t, ok := L.Get(interp.ArgA(inst) + 1).(*lua.LTable)
 	if !ok {
@@ -183,7 +183,7 @@ func beforeModulo(L *lua.LState, a, b int) {
 	L.Replace(b, lua.LNumber(math.Copysign(math.Inf(1), r)))
 }
 
-// beforePower replaces the operands of ^ by C Lua's result and 1, so that the result stays.
+// beforePower replaces the operands of ^ by C Lua's result and 1, so that gopher-lua computes C Lua's result.
 func beforePower(L *lua.LState, a, b int) {
 	if x, y, ok := twoOperands(L, a, b); ok {
 		L.Replace(a, lua.LNumber(clib.Pow(x, y)))

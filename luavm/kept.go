@@ -17,15 +17,15 @@ import (
 //
 // The engine knows roughly how much calls allocate (charge). When calls have allocated
 // enough, a walk over the kept values measures them. It enters only libraries that may have grown
-// since the last walk: nothing else reaches their values. The walk over the library that was called is
-// work of the call. If the values are too large, the largest library begins anew from its code, as every
-// library does when a script is stopped.
+// since the last walk: no other library can reach their values. The walk over the called library counts
+// as work of the call. If the values are too large, the largest library begins anew from its code, as
+// every library does when a script is stopped.
 
 // keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
 const keptShare = 2
 
-// grownShare is the divisor of a library's size that says how much its calls allocate before it is measured again, unless
-// the limit may be near.
+// grownShare is the divisor of a library's size: a library is measured again when its calls have allocated more than this share
+// of its size. When the limit may be near, it is measured again even if they have allocated less.
 const grownShare = 8
 
 // mayKeep returns how many bytes all libraries together may keep.
@@ -51,10 +51,10 @@ func (e *Engine) forget() {
 }
 
 // keepsTooMuch runs after code of library l. When a measurement is due, it measures the
-// libraries that may have grown, and restarts some until the rest is below the limit. It reports
-// whether it has restarted l: that needs a total above the limit and more than half of the limit in l,
-// or more than the whole limit in l while l is being loaded. If the script's time is over before l is
-// measured, e.stop is set.
+// libraries that may have grown, and restarts libraries until the total is within the limit. It reports
+// whether it has restarted l. It restarts l if the total is above the limit and l keeps more than half
+// of the limit; while l is being loaded, l must keep more than the whole limit. If the script's time is
+// over before l is measured, e.stop is set.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	if e.stop != "" || e.dirty {
 		return false // finish drops all that is kept
@@ -116,7 +116,7 @@ func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	}
 	w.work = e.work
 	visit(l)
-	w.work = nil // the rest is not the work of l
+	w.work = nil // the walk over the other libraries is not work of the call
 	for _, other := range e.libs {
 		if other != l {
 			visit(other)
@@ -152,7 +152,7 @@ func (w *walk) first(p unsafe.Pointer, size int) bool {
 const (
 	tableSize    = 160
 	pairSize     = 200 // a pair of a hash: gopher-lua has its key and value in three places
-	placesSize   = 256 // the smallest map of keys, for smallMap of them, …
+	placesSize   = 256 // the smallest map of keys, which has room for smallMap keys, …
 	mapSize      = 336 // … and the smallest map of values
 	smallMap     = 8
 	placeSize    = 80 // a key of a larger map, which may be half full
@@ -284,7 +284,7 @@ func protoSize(p *lua.FunctionProto) int {
 		16*cap(interp.StringConstants(p)) + 8*cap(p.FunctionPrototypes) + 48*cap(p.DbgLocals) + 24*cap(p.DbgCalls) + 16*cap(p.DbgUpvalues)
 }
 
-// compiledSize returns the bytes of a compiled chunk. All of its functions and strings are its own.
+// compiledSize returns the bytes of a compiled chunk. It counts all functions and strings, because no other chunk shares them.
 func compiledSize(p *lua.FunctionProto) int64 {
 	size := int64(protoSize(p))
 	for _, v := range p.Constants {

@@ -138,8 +138,8 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	return 2
 }
 
-// next returns the key after a key, and its value. gopher-lua skips the first key of the hash after an element that is no
-// longer in the array, which table.remove shortens.
+// next returns the key after a key, and its value. If table.remove has cut the given index off the array, gopher-lua's Next would
+// skip the first key of the hash.
 func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	n, ok := from.(lua.LNumber)
 	if keys := interp.HashKeys(t); ok && len(keys) > 0 && removed(t, float64(n)) {

@@ -94,7 +94,7 @@ func (e *Engine) resume(L *lua.LState, slots int) int {
 	return n
 }
 
-// waitingValues returns how many values C Lua has on the stack of a coroutine that waits: one, its function, before it begins.
+// waitingValues returns how many values C Lua has on the stack of a waiting coroutine: one, its function, if it has not begun.
 func waitingValues(th *lua.LState) int {
 	if th.Dead || interp.TopFrame(th) != nil {
 		return 0
@@ -144,7 +144,7 @@ func (e *Engine) proceed(L *lua.LState) int {
 func fillResults(L, th *lua.LState) {
 	f := interp.TopFrame(th)
 	if f == nil {
-		return // it begins
+		return // th has not begun yet
 	}
 	if inst := f.Inst(); interp.OpOf(inst) == lua.OP_CALL {
 		for n := L.GetTop() - 1; n < interp.ArgC(inst)-1; n++ {
@@ -190,7 +190,7 @@ func (e *Engine) coYield(L *lua.LState) int {
 }
 
 // yieldable reports whether all frames below f are Lua functions that called the next
-// one by a plain call.
+// one by an instruction for calls, and not as a metamethod or an iterator.
 func yieldable(f *interp.Frame) bool {
 	for f = f.Parent; f != nil; f = f.Parent {
 		if f.Fn.IsG {

@@ -78,9 +78,9 @@ type compiled struct {
 	used   allocated
 }
 
-// compile compiles the text of a script or a library, which counts as running in the given state meanwhile: its time is
-// limited, and it can be killed. If it was stopped, e.stop is set. The compiled form belongs to the memory of the script or
-// library, which therefore begins with c.used.
+// compile compiles the text of a script or a library. Its time is limited, and with stateRunning in state it can be killed. If it
+// was stopped, e.stop is set. The compiled form belongs to the memory of the script or library, which therefore begins with
+// c.used.
 func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c compiled, err error) {
 	e.begin(ctx, "", true)
 	e.heapBase = heapBytes()

@@ -53,8 +53,8 @@ type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
 
-// panicStopped panics with an error that has a trace, which gopher-lua's protected calls pass on as it is. For an error without
-// one, each of them would make a trace, in steps that grow with the square of the calls on the stack.
+// panicStopped panics with an error that already has a trace: gopher-lua's protected calls pass such an error on unchanged. For
+// an error without a trace, each protected call would make one, in steps that grow with the square of the calls on the stack.
 func panicStopped() {
 	panic(&lua.ApiError{Type: lua.ApiErrorPanic, Object: lua.LString(stopped{}.Error()), StackTrace: "-", Cause: stopped{}})
 }
@@ -255,8 +255,8 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the bytes allocated since the last call and those about to be allocated. It measures
-// them, because charge counts too little where tables grow.
+// bring calls Options.Bring with the sum of the bytes allocated since the last call and those about to be allocated. From the
+// second call on, it measures what the process has allocated, because charge counts too little where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

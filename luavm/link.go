@@ -63,8 +63,8 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 	return &l
 }
 
-// libraryOf returns the library table from which the instruction at reads a field, if the
-// instruction before loads that table; nil otherwise.
+// libraryOf returns the library table from which instruction number at reads a field, if
+// the instruction before it loads that table; nil otherwise.
 func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 	if at == 0 {
 		return nil
@@ -107,7 +107,8 @@ const (
 	// plainLength is the longest script that runs without the hook: as many instructions
 	// run between two looks at the limits anyway.
 	plainLength = lookEvery
-	// A plain script may have so many tests for equality and for order: without the hook, nothing counts the time of long texts.
+	// These bound a plain script's comparisons for equality and for order: without the hook, nothing counts the time of comparing
+	// long texts.
 	plainComparisons, plainOrders = 32, 4
 	// plainGlobals has the globals that such a script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "

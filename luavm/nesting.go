@@ -46,8 +46,8 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 	}
 }
 
-// noRoomForHandler is the panic value for a handler of an error that cannot be called any more. As it is no error of
-// gopher-lua's, no trace is made (see panicStopped).
+// noRoomForHandler is the panic value if calls nest too deeply to call the handler of an error. It is no error of gopher-lua's,
+// so that gopher-lua makes no trace for it (see panicStopped).
 const noRoomForHandler = "no room for the handler"
 
 // tooDeep raises the errors that luaD_call raises for too many nested calls.

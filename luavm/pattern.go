@@ -382,7 +382,7 @@ func (m *matcher) push(s, e int, whole bool) int {
 	return n
 }
 
-// workPattern counts the work of looking at a whole pattern, before it is matched: for its end, and for special characters.
+// workPattern counts the work of searching a whole pattern for its end and for special characters, before it is matched.
 func (e *Engine) workPattern(p string) {
 	if len(p) > inStep {
 		e.work(len(p) / inStep)

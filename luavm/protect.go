@@ -10,9 +10,9 @@ import (
 )
 
 // guarded is the function through which every protected call goes. gopher-lua's
-// PCall sets a panic handler of its own; guarded sets onError again, so that it
-// rewords errors where they happen, while the call frames still exist. And after an error PCall
-// clears the registers, so guarded saves from them what is captured.
+// PCall sets a panic handler of its own; guarded sets onError again, so that onError
+// rewords errors where they happen, while the call frames still exist. After an error, PCall clears
+// the registers, so guarded first moves the captured variables out of them (closeUpvalues).
 func (e *Engine) guarded(L *lua.LState) int {
 	defer e.passErrors()
 	defer closeUpvalues(L)
@@ -109,8 +109,8 @@ func (e *Engine) throwHere(L *lua.LState, msg string) {
 }
 
 // level walks up the stack as lua_getstack does. Every tail call counts as a frame of
-// its own; for such a level lost is true. f is nil and lost false if there is no such
-// level.
+// its own: if level is that of a tail call, lost is true. If the stack has fewer levels,
+// f is nil and lost is false.
 func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	f = e.skip(interp.TopFrame(L))
 	for n := 1; level > 0 && f != nil; n++ {

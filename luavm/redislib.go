@@ -56,8 +56,8 @@ func (e *Engine) openRedis() {
 	}
 }
 
-// errorTable returns the table that scripts get for an error. As in Redis, the text
-// begins with an error code only if it begins with '-'.
+// errorTable returns the table that scripts get for an error. As in Redis, a text with a
+// leading '-' has an error code of its own; any other text gets the code ERR.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 	e.charge(2 * int64(len(text))) // the caller may have joined it
 	code, msg := "ERR", text

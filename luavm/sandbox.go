@@ -17,8 +17,9 @@ var libraries = map[string]library{
 	"redis":     redisLibrary,
 }
 
-// openSandbox fills the globals. Scripts cannot change any of them, so they cannot keep
-// anything from one call to the next.
+// openSandbox fills the globals. Scripts can change no global table but KEYS and ARGV,
+// which are emptied after every script, so they cannot keep anything from one call to the
+// next.
 func (e *Engine) openSandbox() {
 	L, g := e.L, e.globals
 	e.openCoroutines()

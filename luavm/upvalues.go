@@ -7,12 +7,12 @@ import (
 )
 
 // A captured variable outlives its call in the functions that captured it. gopher-lua moves captured variables out of their
-// registers when their call returns. When an error is raised, it moves those of all calls, even of the calls below the pcall
-// that catches the error, which go on with their registers; but if a handler is set, it moves none. C Lua moves those of the
-// calls that the error ends.
+// registers when their call returns. When an error is raised, gopher-lua moves the captured variables of all calls. That is wrong
+// for the calls below the pcall that catches the error: they go on, with the variables in their registers. If a handler is set,
+// gopher-lua moves none. C Lua moves the variables of those calls that the error ends.
 //
-// So does the engine. It keeps gopher-lua from moving any when an error is raised (see counted), which also saves a walk over
-// all captured variables for each call. It moves them where the error ends the calls: in guarded and in runThread.
+// So does the engine. It keeps gopher-lua from moving any variable when an error is raised (see counted), which also saves a walk
+// over all captured variables for each call. It moves the variables where the error ends the calls: in guarded and in runThread.
 
 // closeUpvalues moves all captured variables out of the registers of L. The registers must still hold them.
 func closeUpvalues(L *lua.LState) {
@@ -33,7 +33,8 @@ func hideUpvalues(L *lua.LState) (below *lua.Upvalue) {
 	return below
 }
 
-// runThread runs a coroutine until it yields, returns or fails. One that fails loses its registers.
+// runThread runs a coroutine until it yields, returns or fails. A coroutine that fails loses its registers, so runThread moves
+// the captured variables out of them.
 func runThread(L *lua.LState, run interp.Loop) {
 	failed := true
 	defer func() {
