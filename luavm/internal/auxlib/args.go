@@ -14,7 +14,7 @@ type Errors interface {
 
 // Steps counts the work of the running script.
 type Steps interface {
-	// Work counts work that takes as long as so many instructions. It may end the running script.
+	// Work counts work that takes as long as steps instructions. It may end the running script.
 	Work(steps int)
 }
 
@@ -110,7 +110,7 @@ func (a Args) OptInt(L *lua.LState, n, def int) int {
 	return a.Int(L, n)
 }
 
-// CInt is Int for an int of C: it cuts off more than 32 bits.
+// CInt is Int for an int of C: it keeps only the low 32 bits.
 func (a Args) CInt(L *lua.LState, n int) int { return int(int32(a.Int(L, n))) }
 
 // OptCInt is CInt, but returns def if the argument is nil or missing.

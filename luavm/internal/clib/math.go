@@ -21,7 +21,7 @@ func Quiet(x float64) float64 {
 	return x
 }
 
-// nanOf returns the NaN that results from two operands: the first operand that is a NaN.
+// nanOf returns the NaN that results from two operands: the first operand that is a NaN, or Indefinite if neither is.
 func nanOf(a, b float64) float64 {
 	switch {
 	case math.IsNaN(a):

@@ -79,7 +79,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
-// NumberPrefix returns how many bytes of a text strtod would read, if no white space leads it. It makes one pass.
+// NumberPrefix returns how many bytes strtod would read of a text without leading white space. It makes one pass.
 func NumberPrefix(s string) int {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {
@@ -163,7 +163,7 @@ func smallInteger(s string) (lua.LNumber, bool) {
 }
 
 // ParseBase implements tonumber with a base other than ten. It follows C's strtoul, which
-// accepts a sign and wraps around.
+// accepts a sign, negates modulo 2^64, and returns 2^64-1 for a number that does not fit.
 func ParseBase(s string, base int) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]

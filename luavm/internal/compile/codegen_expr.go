@@ -276,8 +276,8 @@ func (f *function) jumpIf(e *exp, cond int) int {
 }
 
 // goOnIfTrue lets execution go on here if e is true. It tests even a constant
-// false: a bare jump would redirect earlier jumps to here that carry a value of
-// their own.
+// false. A bare jump in place of the test would redirect the earlier jumps that
+// lead here, although they carry a value of their own.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump

@@ -13,7 +13,7 @@ import (
 // Chunk calls watch now and then with what compiling has taken since the last call, and once more at the end. watch may panic to
 // end the compiling; Chunk passes the panic on.
 func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
-	shown := strings.Clone(chunkID(name, runtimeIDSize)) // the name may be the source
+	shown := strings.Clone(chunkID(name, runtimeIDSize)) // name may be the whole source, which shown must not keep
 	if len(source) > maxSourceBytes {
 		return nil, syntaxError(shown + ":1: chunk is longer than 1mb")
 	}

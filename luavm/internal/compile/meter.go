@@ -64,7 +64,7 @@ func (m *meter) keeps(bytes int) {
 	m.took(bytes)
 }
 
-// tell is a function of its own so that the compiler inlines its callers.
+// tell is a function of its own so that Go's compiler inlines its callers.
 func (m *meter) tell() {
 	if m.steps > maxSteps {
 		m.over()

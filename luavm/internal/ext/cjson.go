@@ -96,7 +96,7 @@ func (lib *Libraries) integerOption(L *lua.LState, n, low, high int, setting *in
 	L.Push(lua.LNumber(*setting))
 }
 
-// enumOption reads a setting that is a boolean, or a word for more than two values.
+// enumOption reads a setting, a boolean or one of words, and pushes it. It pushes the first two words as booleans.
 func (lib *Libraries) enumOption(L *lua.LState, n int, words []string, setting *int) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:

@@ -49,7 +49,7 @@ func (l *layout) number(def int) int {
 	n := 0
 	for from := l.i; l.i < len(l.fmt) && clib.IsDigit(l.fmt[l.i]); {
 		if (l.i-from)%digitsInStep == digitsInStep-1 {
-			l.host.Work(1) // zeros may lead it
+			l.host.Work(1) // there may be many leading zeros
 		}
 		if n > math.MaxInt32/10 || n*10 > math.MaxInt32-int(l.fmt[l.i]-'0') {
 			l.host.Throw(l.L, "integral size overflow")
