@@ -161,7 +161,7 @@ func broken(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// keep records what a turn came to, or its error.
+// keep records the figures of a turn, or its error.
 func (r *runner) keep(res *report.Result, t report.Turn, err error) {
 	if err != nil {
 		res.Failed = err.Error()
@@ -171,8 +171,8 @@ func (r *runner) keep(res *report.Result, t report.Turn, err error) {
 	res.Turns = append(res.Turns, t)
 }
 
-// taken is what the servers and the clients have used so far; a turn has used the
-// difference of two of them.
+// taken is what the servers and the clients have used so far. What a turn has used is the
+// difference between the values after and before it.
 type taken struct {
 	servers        peers.Usage
 	clients        time.Duration

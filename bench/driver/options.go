@@ -67,8 +67,8 @@ func workloadNames() (names []string) {
 	return names
 }
 
-// longest is how long a measurement may last: sessions and leases live for a
-// minute without being renewed.
+// longest is how long a measurement may last. Without being renewed, sessions live
+// for at least 40 seconds, and leases for a minute.
 const longest = 20 * time.Second
 
 // plan is what the options mean.
