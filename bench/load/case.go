@@ -8,7 +8,7 @@ type Case struct {
 	Clients  int     `json:"clients"`
 	Pipeline int     `json:"pipeline"`        // keys in one request
 	Rate     float64 `json:"rate,omitempty"`  // operations per second of all clients; 0: as fast as they can
-	Alive    int     `json:"alive,omitempty"` // locks that are held beside
+	Alive    int     `json:"alive,omitempty"` // locks that are held beside the measured ones
 	Token    int     `json:"token,omitempty"` // bytes that an owner's token has at least
 	At       Place   `json:"at,omitempty"`
 }

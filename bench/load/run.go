@@ -168,9 +168,9 @@ func (r *run) each(do func(*client) error) error {
 	return each(r.clients, func(_ int, c *client) error { return do(c) })
 }
 
-// drive has the clients work without a pause until the measurement is over, or
-// nothing is left to do. A step that has begun is carried to its end: a lock
-// that is held is released.
+// drive has the clients work until the measurement is over, or nothing is left
+// to do. A step that has begun is carried to its end: a lock that is held is
+// released.
 func (r *run) drive() (Outcome, error) {
 	began := time.Now()
 	fault, done := error(nil), make(chan struct{})

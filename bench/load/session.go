@@ -8,15 +8,15 @@ type Session interface {
 	// Lock takes each lock, if it is free, with a lease, and returns how many it
 	// got.
 	Lock(keys []string) (int, error)
-	// Unlock releases those that are the owner's.
+	// Unlock releases those of the locks that the owner holds.
 	Unlock(keys []string) (int, error)
 	// Hold is Lock where each lock has a lease of its own. Renew lengthens that
 	// lease, and Drop ends it together with the lock.
 	Hold(keys []string) (int, error)
 	Drop(keys []string) (int, error)
-	// Renew lengthens the lease of each that is held by the owner.
+	// Renew lengthens the lease of each lock that the owner holds.
 	Renew(keys []string) (int, error)
-	// Held returns how many are held, as of now.
+	// Held returns how many of the locks are held now, by whichever owner.
 	Held(keys []string) (int, error)
 	Close() error
 }
@@ -28,7 +28,7 @@ type Reentrant interface {
 }
 
 // Queued is a session that can wait for its turn, by the lock recipe of its
-// peer. Its sessions are as clients of one process, and share what such clients
+// peer. The sessions act as clients in one process, and share what such clients
 // share.
 type Queued interface {
 	Enter(key string) error

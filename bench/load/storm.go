@@ -17,13 +17,14 @@ type storm struct {
 }
 
 const (
-	// stormBatch is small beside the leases that end in a millisecond or two.
+	// stormBatch is how many leases are taken at once and end together. It is small
+	// beside the number of leases that end within a millisecond or two.
 	stormBatch = 100
 	// stormPoll is how often the peer is asked how many are left, stormLimit
 	// for how long.
 	stormPoll  = 5 * time.Millisecond
 	stormLimit = time.Minute
-	// stormEarly is how long before the first lease ends all must still be there.
+	// stormEarly before the first lease ends, all leases must still be there.
 	stormEarly = 100 * time.Millisecond
 	// stormWindow is the least that the clients are measured for.
 	stormWindow = time.Second
@@ -57,8 +58,8 @@ func (r *run) gather(target Target) error {
 	return nil
 }
 
-// take takes some of the leases, which end together, and after all that were
-// taken before.
+// take takes some of the leases. They end together, and later than all leases
+// that were taken before them.
 func (s *storm) take(from, to int) error {
 	var keys []string
 	for i := from; i < to; i++ {

@@ -11,12 +11,12 @@ func Quantile(ordered []time.Duration, share float64) time.Duration {
 	if len(ordered) == 0 {
 		return 0
 	}
-	// The smallest one such that at least that share is not above it.
+	// The smallest latency that at least this share of the latencies does not exceed.
 	at := int(share*float64(len(ordered))+0.999999) - 1
 	return ordered[min(max(at, 0), len(ordered)-1)]
 }
 
-// Median returns the middle one, or the mean of the two in the middle.
+// Median returns the middle value, or the mean of the two in the middle.
 func Median(list []float64) float64 {
 	if len(list) == 0 {
 		return 0

@@ -56,7 +56,7 @@ type client struct {
 
 	ops, allOps int // in the measurement, and in all
 	latencies   []time.Duration
-	calm        []time.Duration // before it, in the workload expire
+	calm        []time.Duration // latencies in the phase calm, of the workload expire
 }
 
 // errWrong is a reply that a lock server must not give.
