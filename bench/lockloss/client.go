@@ -52,7 +52,7 @@ func newClient(l load, pools []redis.Pool, since time.Time, seed uint64) *client
 		random: rand.New(rand.NewPCG(seed, 4)), errors: map[string]int{}}
 }
 
-// run takes and gives back until ctx is done; then it gives back what it has.
+// run takes locks and gives them back until ctx is done; then it gives back the locks that it has.
 func (c *client) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.take()

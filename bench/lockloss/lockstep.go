@@ -9,8 +9,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 )
 
-// lockstep is three nodes with their Sentinel listeners; all else is as it is
-// without flags.
+// lockstep is three nodes with their Sentinel listeners; all other settings have
+// their defaults.
 type lockstep struct {
 	farm
 	nodes [hosts]*process

@@ -6,8 +6,8 @@
 //
 // It starts and ends the servers itself, in a directory of its own, and prints
 // a table and, with -json, everything it knows. docs/lock-loss.md says what is
-// measured, and what it means. It is a module of its own, because the client is
-// a real library.
+// measured, and what it means. It is in bench's module and not in lockstep's, because
+// its client is a library that lockstep does not need.
 package main
 
 import (
