@@ -240,9 +240,10 @@ func fillPart(addr string, from, step, locks, batch int) error {
 // trailing is how many entries the nodes keep behind a snapshot.
 const trailing = 10_000
 
-// outgrow writes until the log begins behind the last entry of the absent member:
-// two snapshots with half of the trailing entries before each, then more than the
-// trailing entries, and a third snapshot.
+// outgrow writes until the log begins behind the last entry of the absent member.
+// It writes three snapshots: somewhat more than half of the trailing entries come
+// before the first and before the second, and more than all of them before the
+// third.
 func (c *cluster) outgrow(leader *node) error {
 	for range 2 {
 		if err := leader.grow(trailing/2 + 500); err != nil {

@@ -100,8 +100,8 @@ func lockAndUnlock(addr string, client int, stop <-chan struct{}) (took []time.D
 	}
 }
 
-// renew holds a lease and renews it as a watchdog does. If the lease is gone, it
-// was missed: that is an error.
+// renew holds a lease and renews it as a watchdog does. If a renewal finds the
+// lease gone, renew returns an error: the lease was missed.
 func renew(addr string, client int, stop <-chan struct{}) error {
 	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {

@@ -3,7 +3,7 @@
 // sent the state.
 //
 //	go build -o lockstep ./cmd/lockstep
-//	go run ./bench/snapshots -server ./lockstep [-locks 1000000] [-nodes 3] [-clients 20] [-for 10s]
+//	go -C bench run ./snapshots -server ../lockstep [-locks 1000000] [-nodes 3] [-clients 20] [-for 10s]
 //
 // It starts nodes of its own on loopback with their data in -dir, loads locks
 // that last an hour, and keeps a load of lock and unlock going, beside owners
@@ -108,7 +108,7 @@ func (p *plan) measurements(c *cluster) error {
 	return nil
 }
 
-// snapshots measures without and with them.
+// snapshots measures without and with snapshots being written.
 func (p *plan) snapshots(c *cluster) error {
 	leader, err := c.leader()
 	if err != nil {
@@ -139,9 +139,9 @@ func (p *plan) snapshots(c *cluster) error {
 	return nil
 }
 
-// undisturbed measures with nothing beside the load. Each measurement has its
-// own beforehand: on a machine that others use, too, a figure of some minutes
-// ago cannot be compared.
+// undisturbed measures with nothing beside the load. It runs again before each
+// measurement that is compared with it: on a machine that others use, too, a
+// figure of some minutes ago cannot be compared.
 func (p *plan) undisturbed(c *cluster) error {
 	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
 		<-stop
