@@ -2,7 +2,7 @@
 // clients that contend for locks, for a while.
 //
 //	go build -o lockstep ./cmd/lockstep
-//	go run ./bench/connections -server ./lockstep [-idle 9000] [-busy 1000] [-locks 100] [-for 1m]
+//	go -C bench run ./connections -server ../lockstep [-idle 9000] [-busy 1000] [-locks 100] [-for 1m]
 //
 // It starts a node of its own on loopback, raises its own limit of open files
 // (the node inherits it), and prints what went wrong and what memory an idle
