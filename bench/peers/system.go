@@ -15,8 +15,8 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// lease is that of a lock while it is in use, holdLease that of a lock that is
-// held through a measurement.
+// lease is how long the lease of a lock in use lasts, holdLease how long that of a
+// lock that is held through a measurement lasts.
 const (
 	lease     = time.Minute
 	holdLease = 10 * time.Minute
@@ -47,7 +47,7 @@ type System struct {
 	open  func(owner, addr string) (load.Session, error)
 	reset func() ([]string, error) // leaves no lock, and returns the servers, the leader first
 	nodes []string                 // what reset has returned
-	resp  []string                 // addresses of those that speak RESP
+	resp  []string                 // addresses of the servers that speak RESP
 
 	files  certs.Files // what the servers show to clients that speak TLS
 	secret *tls.Config // what such clients connect with; nil: clients do not speak TLS
