@@ -250,8 +250,8 @@ const headerSize = 16
 func xid(b []byte) int32 { return int32(binary.BigEndian.Uint32(b)) }
 
 // answer sends the request and returns the body of its reply, which is valid
-// until the next. Events and answers to pings that come before it are dropped:
-// a client that waits for an event sets its watch anew.
+// until the next message. Events and answers to pings that come before the reply
+// are dropped: a client that waits for an event sets its watch anew.
 func (z *ZooKeeper) answer() ([]byte, error) {
 	if err := z.send(); err != nil {
 		return nil, err
