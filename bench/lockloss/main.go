@@ -2,7 +2,7 @@
 // same client code, pointed at Redis with Sentinel, at Redlock and at lockstep.
 //
 //	make lockloss
-//	cd bench/lockloss && go run . -lockstep ../../lockstep -kills 20
+//	cd bench/lockloss && go run . -lockstep ../../lockstep -rounds 20
 //
 // It starts and ends the servers itself, in a directory of its own, and prints
 // a table and, with -json, everything it knows. docs/lock-loss.md says what is
