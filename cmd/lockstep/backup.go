@@ -82,7 +82,7 @@ func verifyBackup(path string) (facts raftfsm.BackupFacts, err error) {
 func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	node := facts.Node
 	if quoted := strconv.Quote(node); quoted != `"`+node+`"` {
-		node = quoted // whoever has made the file could write to the terminal
+		node = quoted // a forged name could hold control characters for the terminal
 	}
 	_, err := fmt.Fprintf(w, "%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets\n", path, facts.Keys, node,
 		time.UnixMicro(facts.Wall).UTC().Format(time.RFC3339), facts.Index, facts.Sequence)
@@ -95,8 +95,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// A file or a link that somebody has put there would decide where the backup is written and who may read it, and the backup
-	// has all values in clear.
+	// If somebody had put a file or a link at this path, it would decide where the backup is written and who may read it. A
+	// backup has all values in clear.
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// benchProgram measures lockstep beside other servers. It is a program of its own, of the module in bench/, because
-// no node needs what it links in.
+// benchProgram measures lockstep beside other servers. It is a separate program, in the module of bench/, because no
+// node needs the libraries that it links.
 const benchProgram = "lockstep-bench"
 
-// benchmark becomes the program that measures: the one beside this program, or else the one in PATH.
+// benchmark replaces this process by benchProgram, from the directory of this program or else from PATH.
 func benchmark(args []string) error {
 	own, err := os.Executable()
 	if err != nil {

@@ -88,8 +88,8 @@ func (o *adminOptions) tlsConfig() (*tls.Config, error) {
 	return c, nil
 }
 
-// roots returns the certificates of --cacert and --cacertdir; nil, for the system's, if neither is
-// given.
+// roots returns the certificates of --cacert and --cacertdir. If neither flag is given, it returns nil, which stands for the
+// system's certificates.
 func (o *adminOptions) roots() (*x509.CertPool, error) {
 	if o.ca == "" && o.caDir == "" {
 		return nil, nil

@@ -73,8 +73,8 @@ func ofAService(name, value string) bool {
 	return serviceVariable.MatchString(name) || serviceURL.MatchString(name+"="+value)
 }
 
-// nearest returns the word with the fewest edits to the given one; "" if even these are too many for a
-// typing error.
+// nearest returns the word that needs the fewest edits to become the given one. It returns "" if every word needs too many edits
+// for a typing error.
 func nearest(word string, words []string) (best string) {
 	least := 1 + min(4, len(strings.TrimPrefix(word, envPrefix))/2)
 	for _, w := range words {

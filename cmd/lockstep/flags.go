@@ -103,7 +103,7 @@ func (w worded) IsBoolFlag() bool {
 	return is && b.IsBoolFlag()
 }
 
-// word gives all flags that are not strings errors that say which value they need.
+// word makes every flag that is not a string name the value that it needs in its errors.
 func word(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		got, is := f.Value.(flag.Getter)

@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// foreignFlags are flags of redis-server and redis-cli that users try, and what to write instead. It
-// leaves out those that lockstep has with the same meaning, and those with a name near to a flag of
-// lockstep, which flagFault finds.
+// foreignFlags maps flags of redis-server and redis-cli that users try to what they should write instead. It omits a flag that
+// lockstep has with the same meaning. It also omits a flag whose name is near to that of a lockstep flag, which flagFault finds.
 var foreignFlags = map[string]string{
 	"port":                    "--listen HOST:PORT, such as --listen 127.0.0.1:6379",
 	"bind":                    "--listen HOST:PORT, such as --listen 0.0.0.0:6379, which needs --requirepass-file or --aclfile",

@@ -26,9 +26,9 @@ type connectionCap struct {
 // further requests on it are unread.
 type httpConnection struct {
 	end    context.CancelFunc
-	from   netip.Addr // an IPv6 network of 64 bits counts as one
+	from   netip.Addr // an IPv6 network of 64 bits counts as one address
 	active bool       // it has sent a request that is not answered
-	since  int        // the number of the change that made it so
+	since  int        // the value of connectionCap.changes when the connection last changed its state
 }
 
 func newConnectionCap() *connectionCap {
@@ -72,8 +72,8 @@ func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// leastWanted returns the connection to close, but never the newest: of the address that has most, the one that has been
-// without a request for longest, or else the one whose request has waited for longest.
+// leastWanted returns the connection to close, which is never the newest. It chooses among the connections of the address that has
+// most: the one that has been without a request for longest or, if all have requests, the one whose request has waited longest.
 func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
 	count := map[netip.Addr]int{}
 	for _, one := range c.conns {
@@ -126,7 +126,7 @@ func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(r.page()) // it fails for a client that has gone
 }
 
-// page returns the page. A request that has waited while another one computed it computes it again only if pace allows.
+// page returns the page, and first computes it if pace allows or there is none yet.
 func (r *rendering) page() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +159,7 @@ const errProfile = "another client reads a profile: try again when it has it"
 // requests there are, and answering them takes time from clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
-	first := make(chan struct{}, 1) // only one request waits for the limiter, which would hold places for clients that have left
+	first := make(chan struct{}, 1) // only one request at a time waits for the limiter, which keeps the places of clients that have left
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case first <- struct{}{}:
@@ -174,8 +174,8 @@ func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	}
 }
 
-// withoutBody answers a request that has a body, which no page needs, and closes its connection. net/http would read a quarter of
-// a megabyte of the body first, a byte at a time if it comes in such chunks: milliseconds of the processor for each request.
+// withoutBody refuses a request that has a body, which no page needs, and closes its connection. net/http would first read a
+// quarter of a megabyte of the body. In chunks of one byte, that takes milliseconds of processor time for each request.
 func withoutBody(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {

@@ -21,8 +21,9 @@ import (
 // log.
 const memoryShare = 0.9
 
-// memoryPlan divides a limited memory; 0: no limit. The rest is for entries on their way to the disk
-// and to the other nodes, and for garbage: the collector must not run all the time.
+// memoryPlan is the division of a limited memory. If no limit is known, its fields are 0 and the defaults apply. The memory that the
+// plan does not assign is for entries on their way to the disk and to the other nodes, and for garbage: the collector must not run
+// all the time.
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // the memory of one script

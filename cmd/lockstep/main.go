@@ -17,8 +17,8 @@ import (
 // version is the last release; "+dev" means that the program is newer.
 const version = "0.1.0+dev"
 
-// versionText returns the output of `lockstep version`. It includes the compiler, and the commit if the
-// program was built from one: known faults of both can be looked up by them.
+// versionText returns the output of `lockstep version`. It includes the compiler, and the commit if the program was built from
+// one, so that users can look up known faults of both.
 func versionText() string {
 	text := "lockstep " + version
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -86,7 +86,7 @@ func restoreSlack(slack uintptr) error {
 				missed++
 			}
 		}
-		// The threads become idle, and a thread that waits for timers waits only for this one.
+		// During this sleep the threads become idle. A thread that waits for timers waits only until the sleep ends.
 		time.Sleep(time.Millisecond)
 		// A thread that has not been reached may have started another one in this round. After a second
 		// complete round, all have been reached.

@@ -48,7 +48,7 @@ func (l *lineLimit) write(log *slog.Logger, now func() time.Duration, level slog
 	log.Log(context.Background(), level, msg, args...)
 }
 
-// takes reports whether a line may be written, and then how many before it were not.
+// takes reports whether a line may be written. If so, hidden is the number of lines that were left out before it.
 func (l *lineLimit) takes(now time.Duration) (hidden int, may bool) {
 	if l.lines == 0 || now-l.began >= time.Second {
 		l.began, l.lines = now, 0

@@ -92,7 +92,7 @@ func newEngine(o options, plan memoryPlan, clock cluster.TimeSource, log *slog.L
 		}})
 }
 
-// configure sets what the flags, the container and the ports say of a server.
+// configure sets the fields of a server's configuration that depend on the flags, the memory plan and the ports.
 func (o *options) configure(sc *server.Config, plan memoryPlan, ls listeners) {
 	sc.MaxMemoryClients, sc.Memory = plan.client, plan.all
 	sc.MaxClients = cmp.Or(o.maxClients, plan.count, sc.MaxClients)
@@ -191,7 +191,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		log.Info("Stopping")
 	case err = <-failed:
 	}
-	// Leadership goes first, while this node can still forward its clients' commands.
+	// The node hands leadership over first, while it can still forward its clients' commands to the new leader.
 	p.node.HandOver()
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
