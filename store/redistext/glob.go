@@ -15,7 +15,7 @@ func Match(pattern, s string) bool {
 	return ok
 }
 
-// MatchWithin is MatchSteps, but gives up after limit steps: it returns false and more steps than limit then.
+// MatchWithin is MatchSteps, but gives up after limit steps: it then returns false, and for steps a number greater than limit.
 func MatchWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, false, limit)
 }
@@ -52,11 +52,11 @@ const (
 )
 
 // globMatch backtracks to the last star only: a longer run of an earlier star can never match more
-// than one of the last star. It searches for the literal text behind a star as a whole. A match
+// than a longer run of the last star. It searches for the literal text behind a star as a whole. A match
 // that needs more steps than the length of s allows, or more than limit, fails.
 func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	p, i := 0, 0
-	star, from := -1, 0 // the pattern after the last star, the end of the star's run
+	star, from := -1, 0 // where the pattern continues after the last star, and where the run of that star ends in s
 	var after finder    // the literal text after the star
 	most := min(globSteps*(len(s)+globSteps), len(s)+globMost, limit)
 	for ; i < len(s); steps++ {
@@ -110,8 +110,8 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear cuts a pattern behind the bytes that can be read from p on in the remaining steps and one
-// more: a match that has read up to the cut has made too many steps.
+// globNear cuts off the end of a pattern that cannot be read, from p on, in left steps. It leaves the
+// bytes of one more step, so a match that reads up to the cut has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }

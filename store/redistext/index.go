@@ -22,13 +22,13 @@ const (
 	// bytesInRead is how many bytes a search for a single byte passes in the time in which other code reads one byte.
 	bytesInRead = 32
 
-	// attempt is what the start of a comparison counts, in bytes read.
+	// attempt is the cost of the start of a comparison, in bytes read.
 	attempt = 16
 )
 
-// finder searches for one text, long ones with the two-way algorithm of Crochemore and Perrin. It divides the text at a cut and
-// compares the part behind the cut first. A byte there that differs moves the text behind the last equal byte; a byte that
-// differs before the cut moves it by a whole period.
+// finder searches for one text. For a long text it uses the two-way algorithm of Crochemore and Perrin: it divides the text at a
+// cut and compares the part behind the cut first. If a byte of that part differs, the finder aligns the cut behind the differing
+// byte. If a byte before the cut differs, the finder moves the text by a whole period.
 type finder struct {
 	text string
 	left int            // bytes that may still be read; without work, the search ends when it is negative
@@ -36,7 +36,7 @@ type finder struct {
 
 	cut    int
 	period int // how far the text moves if only the part behind the cut is found; 0 until divide has run
-	keep   int // how much of the text is known to match after that
+	keep   int // how much of the text is known to match after that move
 }
 
 // within returns the index of the text in s, or -1, and the number of steps that the search made, of globSearch bytes each. If

@@ -2,7 +2,7 @@ package redistext
 
 import "fmt"
 
-// Redis's slow log shows so many arguments of a command at most, and so many bytes of each.
+// Redis's slow log shows at most ShownArgs arguments of a command, and at most ShownArgBytes bytes of each.
 const (
 	ShownArgs     = 32
 	ShownArgBytes = 128
