@@ -21,7 +21,7 @@ func AppendStr[S ~string | ~[]byte](buf []byte, s S) []byte {
 }
 
 // Reader reads fields from bytes in memory. The first fault sets Bad, which stays set, and later fields
-// are zero. What it returns points into the bytes.
+// are zero. The strings that it returns are parts of B, not copies.
 type Reader struct {
 	B   []byte // the bytes that have not been read
 	Bad bool
@@ -94,7 +94,8 @@ func (r *Reader) Bytes() []byte {
 	return b
 }
 
-// Str is Bytes for a caller that needs a string. It shares the memory of the bytes, which must not change while it is used.
+// Str is Bytes for a caller that needs a string. The string shares the memory of the bytes, which must not change while the string
+// is used.
 func (r *Reader) Str() string {
 	b := r.Bytes()
 	return unsafe.String(unsafe.SliceData(b), len(b))

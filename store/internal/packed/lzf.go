@@ -64,8 +64,8 @@ func (w *lzfWriter) copy(offset, length int) {
 }
 
 // lzfMatch returns the number of equal bytes; the caller knows that the first three are equal. It
-// stops two bytes before the end. As in the original, the first sixteen steps check the end only
-// once and may go beyond that.
+// stops two bytes before the end of in. As in the original, the first sixteen steps check the end
+// only once, before the first step, and may go beyond that limit.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, MaxMatch)
 	length := 3
