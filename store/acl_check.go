@@ -48,10 +48,10 @@ const (
 	maxCheckSteps  = 1 << 20
 )
 
-// stepsOfWork is how many such steps take as long as one of Ctx.work.
+// stepsOfWork is how many steps of a check take as long as one step of Ctx.work.
 const stepsOfWork = 4
 
-// CheckedSteps returns how many steps of Ctx.Work the steps of a check are.
+// CheckedSteps converts the steps of a check to steps of Ctx.Work.
 func CheckedSteps(steps int) int { return steps / stepsOfWork }
 
 // checkSteps is the number of steps of a check of so many arguments.

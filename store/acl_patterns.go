@@ -19,7 +19,7 @@ type patternSet struct {
 	list   []namePattern
 	sorted []int32    // the indices of all patterns, sorted by text
 	heads  [4][]int32 // by needed access: the patterns that end with their only star, sorted; no head begins with another head
-	globs  []int32    // the indices of those that must be tried one by one
+	globs  []int32    // the indices of the patterns that must be tried one by one
 }
 
 // newPatternSet returns the set of some patterns, or nil for none.

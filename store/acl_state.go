@@ -141,7 +141,7 @@ func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 type Accounts struct {
 	Version uint64 // grows with every change
 	List    []*Account
-	Gone    []string // names that the change has deleted; one that is in List, too, is another user now
+	Gone    []string // names that the last change deleted; such a name in List belongs to a new user
 }
 
 // AccountSink is a Sink that receives the users after every change, also during the replay of old entries, and after the restore

@@ -36,7 +36,7 @@ type User struct {
 	sanitize   sanitize
 	selectors  []*selector
 	table      *Table
-	passwordAt places    // while rules are applied
+	passwordAt places    // the indices of Passwords, only while rules are applied
 	work       func(int) // Ctx.work, while a command applies rules; may be nil
 	free       bool      // may run everything with every key and channel
 }

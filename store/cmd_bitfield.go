@@ -198,7 +198,7 @@ func (op *bitOp) load(s *bitString) int64 {
 	return int64(v)
 }
 
-// next returns the bits of the integer from bit at to the end of the byte that holds it. n is their number.
+// next returns the bits of the integer from index at up to the end of the byte or of the integer. n is their number.
 func (op *bitOp) next(s *bitString, at int64) (bits byte, n int64) {
 	n = min(8-at&7, op.offset+op.width-at)
 	return s.at(int(at>>3)) << (at & 7) >> (8 - n), n
@@ -229,9 +229,8 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	// A negative value of an unsigned type stands for one above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// With 64 bits high-base overflows where the sum cannot. It also overflows if base is far below
-	// a narrow signed type: Redis treats that as above the limit, so SET i16 0 -9223372036854775808
-	// saturates at the upper end.
+	// With 64 bits, high-base can overflow although the sum cannot. With fewer bits, high-base overflows if base is far below
+	// a signed type: Redis treats such a base as above the limit, so SET i16 0 -9223372036854775808 saturates at the upper end.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

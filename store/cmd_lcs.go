@@ -107,8 +107,8 @@ type lcsTable struct {
 	length int // of the longest common subsequence
 }
 
-// newLCSTable fills a table. Its rows run along the shorter string, because two of them are kept as numbers.
-// It calls work for each row.
+// newLCSTable fills a table and calls work for each row. The rows run along the shorter string, because fill keeps the lengths of
+// two rows in memory.
 func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	if a == "" || b == "" {
 		return lcsTable{}

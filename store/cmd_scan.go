@@ -220,8 +220,8 @@ func compactScore(score float64) string {
 	return FormatFloat(score)
 }
 
-// scanVisit receives one element of a collection. In a compact collection all elements have the
-// hash 0. It returns false when a call has visited enough.
+// scanVisit receives one element of a collection. It returns false when a call has visited enough.
+// In a compact collection all elements have the hash 0.
 type scanVisit func(hash uint64, name, value string) bool
 
 // scanElements replies with a part of a collection. As Redis does, it checks the options only if

@@ -239,7 +239,7 @@ func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool
 	return items[:n], ok
 }
 
-// sortSpare is how many elements beyond n sortFirst collects at least before it sorts.
+// sortSpare is the least number of elements beyond n that sortFirst collects before it sorts.
 const sortSpare = 256
 
 var sortScoreFault = Err(ErrSortScore)
@@ -274,10 +274,10 @@ func (s *sortCall) compare(a, b *sortItem) int {
 	return cmp.Compare(cString(a.weight), cString(b.weight))
 }
 
-// reads counts the work of comparing two texts. All elements may have one weight, of any length.
+// reads counts the work of comparing two texts. All elements may have the same weight, and it may have any length.
 func (s *sortCall) reads(a, b string) { s.work((len(a) + len(b)) / 64) }
 
-// scoreInStep is how many bytes of a number are read in a step, in several passes.
+// scoreInStep is how many bytes of a number are parsed in the time of one step. The parser passes over them several times.
 const scoreInStep = 16
 
 func (s *sortCall) score(text string) (float64, bool) {

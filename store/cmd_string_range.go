@@ -42,8 +42,7 @@ var stringRangeCommands = []Command{
 // maxString is the longest string, as Redis's proto-max-bulk-len.
 const maxString = 512 << 20
 
-// checkLength returns the error for a string of at bytes to which more bytes are added, or nil if
-// the result is allowed.
+// checkLength returns nil if a string may have at+more bytes, else the error.
 func (c *Ctx) checkLength(at, more int64) *Reply {
 	switch total := at + more; {
 	case total > maxString || total < at:

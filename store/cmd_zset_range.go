@@ -240,7 +240,7 @@ func cmdZRangeStore(c *Ctx) Reply {
 		if e.typ != TypeSortedSet {
 			return wrongType
 		}
-		// The write of a member has at least this size.
+		// The write of each member takes at least the bytes of its head and of the key, which bounds the number of members.
 		if list, ok = z.of(c, e.Scores(), (c.MaxEntry()+entryRoom)/int64(writeHead+len(c.Args[1]))); !ok {
 			return Err(c.ErrTooBig())
 		}

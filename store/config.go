@@ -67,7 +67,7 @@ func (p Parameters) Get(name string) (string, bool) {
 	return value, ok
 }
 
-// Parameters returns the cluster parameters of the state. They do not change with it.
+// Parameters returns the current cluster parameters. A later change of the state does not change the result.
 func (s *Store) Parameters() Parameters { return Parameters{s.config.values} }
 
 // Config returns the value of a cluster parameter, or false if it was never set.

@@ -5,8 +5,8 @@ import (
 )
 
 // deadlines holds the keys of a database that have a deadline, in buckets that each cover a period
-// of time. A bucket is unordered: most locks are released long before their deadlines, so their
-// exact order is rarely needed. A key is appended to its bucket and knows its index for the
+// of time. A bucket is unordered: most locks are released long before their deadlines, so the
+// exact order of deadlines is rarely needed. A key is appended to its bucket and stores its index for the
 // removal, which takes less time and memory than an ordered index of all keys.
 type deadlines struct {
 	periods *tree[period] // the first period, if any, begins at math.MinInt64
@@ -19,8 +19,8 @@ type period struct {
 	*bucket
 }
 
-// bucket holds the keys of a period; an empty bucket is removed. Its deadlines are in [low, high];
-// the entries with exactly these deadlines may be gone.
+// bucket holds the keys of a period; an empty bucket is removed. Its deadlines are in [low, high], but
+// the entries with exactly the deadlines low and high may have been removed.
 type bucket struct {
 	entries   []*Entry // the index of an entry is its seat plus a multiple of maxSeats
 	low, high int64

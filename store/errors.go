@@ -99,7 +99,7 @@ const (
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// ErrArgumentsTooBig is the reply to a command that reads and has more bytes of arguments than a write may have.
+// ErrArgumentsTooBig is the reply to a read-only command whose arguments have more bytes than a write may have.
 func ErrArgumentsTooBig(limit int64) Error {
 	return Error("ERR the arguments of one command may have at most " + strconv.FormatInt(limit, 10) +
 		" bytes, and these have more: send fewer at once, or raise " + ParamMaxEntry + " (CONFIG SET)")

@@ -149,8 +149,8 @@ func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty 
 	}
 }
 
-// overwrite deletes a key, if it exists, and calls write to create it again. The key does not count
-// as new then, and no client that waits for it is served.
+// overwrite deletes a key, if it exists, and calls write to create it. A key that existed does not
+// count as new, and no client that waits for it is served.
 func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	wanted, ready := c.events, len(c.ready)
 	if existed = c.discard(key); existed {

@@ -9,10 +9,10 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// lookAtDue limits the search of ExpireDue in a database: it looks at so many due keys for each key that it may delete.
+// lookAtDue limits the search of ExpireDue in a database: for each key that it may delete, it looks at no more than this many due keys.
 const lookAtDue = 20
 
-// ExpireDue deletes keys whose deadline has passed, at most limit of them, and no more once it has written so many bytes. It
+// ExpireDue deletes keys whose deadline has passed, at most limit of them. It ends once it has written the given number of bytes. It
 // returns the number of deleted keys.
 func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 	from := t.ws.Size()
@@ -48,7 +48,7 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 const maxSeen = 1 << 13
 
 // ExpireSeen deletes the keys that a Lookup has found expired. A reply may say that they do not exist, and this must stay true:
-// the clock of the next leader may be behind this one. It ends once it has written so many bytes.
+// the clock of the next leader may be behind this one. ExpireSeen ends once it has written the given number of bytes.
 func (t *Txn) ExpireSeen(bytes int) {
 	from := t.ws.Size()
 	for _, x := range t.seen {

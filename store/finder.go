@@ -16,8 +16,8 @@ const (
 	// shiftShare is how many bytes a write may pass or shift inside a compact form for the cost of one copied byte: a copy has
 	// to be allocated and becomes garbage.
 	shiftShare = 8
-	// removedBytes is how many bytes are shifted in the time in which one of many elements is removed from a list. A write of
-	// a few bytes may remove any number of elements.
+	// removedBytes is how many bytes are shifted in the time that it takes to remove one of many elements from a list. A
+	// write of a few bytes may remove any number of elements.
 	removedBytes = 4096
 )
 
@@ -31,13 +31,13 @@ const (
 type finder struct {
 	hash   *Hash
 	set    *SortedSet
-	places map[string]int     // of the fields, too high after removals; nil: there is no index
+	places map[string]int     // the place of each field, or a higher one after removals; nil: there is no index
 	scores map[string]float64 // of the members; nil: there is no index
 	passed int                // elements that searches have passed since the last index
 	moved  int64              // bytes that writes have passed and shifted; see Txn.tooBig
 }
 
-// about turns the finder to a collection.
+// about prepares the finder for a collection: it drops what the finder knows of another collection.
 func (f *finder) about(h *Hash, z *SortedSet) {
 	if f.hash != h || f.set != z {
 		*f = finder{hash: h, set: z, moved: f.moved}
@@ -97,7 +97,7 @@ func (f *finder) wrote(bytes int64) {
 	}
 }
 
-// addedField tells that the last field is new.
+// addedField tells the finder that the last field of a hash is new.
 func (f *finder) addedField(h *Hash) {
 	if f != nil && f.hash == h && f.places != nil {
 		last := len(h.small) - 1
@@ -105,21 +105,21 @@ func (f *finder) addedField(h *Hash) {
 	}
 }
 
-// removedField tells that a field is gone.
+// removedField tells the finder that a field was removed.
 func (f *finder) removedField(h *Hash, name string) {
 	if f != nil && f.hash == h {
 		delete(f.places, name)
 	}
 }
 
-// setScore tells the score of a member.
+// setScore tells the finder the new score of a member.
 func (f *finder) setScore(z *SortedSet, m Scored) {
 	if f != nil && f.set == z && f.scores != nil {
 		f.scores[m.Member] = m.Score
 	}
 }
 
-// removedScore tells that a member is gone.
+// removedScore tells the finder that a member was removed.
 func (f *finder) removedScore(z *SortedSet, name string) {
 	if f != nil && f.set == z {
 		delete(f.scores, name)

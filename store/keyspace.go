@@ -250,7 +250,7 @@ type Store struct {
 	accounts accounts
 
 	brake     func(bytes int) // see Brake; not part of the state …
-	uncounted int             // … and neither are the bytes that it does not know of yet
+	uncounted int             // … and neither is the number of bytes copied since its last call
 }
 
 // New returns an empty store.
@@ -302,7 +302,7 @@ func ownKey(key string) string { return strings.Clone(key) }
 const maxShared = 128
 
 // ownPair copies a key and its value. A short pair, as of a lock, goes into one allocation, because
-// the runtime would round up each of two.
+// the runtime would round up the size of each of two allocations.
 func ownPair(key, value string) (ownedKey, ownedValue string) {
 	n := len(key) + len(value)
 	if n > maxShared {

@@ -123,9 +123,9 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 // Span is a part of a write set.
 type Span struct{ From, To Mark }
 
-// Leased lists the keys that have a lease from an encoded write set when all of it has been applied: a deadline that was
-// set within one of the spans, or one of those in anew. A lease goes with its key to another name, copy or database, whatever
-// command moved it. The spans are in order, and so are the keys, which point into writes.
+// Leased lists the keys that have a lease from an encoded write set when all of it has been applied. A lease is a deadline that
+// was set within one of the spans, or that anew contains. A lease goes with its key to another name, copy or database, whatever
+// command moved the key. The spans must be in order. The returned keys are in order, too, and point into writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {

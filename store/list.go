@@ -6,8 +6,8 @@ import (
 
 // Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions.
 // Positions are numbers with gaps between them. A push takes a position beyond the end; an
-// insertion takes the middle between its neighbours. If there is no gap, positions around are
-// assigned anew. So access to both ends and to any index takes O(log n), and a copy O(1).
+// insertion takes the middle between its neighbours. If there is no gap, the neighbouring elements get
+// new positions. So access to both ends and to any index takes O(log n), and a copy O(1).
 // No other node sees positions: writes name indexes, and a snapshot has the elements in order.
 type Deque struct {
 	tree  *tree[listElem]
@@ -107,7 +107,7 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. It assigns positions anew in the smallest range around that has room enough: 2^k
+// widen makes a gap before index i. It assigns new positions in the smallest range around the index that has enough room: 2^k
 // positions for (4/3)^k elements. So it moves a few elements for each insertion, O(log n) in the long run.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {

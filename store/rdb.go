@@ -95,7 +95,7 @@ func (w *rdbWriter) finish() (dump string, ok bool) {
 		return "", false
 	}
 	b = binary.LittleEndian.AppendUint64(b, rdbChecksum(b))
-	if cap(b) > 2*len(b) { // it has been compressed
+	if cap(b) > 2*len(b) { // compression has left most of the buffer unused
 		b = bytes.Clone(b)
 	}
 	return bytesToString(b), true

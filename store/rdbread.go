@@ -32,8 +32,8 @@ func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 // stringRoom is the memory of a string in addition to its bytes.
 const stringRoom = 16
 
-// spend subtracts the memory of strings from room before they are unpacked: their number and their
-// total length. It returns false if room is exceeded.
+// spend subtracts the memory of some strings from room before they are unpacked. strings is their
+// number, and bytes their total length. It returns false if room is exceeded.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0

@@ -2,8 +2,9 @@ package store
 
 import "math"
 
-// resultRoom is what a command that combines sets may still add to its result. A larger result would be refused, but only when it
-// is complete, and would take memory until then: integers take many times more memory in a result than in their sets.
+// resultRoom is what a command that combines sets may still add to its result. Without it, a result that is too large would be
+// refused only when it is complete, and would take memory until then: integers take many times more memory in a result than in
+// their sets.
 type resultRoom struct {
 	c       *Ctx
 	members int64
@@ -23,7 +24,7 @@ func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
 	limit := c.MaxEntry() + entryRoom
 	grown := c.size - c.from.size
 	if old := c.peek(c.DB, bytesToString(c.Args[1])); old != nil {
-		grown -= old.size() // it makes room
+		grown -= old.size() // the old value makes room
 	}
 	written := int64(c.ws.Size() - c.from.writes)
 	return &resultRoom{c, int64(compact) + max(limit-grown, 0)/memberSize, limit - written, int64(len(c.Args[1])) + writeHead, c.ErrTooBig()}

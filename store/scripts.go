@@ -5,7 +5,7 @@ package store
 // FLUSH.
 const maxEvalScripts = 500
 
-// maxEvalBytes limits their total size, because a script may be as long as an entry.
+// maxEvalBytes limits the total size of the scripts that came by EVAL, because a script may be as long as an entry.
 const maxEvalBytes = 8 << 20
 
 // script is a cached script body.

@@ -55,8 +55,8 @@ const emptySize = 1 << 20
 // index and in deadlines.
 const entrySize = int64(unsafe.Sizeof(Entry{})) + int64(unsafe.Sizeof(slot{}))*3/2 + int64(unsafe.Sizeof(&Entry{}))*3/2
 
-// The memory of an element without its bytes. At least two thirds of the places of a slice or a node are taken, and mostly more (see
-// room.go); of a list half are counted as free.
+// The memory of an element without its bytes. At least two thirds of the places of a slice or a node are used, and mostly more (see
+// room.go). In a list, half of the places count as free.
 const (
 	fieldSize      = int64(unsafe.Sizeof(Field{}))
 	treeFieldSize  = fieldSize * 3 / 2

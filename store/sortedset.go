@@ -86,7 +86,7 @@ func (z *SortedSet) searchScore(name string) (score float64, ok bool, passed int
 	return 0, false, len(z.small)
 }
 
-// scoreForWrite is Score for a write, which counts what it has passed.
+// scoreForWrite is Score for a write. It counts the bytes of the members that the search has passed.
 func (z *SortedSet) scoreForWrite(name string, f *finder) (score float64, ok bool) {
 	if z.byScore != nil {
 		return z.Score(name)

@@ -13,7 +13,7 @@ type target interface {
 	remove(db int, key string)
 	// setDeadline changes the deadline of an existing key.
 	setDeadline(db int, key string, at int64)
-	// grow adds by to the size of the data, after an entry has changed in place.
+	// grow adds the number by to the size of the data, after an entry has changed in place.
 	grow(db int, by int64)
 	// own copies a key and its value out of the buffer that contains them, if the target lives
 	// longer than the buffer.
@@ -57,8 +57,8 @@ func becomeString(t target, db int, e *Entry, value string) {
 	t.grow(db, e.size()-before)
 }
 
-// keepString makes key a string and keeps its deadline, with the write set that set it. It returns
-// false if the key does not exist.
+// keepString makes key a string. It keeps the deadline and the number of the write set that set the
+// deadline. It returns false if the key does not exist.
 func keepString(t target, db int, key, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -70,7 +70,7 @@ func keepString(t target, db int, key, value string) bool {
 }
 
 // patchString overwrites a string from an offset on and fills a gap before it with zero bytes. The
-// deadline stays. It returns false if the key is not a string.
+// deadline stays. patchString creates a missing key, and returns false if the key has another type.
 func patchString(t target, db int, key string, offset int64, patch string) bool {
 	e := t.mutable(db, key)
 	fresh := e == nil
@@ -110,7 +110,7 @@ func formString(t target, db int, key string, form strForm) bool {
 	return true
 }
 
-// hashSet sets a field. If the key is not a hash, it returns false and does nothing: commands check
+// hashSet sets a field. If the key has another type, it returns false and does nothing: commands check
 // the type, but a corrupt log may have the wrong one.
 func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
@@ -129,8 +129,8 @@ func hashSet(t target, db int, key, field, value string) bool {
 	return true
 }
 
-// hashDelete removes a field, and the key with its last field. It returns false if the key is not a
-// hash.
+// hashDelete removes a field, and the key with its last field. It returns false if the key has another
+// type.
 func hashDelete(t target, db int, key, field string) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeHash {

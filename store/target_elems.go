@@ -30,8 +30,9 @@ func changed(t target, db int, e *Entry, absent bool, before int64) {
 	}
 }
 
-// If the key has another type or lacks the element, the functions below return false and do
-// nothing: commands check this, but a corrupt log may have it wrong.
+// If the key has another type, or a list lacks the elements, the functions below return false and do
+// nothing: commands check this, but a corrupt log may have it wrong. The removal of a missing member
+// is no error.
 
 // listPush adds an element at one end of a list.
 func listPush(t target, db int, key string, head bool, value string) bool {

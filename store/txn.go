@@ -57,7 +57,7 @@ type Txn struct {
 	pinned       int64             // memory of the pinned scripts among the pending ones
 
 	users       map[string]*Account // pending; nil means deleted
-	grown       crowd               // what they add to the users of the state
+	grown       crowd               // what the pending users add to the users of the state
 	caller      *Account            // the committed account of the last lookup …
 	callerAt    uint64              // … at this version of the users
 	defaultUser *User               // the default user if the state has none
@@ -68,7 +68,7 @@ type Txn struct {
 	swapped bool
 	deleted []string        // users that this transaction deleted …
 	told    int             // … and how many of them TakeDeletedUsers has returned
-	gone    map[string]bool // those of them that a rollback has not brought back
+	gone    map[string]bool // the same users as deleted, by name
 
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … and expired keys: see Version

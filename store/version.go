@@ -4,10 +4,10 @@ package store
 // that last changed the key or swapped its database (SWAPDB). For a missing key it is the write set
 // since which the key is known to be missing.
 //
-// The version of an existing key is part of the state. That a missing key existed for a while is
-// not, because it would have to be stored for ever. A node remembers it only for the keys that were
-// deleted or expired last (removals). If this was forgotten, or the node was restored from a snapshot since,
-// EXEC succeeds where Redis would refuse it: on a key that is missing, as it was at WATCH.
+// The version of an existing key is part of the state. The removal of a key is not, because it would
+// have to be stored for ever. A node remembers only the latest removals (type removals). If it has
+// forgotten a removal that came after WATCH, or was restored from a snapshot since, EXEC succeeds
+// where Redis would refuse it: the key is missing, as it was at WATCH.
 
 // wasAbsent marks the version of a missing key; the other bits are the write set since which it is
 // missing.
@@ -98,7 +98,7 @@ func (t *Txn) noteLapsed(x lapsedKey) {
 	t.lapsed[x] = struct{}{}
 }
 
-// forget removes the record and reports whether there was one.
+// forget drops the record of an expired key and reports whether there was one.
 func (t *Txn) forget(x lapsedKey) bool {
 	_, any := t.lapsed[x]
 	delete(t.lapsed, x)
