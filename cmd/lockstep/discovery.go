@@ -10,9 +10,9 @@ import (
 	"lockstep/server"
 )
 
-// advertised returns the address that clients get for a listener: the one that the operator gives, or
-// else the address on which it listens. If it listens on all interfaces, the address has the host at
-// which other nodes find this node.
+// advertised returns the address that clients get for a listener: the given one or, without it, the
+// address on which the node listens. If the node listens on all interfaces, advertised replaces the
+// host by one at which others find this node, if such a host is known.
 func (o *options) advertised(given, listen string) string {
 	if listen == "" {
 		return ""

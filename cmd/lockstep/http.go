@@ -32,7 +32,7 @@ const (
 	httpRate        = 100  // requests per second …
 	httpBurst       = 200  // … after a burst of this many
 	figuresRate     = 4    // times per second that /metrics is computed …
-	figuresBurst    = 8    // … after so many; other requests get what was computed last
+	figuresBurst    = 8    // … after a burst of this many; other requests get what was computed last
 	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little; a supervisor must get its answer in a flood, too
 )
 

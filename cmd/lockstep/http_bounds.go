@@ -72,8 +72,9 @@ func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// leastWanted returns the connection to close, which is never the newest. It chooses among the connections of the address that has
-// most: the one that has been without a request for longest or, if all have requests, the one whose request has waited longest.
+// leastWanted returns the connection to close, which is never the newest. It chooses among the connections of the address with
+// the most connections: the one that has been without a request for longest or, if all have requests, the one whose request has
+// waited longest.
 func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
 	count := map[netip.Addr]int{}
 	for _, one := range c.conns {

@@ -74,9 +74,9 @@ func memoryOf(providers ...memlimit.Provider) (least int64) {
 }
 
 // limitMemory gives the garbage collector the memory limit of the container or service in which the
-// node runs, unless GOMEMLIMIT sets another one. Otherwise the heap could double before it is
-// collected, and the kernel would kill a process that has enough memory. It returns the plan for the
-// memory.
+// node runs, unless GOMEMLIMIT sets another one. Without a limit, the heap could double before it is
+// collected, and the kernel would kill a process that has enough memory. limitMemory returns the plan
+// for the memory.
 func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if got, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare)); err != nil {
 		// A machine without cgroups limits nothing.

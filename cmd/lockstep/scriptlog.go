@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// scriptLines is how many lines of scripts the log takes per second, and faultLines how many about faults of the interpreter. A
-// script that logs in a loop would fill the disk, and must not hide a fault.
+// scriptLines is the number of lines per second that scripts may write to the log: a script that logs in a loop would fill the
+// disk. faultLines is the number of lines per second about faults of the interpreter. It is separate, so that a script cannot hide
+// a fault.
 const (
 	scriptLines = 100
 	faultLines  = 10

@@ -39,7 +39,8 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 }
 
 // secretVar defines a flag for a secret, and a flag for a file with the secret in its first line. It is
-// an error to give both in the same place; the command line overrides the environment.
+// an error to give both on the command line, or both in the environment. The command line overrides
+// the environment.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
