@@ -15,8 +15,8 @@ type crowd struct {
 	size  int64
 }
 
-// AdmitUser is SetUser within the bounds of users. A user that an earlier version of the program has admitted may be beyond them:
-// it may change, but not grow.
+// AdmitUser is SetUser within the bounds of users. A user that an earlier version of the program has admitted may exceed the bounds:
+// such a user may change, but not grow.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()

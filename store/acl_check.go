@@ -145,7 +145,7 @@ func (f KeyFlags) access() (need keyAccess) {
 }
 
 // channelAllowed reports whether a selector allows a channel. If channel is itself a pattern, it must be equal to one of the
-// selector's.
+// selector's patterns.
 func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool {
 	if s.allChannels || !pattern {
 		return s.allChannels || s.channelSet.matches(channel, 0, left)

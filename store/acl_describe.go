@@ -201,9 +201,8 @@ func (s *selector) commandRules(a *aclTable) []string {
 }
 
 // bestCategory returns the category that gets the fewest commands wrong and then matches the most.
-// It returns -1 if no category matches more commands than it gets wrong, and skips those in done.
-// With add, the selector's commands count as matches; without add, the commands that the selector
-// lacks do.
+// It skips the categories in done, and returns -1 if no category matches more commands than it gets
+// wrong. With add, a match is a command that the selector has; without add, one that it lacks.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {

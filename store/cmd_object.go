@@ -110,8 +110,8 @@ func cmdObjectIdletime(c *Ctx) Reply {
 	return Zero
 }
 
-// sharedIntegers is the number of small integers that Redis shares as single objects, which it
-// never frees: it reports the highest int32 as their reference count.
+// sharedIntegers is the number of small integers that Redis shares as single objects. Redis never
+// frees these objects, and reports the highest int32 as their reference count.
 const sharedIntegers = 10000
 
 func cmdObjectRefcount(c *Ctx) Reply {

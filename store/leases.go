@@ -166,8 +166,8 @@ func (t *Txn) TakeLeases() bool {
 	return asked
 }
 
-// Lengthen moves a deadline that write set seq set by ms, unless the deadline passed more than ms
-// ago. A negative ms makes it earlier.
+// Lengthen moves the deadline of a key by ms, if write set seq has set the deadline, and the deadline
+// did not pass more than ms ago. A negative ms makes the deadline earlier.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
 	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {

@@ -18,8 +18,8 @@ func (c *Ctx) replyRoom(per int) *resultRoom {
 	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * ReplySize), c.ErrReply()}
 }
 
-// storeRoom is the room for a result that is stored at Args[1]. It counts the fewest bytes that members can take in the log, and
-// in memory: memberSize for each member beyond compact, the most members of the compact form.
+// storeRoom is the room for a result that is stored at Args[1]. It counts the fewest bytes that members can take in the log and in
+// memory. In memory, these are memberSize for each member beyond compact, the largest number of members in the compact form.
 func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
 	limit := c.MaxEntry() + entryRoom
 	grown := c.size - c.from.size

@@ -184,8 +184,8 @@ type extent struct {
 
 // tooBig reports whether the current command, script or transaction has exceeded its limit. It
 // counts the bytes in the log and the growth of the data, because COPY and SETRANGE write much data
-// with few bytes. It also counts the bytes of large values that are copied for small changes, and those that
-// are searched and shifted in compact forms: every node does it again.
+// with few bytes. It also counts the bytes of large values that are copied for small changes, and the bytes
+// that are searched and shifted in compact forms, because every node repeats this work.
 func (t *Txn) tooBig() bool {
 	limit := t.MaxEntry() + entryRoom
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
@@ -214,8 +214,8 @@ func (t *Txn) HasRoom(bytes int) bool {
 func (t *Txn) ErrTooBig() Error { return ErrEntryTooBig(t.MaxEntry()) }
 
 // NoRoom refuses a command that may add data when there is no room for more. Unlike Redis it does
-// not refuse to count an existing number: this takes no room, and a lock that counts how often its
-// owner has acquired it is released that way.
+// not refuse to count an existing number: a count takes no room, and clients release a reentrant lock
+// by a count.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() {
 		return Reply{}, false

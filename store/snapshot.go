@@ -24,7 +24,7 @@ type Snapshot struct {
 }
 
 // Snapshot returns the current state. It shares index and trees copy-on-write. The epoch protects
-// the entries: a later write copies an entry of an older epoch before it changes it. Only
+// the entries: a later write changes a copy of an entry of an older epoch. Only
 // Entry.seat changes in place, so a snapshot must not read it, nor copy an entry with it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
