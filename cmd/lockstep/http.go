@@ -42,8 +42,9 @@ type guardian struct {
 	protected bool
 }
 
-// only serves a page only to clients that may run a command of the Redis protocol: by Basic
-// authentication as an ACL user, or, while the default user needs no password, from this machine.
+// only serves a page only to clients that may run a command of the Redis protocol. A client names an ACL
+// user by Basic authentication, or is the default user while that user needs no password. In protected
+// mode, a client without a password must be on this machine.
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()

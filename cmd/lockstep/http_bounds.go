@@ -14,8 +14,8 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connectionCap limits the number of connections. When there is one too many, it closes a connection of the address that has
-// the most, so that a supervisor can connect however many connections strangers open, and whatever they request.
+// connectionCap limits the number of connections. When there are too many, it closes a connection of the address that has the
+// most. So a supervisor can connect, however many connections strangers open and whatever they request.
 type connectionCap struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]*httpConnection
@@ -124,7 +124,7 @@ type rendering struct {
 }
 
 func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
-	_, _ = w.Write(r.page()) // it fails for a client that has gone
+	_, _ = w.Write(r.page()) // the write fails if the client has disconnected
 }
 
 // page returns the page, and first computes it if pace allows or there is none yet.
@@ -169,7 +169,7 @@ func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 		}
 		err := pace.Wait(r.Context())
 		<-first
-		if err == nil { // otherwise the client has gone
+		if err == nil { // otherwise the client has disconnected
 			pages.ServeHTTP(w, r)
 		}
 	}

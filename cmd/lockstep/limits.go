@@ -30,7 +30,7 @@ type memoryPlan struct {
 	reply  int64 // the reply of one command
 	client int64 // maxmemory-clients
 	count  int   // maxclients; 0: as in Redis
-	all    int64 // what the machine has, or the container
+	all    int64 // the memory of the container or of the machine
 }
 
 // perClient is how much memory a container must have for each client. An idle connection takes up to 13
@@ -101,10 +101,9 @@ var memoryLimit struct {
 	planned, set int64
 }
 
-// collectorLimit returns the limit for the collector. Memory grows while the collector runs, and
-// without bound once the collector takes half of the processor time: in a flood, a collection must have
-// begun and ended before all memory is used. The ballast counts for the collector but takes no memory; without it the
-// collector would run all the time in a small container.
+// collectorLimit returns the limit for the collector. Memory grows while the collector runs, and it grows without bound once the
+// collector takes half of the processor time. So in a flood, a collection must begin and end before all memory is used. The ballast
+// counts for the collector but takes no memory; without the ballast, the collector would run all the time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit
@@ -151,6 +150,6 @@ func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}
-	runtime.SetDefaultGOMAXPROCS() // in a container fewer than the machine has
+	runtime.SetDefaultGOMAXPROCS() // a container may have fewer processors than the machine
 	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
 }

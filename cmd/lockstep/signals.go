@@ -32,7 +32,7 @@ type reloader struct {
 func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
 	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// Otherwise the runtime would end the process when the reader of the log has gone.
+	// Otherwise a write to the log would end the process once the reader of the log has ended.
 	signal.Ignore(syscall.SIGPIPE)
 	stop, cancel = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	return stop, cancel, hangups
