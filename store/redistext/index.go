@@ -32,7 +32,7 @@ const (
 type finder struct {
 	text string
 	left int            // bytes that may still be read; without work, the search ends when it is negative
-	work func(read int) // if not nil, called when left is negative; left then starts anew
+	work func(read int) // if not nil, called when left is negative; left is then indexPiece again
 
 	cut    int
 	period int // how far the text moves if only the part behind the cut is found; 0 until divide has run

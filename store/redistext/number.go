@@ -8,8 +8,8 @@ import (
 )
 
 // Number is the result of ScanNumber, which splits the numbers that C's strtod and strtold
-// accept: a sign, then inf or infinity, or decimal or hexadecimal digits with an optional point and
-// exponent.
+// accept: an optional sign, then inf, infinity, or decimal or hexadecimal digits with an optional point
+// and exponent.
 type Number struct {
 	Neg, Inf, Hex bool
 	Digits        string // without the point and leading zeros
@@ -93,7 +93,7 @@ func scanExponent(s string) (exp int, ok bool) {
 // ParseFloat parses a float as C's strtod does. It rejects spaces, NaN and numbers out of range; it
 // accepts hexadecimal numbers and infinity.
 func ParseFloat(b []byte) (float64, bool) {
-	s := unsafe.String(unsafe.SliceData(b), len(b)) // for as long as b stays as it is
+	s := unsafe.String(unsafe.SliceData(b), len(b)) // valid while b does not change
 	n, ok := ScanNumber(s)
 	if !ok {
 		return 0, false
