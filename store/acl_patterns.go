@@ -10,7 +10,7 @@ import (
 // namePattern is a pattern of keys or channels that a selector allows.
 type namePattern struct {
 	pattern string
-	access  keyAccess // of keys
+	access  keyAccess // to keys
 }
 
 // patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or end with their

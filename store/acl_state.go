@@ -25,9 +25,9 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
-// The estimated memory of a user, in addition to its name and rules, and the factor by which parsed
-// rules are larger than packed ones: a short rule becomes a pattern, a selector becomes a set of
-// commands.
+// accountSize, ruleSize and selectorSize are the estimated memory of a user in addition to its name and
+// rules. copiesOfRules is the factor by which parsed rules are larger than packed ones: a short rule
+// becomes a pattern, a selector becomes a set of commands.
 const (
 	accountSize   = 512
 	ruleSize      = 48

@@ -253,7 +253,7 @@ func cmdHDel(c *Ctx) Reply {
 		if _, exists := c.fieldOf(e.Fields(), name); exists {
 			c.HashDelete(c.DB, c.Args[1], name)
 			if n++; n == 1 {
-				e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last field
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or was deleted with its last field
 			}
 		}
 	}

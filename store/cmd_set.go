@@ -84,7 +84,7 @@ func cmdSRem(c *Ctx) Reply {
 		if e.Members().Has(name) {
 			c.SetRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or was deleted with its last member
 		}
 	}
 	if n > 0 {

@@ -185,7 +185,7 @@ func cmdZRem(c *Ctx) Reply {
 		if _, had := c.scoreOf(e.Scores(), name); had {
 			c.ScoreRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or gone with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or was deleted with its last member
 		}
 	}
 	if n > 0 {

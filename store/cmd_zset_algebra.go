@@ -83,7 +83,7 @@ func (w *weighted) score(c *Ctx, name string) (score float64, ok bool) {
 	case w.scores.byScore != nil:
 		return w.scores.Score(name)
 	case w.find == nil:
-		w.find = &finder{} // not the one of the Txn: the inputs are searched in turn
+		w.find = &finder{} // not the Txn's finder, which knows only one collection: the inputs are searched in turn
 	}
 	score, ok, passed := w.find.score(w.scores, name)
 	c.work(passed / passedPerStep)

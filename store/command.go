@@ -194,8 +194,8 @@ type Ctx struct {
 	Stopped Error
 	// … or because of StopAfter.
 	StoppedForNow bool
-	// TookAll means that a script was stopped because it exceeded its memory limit or the interpreter had a
-	// fault, or that the code of a library was stopped because it ran for too long.
+	// TookAll means that a script was stopped because it exceeded its memory limit or because the interpreter
+	// had a fault. It also means that the code of a library was stopped because it ran for too long.
 	TookAll bool
 }
 

@@ -13,8 +13,8 @@ const (
 	searchesPerIndex = 16
 	// passedPerStep is how many elements a search passes in the time of one step of work.
 	passedPerStep = 32
-	// shiftShare is how many bytes a write may pass or shift inside a compact form for the cost of one copied byte: a copy has
-	// to be allocated and becomes garbage.
+	// shiftShare is how many bytes a write may pass or shift inside a compact form for the cost of one copied byte. A copied
+	// byte costs more, because the copy must be allocated and becomes garbage.
 	shiftShare = 8
 	// removedBytes is how many bytes are shifted in the time that it takes to remove one of many elements from a list. A
 	// write of a few bytes may remove any number of elements.

@@ -24,7 +24,7 @@ func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
 // deadlineVisitor has the functions to call for the writes of a write set that change deadlines.
 type deadlineVisitor struct {
-	set  func(at, db int, key string, deadline int64) // at: where the write begins; 0: the key has no deadline any more
+	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: the key has none any more
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
 	wipe func(db int)

@@ -3,7 +3,7 @@ package store
 import "math"
 
 // resultRoom is what a command that combines sets may still add to its result. Without it, a result that is too large would be
-// refused only when it is complete, and would take memory until then: integers take many times more memory in a result than in
+// refused only when it is complete, and would take memory until then. Integers take many times more memory in a result than in
 // their sets.
 type resultRoom struct {
 	c       *Ctx

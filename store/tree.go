@@ -112,7 +112,7 @@ func (n *treeNode[T]) step(i int) (place, rest int, own bool) {
 		return place, i, i == n.kids[place].count
 	}
 	place = len(n.items)
-	first := n.count - n.kids[place].count // of the child
+	first := n.count - n.kids[place].count // the index of the child's first element
 	for i < first-1 {
 		place--
 		first -= n.kids[place].count + 1
