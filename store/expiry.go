@@ -9,7 +9,7 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// lookAtDue limits the search of ExpireDue in a database: for each key that it may delete, it looks at no more than this many due keys.
+// lookAtDue limits the search of ExpireDue in a database to this many due keys for each key that it may delete.
 const lookAtDue = 20
 
 // ExpireDue deletes keys whose deadline has passed, at most limit of them. It ends once it has written the given number of bytes. It

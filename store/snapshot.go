@@ -24,8 +24,8 @@ type Snapshot struct {
 }
 
 // Snapshot returns the current state. It shares index and trees copy-on-write. The epoch protects
-// the entries: a later write changes a copy of an entry of an older epoch. Only
-// Entry.seat changes in place, so a snapshot must not read it, nor copy an entry with it.
+// the entries: a later write changes a copy of an entry of an older epoch. Only Entry.seat changes in
+// place, so a snapshot must not read it, nor copy an entry with it.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{

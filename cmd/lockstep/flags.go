@@ -103,7 +103,7 @@ func (w worded) IsBoolFlag() bool {
 	return is && b.IsBoolFlag()
 }
 
-// word makes every flag that is not a string name the value that it needs in its errors.
+// word makes the errors of all flags, except string flags, say which value the flag needs.
 func word(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		got, is := f.Value.(flag.Getter)
