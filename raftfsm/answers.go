@@ -12,7 +12,7 @@ import (
 
 // The answers make sure that a request which is sent again is executed only once.
 //
-// A node that forwards a client's write to the leader gives it a number. The entry that executes
+// A node that forwards a client's write to the leader gives the write a number. The entry that executes
 // the request holds the number and the replies. Every node keeps the replies until the origin, the
 // forwarding node, reports that it no longer waits for them. If the leader is lost, the origin
 // sends the request again, and the next leader has the replies and does not execute the request
@@ -42,13 +42,13 @@ const OriginLifetime = 10 * 60 * 1000
 // nodes know up to which number its replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
-// MaxOrigin is how much memory the answers to one origin may take. If they take more, the leader has the oldest half dropped (Due).
-// Otherwise a single request that waits for long would keep the answers to all later requests, because its origin reports only the
+// MaxOrigin is how much memory the answers to one origin may take. If they take more, the leader logs that the oldest half is
+// dropped (Due). Otherwise a single request that waits for long would keep the answers to all later requests, because its origin reports only the
 // lowest number that it still waits for.
 const MaxOrigin = 8 << 20
 
 // MaxAnswers is how much memory all answers may take. If they take more, the answers to the origin that has been idle for longest
-// are dropped. Each start of a node makes a new origin.
+// are dropped. There may be many origins, because each start of a node makes a new one.
 const MaxAnswers = 4 * MaxOrigin
 
 // answerTakes is about how much memory an answer takes besides its bytes.
@@ -91,8 +91,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 	return buf
 }
 
-// answerGroup is what answers of one origin share in an entry. Answers with an ID below their Low, which Due has raised, have a group
-// of their own (late): in the group of the other answers they would lower its Low.
+// answerGroup is what answers of one origin share in an entry. Due may have raised the Low of an answer above its ID. Such answers have
+// a group of their own (late), because they would lower the Low of the other answers.
 type answerGroup struct {
 	origin uint64
 	late   bool
@@ -143,7 +143,7 @@ type origin struct {
 	last    int64 // lease stamp of the origin's last answer
 	replies map[uint64][]byte
 	bytes   int    // of all replies
-	due     uint64 // the leader has the answers below this number dropped; computed from the other fields
+	due     uint64 // the next Low that the leader logs, which drops the answers below it; computed from the other fields
 }
 
 // takes returns about how much memory the answers take.
@@ -241,11 +241,11 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 	}
 }
 
-// sweepEvery is how often, in ms on the lease clock, all origins are looked at. It goes by the stamps alone, which are the same on
-// every node.
+// sweepEvery is the interval, in ms on the lease clock, at which the table is swept. It is measured by the stamps of the entries,
+// which are the same on every node.
 const sweepEvery = 1000
 
-// sweep drops the replies to origins that have been idle for long, and the oldest origins.
+// sweep drops the replies to origins idle for longer than OriginLifetime, and the origins idle for longer than originMemory.
 func (t *Answers) sweep(lease int64) {
 	for _, o := range t.origins {
 		if lease-o.last > OriginLifetime {
@@ -277,9 +277,9 @@ func (t *Answers) forgetAll(o *origin) {
 	o.low = max(o.low, last+1) // last+1 is 0 if last is the largest number
 }
 
-// Forgotten reports whether the replies to a request may already be dropped. The request may have
-// been executed long ago; its origin asks late, for example after its machine was suspended. Or it has waited
-// while the answers to later requests became too many (Due).
+// Forgotten reports whether the replies to a request may already be dropped. Either the origin asks long after the
+// execution, for example because its machine was suspended. Or the request has waited while the answers to later
+// requests became too many (Due).
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low

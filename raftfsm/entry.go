@@ -33,11 +33,11 @@ const (
 // Entry is a decoded log entry.
 type Entry struct {
 	Prev     uint64 // sequence number of the state it was evaluated on
-	Lease    int64  // ms on the lease clock at the evaluation
+	Lease    int64  // ms on the lease clock at the evaluation, set back by the lateness of replies (cluster/grants.go)
 	Wall     int64  // Unix µs
 	Proposer uint64 // random number of the proposing node's run
 	Batch    uint64 // number of the batch within that run
-	Requests []byte // encoded by AppendAnswers; empty if no other node sent a request
+	Requests []byte // encoded by AppendAnswers; empty if the entry keeps no replies
 	Writes   []byte // an encoded store.WriteSet
 	Version  byte   // version that the writes need; 0 means 1
 }

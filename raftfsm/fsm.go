@@ -151,8 +151,8 @@ func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// tellAccounts passes on the users if write set seq changed them. Unlike messages, this includes
-// entries from before the start of the process.
+// tellAccounts passes on the users if write set seq changed them. Unlike messages, users are passed on
+// also for entries from before the start of the process.
 func (f *FSM) tellAccounts(seq uint64) {
 	if f.accounts != nil && f.store.AccountsVersion() == seq {
 		f.accounts.AccountsChanged(f.store.Accounts())
@@ -189,8 +189,8 @@ func (f *FSM) Position() (seq uint64, lease int64) {
 }
 
 // Progress returns the sequence number of the state and the number of times that a snapshot has
-// replaced it. If that number changes, a goroutine that waits for a log index has missed the
-// entries before it.
+// replaced the state. After each time, a goroutine that watches the entries has missed some: those in
+// the snapshot are not applied one by one.
 func (f *FSM) Progress() (seq, jumps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

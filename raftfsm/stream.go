@@ -30,7 +30,7 @@ func (versionError) Is(target error) bool { return target == ErrNewer || target 
 const sumSize = 4
 
 // sealed reads a snapshot without the checksum at its end and computes the checksum of the bytes it
-// returns. It streams, because memory may not have room for a large snapshot twice.
+// returns. It does not hold the whole snapshot, because memory may not have room for a large one twice.
 type sealed struct {
 	in   io.Reader
 	sum  hash.Hash32
@@ -91,7 +91,7 @@ func (c *Checker) Write(p []byte) (int, error) {
 	if missing := len(snapshotMagic) + 1 - len(c.head); missing > 0 {
 		c.head = append(c.head, p[:min(missing, len(p))]...)
 	}
-	// Bytes pushed out of the last four are not part of the checksum.
+	// A byte that is no longer among the last four cannot belong to the checksum.
 	over := len(c.tail) + len(p) - sumSize
 	if old := min(over, len(c.tail)); old > 0 {
 		c.sum.Write(c.tail[:old])
