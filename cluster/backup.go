@@ -12,10 +12,10 @@ import (
 )
 
 // Backup begins a backup of the present state, which is written while the caller reads it. The backup
-// holds everything that was acknowledged before the call. Without a leader nobody knows what that is, and
-// complete is false: then the backup holds everything in this node's log, committed or not. So it may
-// lack writes that only other nodes have, and hold writes that were never acknowledged. The caller has to
-// close the reader.
+// holds everything that was acknowledged before the call. Without a leader nobody knows what was
+// acknowledged. Then complete is false, and the backup holds this node's whole log, committed or not. Such a
+// backup may lack writes that only other nodes have, and may hold writes that were never acknowledged. The
+// caller has to close the reader.
 func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -55,7 +55,7 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 }
 
 // Restore makes a data directory that begins with a backup, for a new cluster of one node. It reads the
-// whole backup first, and no node starts with the directory before it is whole. The directory may be an
+// whole backup first, and no node starts with the directory before the directory is whole. The directory may be an
 // empty mount point. A failure leaves nothing in it but LOCK.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := datadir.CheckEmpty(cfg.Data); err != nil {

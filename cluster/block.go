@@ -13,16 +13,17 @@ import (
 
 // Blocking commands, on the node that the client is connected to.
 //
-// This node sends a Blocked to the leader, where it waits in the queues (blocked_clients.go); this node's registry
-// holds it until it has its reply. The leader serves it; this node decides everything else:
+// This node sends a blocking command to the leader, where the command waits in queues (blocked_clients.go). The leader
+// only serves it. The blockRegistry of this node holds the command (Blocked) until the reply, and decides everything else:
 //
 //   - The timeout runs here, by this node's clock, so a change of leader does
 //     not begin it anew. When it is over, this node asks the leader to cancel. The
 //     leader answers that it has cancelled, or with the served reply: never both.
-//   - When the client leaves, or another one unblocks it, this node asks the same.
-//   - When the leader or the link to it is lost, the command queues again. The
-//     leader may say for certain that it has not executed the command; else the log
-//     decides, see settle in block_registry.go.
+//   - When the client leaves, or another client unblocks it, this node also asks the
+//     leader to cancel.
+//   - When the leader or the link to it is lost, the command queues again. Before that,
+//     either the leader says that it has not executed the command, or the log decides
+//     (settle in block_registry.go).
 //
 //	       ┌── not executed ──┐
 //	       ▼                  │
@@ -34,12 +35,12 @@ import (
 // A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader.
 // Their node says that they wait already, and for how long. So the next leader refuses none of them for a
 // reason that stops a new command (a key of another type, no memory, a long script), and puts them in the
-// order in which they came to their nodes. No clock is compared with another node's for that: each node says
-// how much time has passed there. Two things are not exact. Two clients of different nodes that came almost at
+// order in which they came to their nodes. The clocks of the nodes are not compared: each node says how much
+// time has passed since the command came. Two things are not exact. Two clients of different nodes that came almost at
 // once may change places, because the commands of one node may take longer to the leader than those of the
 // other. And an element that comes before all nodes have sent their commands again goes to a client whose
-// command has arrived. Nodes of earlier versions do not say how long their clients have waited, so these queue
-// as if they had just come.
+// command has arrived. Nodes of earlier versions do not say how long their clients have waited, so these
+// clients queue as if they had just come.
 //
 // If the leader died or the link broke, the log settles what became of the command. What a blocking
 // command writes carries a note to its origin, with the number of the command and its reply (a publish
@@ -47,8 +48,8 @@ import (
 // a position of the log. Everything that earlier leaders have served, or this leader by an older link, lies
 // before that position. If the origin has applied the log that far and has seen no note, the command
 // was not served, and it is sent again. Each command carries the token of the claim, so the leader
-// refuses what is still on its way on an older connection. Only a snapshot that jumps over notes
-// leaves a command undecided: INDETERMINATE.
+// refuses what is still on its way on an older connection. A command stays undecided if a snapshot
+// jumps over notes, or if no leader answers the claim in time. Then the client gets INDETERMINATE.
 //
 // A command of very many keys is heavy work, so it gives way as other commands with large arguments do (package fair), and its
 // turn lasts until a leader has looked for an element. If it has to be sent again, it waits for no other turn: the leader itself
@@ -71,24 +72,24 @@ type Blocked struct {
 	// wait. After Abandon it is not called.
 	Done func(store.Reply)
 
-	// The rest is guarded by blockRegistry.mu.
+	// blockRegistry.mu guards the fields below.
 	id       uint64
 	state    blockState
 	attempt  int           // counts the sendings
-	began    time.Duration // when it was sent first, or was to be, by the monotonic clock
+	began    time.Duration // monotonic time at which it was first sent, or began to wait for a leader
 	lost     time.Duration // when the first leader that had the command was lost; 0: none was
 	deadline time.Duration
 	index    int           // in blockRegistry.timers; -1: not there
 	waits    bool          // a leader has found no element for it
 	blind    bool          // a snapshot has jumped over entries since it was sent
 	kind     string        // see request.Kind
-	keys     *keyIndex     // of its keys, if they are many and this node led when it began …
-	looked   chan struct{} // closed when its turn in the gate is over; nil: it has none
+	keys     *keyIndex     // index of its keys, if they are many and this node led before it was sent; else nil
+	looked   chan struct{} // closed when its turn in the gate is over; nil: it has no turn
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 
-	blockedClient *blockedClient // sent: on this node, the leader …
-	link          *forward.Link  // … or by this link …
-	call          uint64         // … as this call, 0 if the call is about to be made
+	blockedClient *blockedClient // set if it was sent to this node itself, which leads …
+	link          *forward.Link  // … or the link by which it was sent …
+	call          uint64         // … and the number of that call; 0: the call is about to be made
 }
 
 type blockState uint8
@@ -98,13 +99,13 @@ const (
 	blockSent
 	blockDoubt
 	blockDone
-	blockTurn // has large arguments, and its turn has not come; its goroutine begins it or ends it (blockGivingWay)
+	blockTurn // waits for its turn, because its arguments are large; its goroutine begins it or ends it (blockGivingWay)
 )
 
 // quit is a request to end a Blocked that is not served.
 type quit struct {
 	reply   store.Reply
-	timeout bool       // the timeout is over; a leader has to evaluate the command once first
+	timeout bool       // the reason is the timeout: a leader has to evaluate the command once before it ends
 	ended   func(bool) // is told whether this quit has ended the command; may be nil
 	at      time.Duration
 }
@@ -175,16 +176,17 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
-// index makes the index of a command's keys before the command is sent: after that it may be cancelled at any moment, and its
-// arguments are the client's again.
+// index makes the index of a command's keys before the command is sent. Once sent, the command may be cancelled at any moment, and
+// then its arguments belong to the client again.
 func (n *Node) index(b *Blocked) {
 	if n.routes.get().seq != nil {
 		b.keys = indexOf(&b.Call)
 	}
 }
 
-// blockGivingWay begins a blocking command with large arguments when its turn has come. Until then only this goroutine may end the
-// command, unless its client has gone: when the command has ended, its arguments are the client's again.
+// blockGivingWay begins a blocking command with large arguments when its turn has come. Until then only this goroutine, which uses
+// the arguments, may end the command: the arguments of an ended command belong to the client again. If the client has gone, Abandon
+// may end the command, too.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
@@ -425,7 +427,7 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	after()
 }
 
-// requeue has b, which was certainly not executed, sent again, unless its quit can end it.
+// requeue queues b, which was certainly not executed, to be sent again. If b has a quit that may end it now, requeue ends b instead.
 func (k *blockRegistry) requeue(b *Blocked) (after func()) {
 	b.state = blockUnsent
 	b.passOn()

@@ -11,25 +11,25 @@ import (
 
 // A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to take it out again, takes
 // ten times as long as to look for the elements, and everybody waits meanwhile. So a client of manyKeys or more stands in no
-// queue at first. It brings an index of its keys, which was made before its command came to be evaluated. When one of these keys
+// queue at first. It brings an index of its keys, normally made before the evaluation of its command. When one of these keys
 // is ready, the client gets its place in the queue of that key, behind those that came before it (blockedClients.place). Each such
 // client costs a look into its index, some 40 ns, for each key that becomes ready. So clients of fewer keys, of which there may be
 // many, stand in their queues from the beginning.
 
-// manyKeys is the number of keys from which on a blocked client gets its places when they are needed.
+// manyKeys is the number of keys from which on a blocked client gets its place in the queue of a key only when the key is ready.
 const manyKeys = 4096
 
 // keyIndex finds keys among many. It has copies of them, because the arguments belong to the client again when its command
 // has been cancelled.
 type keyIndex struct {
 	names string
-	ends  []uint32 // of each key in names
+	ends  []uint32 // where each key ends in names
 	slots []slot   // a power of two, at least twice as many as keys
 }
 
 // slot holds a key at the place that its hash names, or behind it.
 type slot struct {
-	hash uint32 // another part of the hash
+	hash uint32 // upper half of the hash of the key; the lower half chooses the slot
 	key  uint32 // number of the key from 1 on; 0: no key
 }
 

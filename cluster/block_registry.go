@@ -25,13 +25,13 @@ type blockRegistry struct {
 	unsent    []*Blocked // may hold commands that are done by now …
 	doubt     []*Blocked // … and so may this
 	notBefore time.Duration
-	jumps     uint64 // how many jumps of the state the commands know of
+	jumps     uint64 // number of jumps of the state that blind has noted
 
 	// The route that claims belong to.
 	seq   *sequencer
 	link  *forward.Link
 	ask   *claimAsk
-	alive time.Duration // when the leader was last told that we live
+	alive time.Duration // when this node last told the leader that it lives
 }
 
 // claimAsk is a claim on its way.
@@ -39,14 +39,14 @@ type claimAsk struct {
 	cohort   []*Blocked // in doubt before it was sent
 	answered bool
 	failed   bool
-	position uint64 // of the leader's state, when answered
+	position uint64 // sequence number of the leader's state at the answer
 }
 
 const (
 	// registryPoll bounds how late a timeout is noticed when the clock does not
 	// run evenly, as in tests that move it.
 	registryPoll = 50 * time.Millisecond
-	// settlePoll is how often the registry looks whether it can go on.
+	// settlePoll is how often the registry checks while a claim is on its way, or commands are unsent or in doubt.
 	settlePoll = 2 * time.Millisecond
 	// aliveInterval is how often a node that has blocked clients tells the
 	// leader that it is there …
@@ -188,8 +188,8 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 
 // claim claims the link to the leader again, to learn how far the log has come. When a leader answers the
 // claim, it has refused or served everything that this node sent by other links, and the entries of
-// earlier leaders come before its own. So a command that is not served in the log up to that position was
-// not served, and will not be.
+// earlier leaders come before its own. So a command without a note in the log up to that position was not
+// served, and will not be.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil

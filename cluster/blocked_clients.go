@@ -15,7 +15,8 @@ import (
 // Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait
 // queue for each of its keys, in order of arrival over all nodes, also after a change of leader (block.go says how
 // exact that is). The leader answers it in the batch of the command that gave its key an element, so no other command
-// comes between. block.go describes where blocked clients come from and how they survive a change of leader.
+// comes between, unless very many blocked clients have to be served (serveTurns). block.go describes where blocked
+// clients come from and how they survive a change of leader.
 //
 // After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
 // or sorted sets, and the leader looks only at the blocked clients of these keys. A blocked client costs no
@@ -26,14 +27,14 @@ import (
 //
 // Before a batch is evaluated again (a panic, a write set that is too large), rollback restores the queues.
 // If a batch is refused, all blocked clients go back to their origins: another entry has changed the state,
-// and the leader does not know which keys became ready in it.
+// and the leader does not know which keys that entry made ready.
 
 // blockedClient is a blocking command on the leader.
 type blockedClient struct {
 	req   *request
 	wait  *store.Wait // nil until its command has found no element
 	state atomic.Int32
-	quit  atomic.Int32 // quitSoon: it must not wait; quitNow: nor run; quitRefused: there is no memory for it
+	quit  atomic.Int32 // how to end it (quitSoon, quitNow, quitRefused); 0: nobody has asked to end it
 	// joined is called when the blocked client waits for certain; it may be nil.
 	joined func()
 
@@ -41,17 +42,17 @@ type blockedClient struct {
 	id     uint64 // … and the number of the command there
 	token  uint64 // token of the link that it came by; 0: no link
 	waited forward.Waited
-	since  time.Duration // when it came to its own node, or joined here if it was sent at once, by this node's monotonic clock
+	since  time.Duration // monotonic time here at which it came to its own node; if it was sent at once, at which it joined here
 
 	size   int64  // bytes that it counts in guests …
 	number uint64 // … its number there, in order of arrival …
 	index  int    // … and its place in the heap; -1: none
 
 	all    *blockedClients   // set when it joins them
-	order  order             // among all
+	order  order             // its place among all blocked clients
 	places []place           // one for each key …
-	keys   *keyIndex         // … but if the keys are many this index of them (block_keys.go) …
-	found  map[uint32]*place // … and places at those that were ready, by their numbers in the index
+	keys   *keyIndex         // … or, if the keys are many, an index of them (block_keys.go) …
+	found  map[uint32]*place // … and the places for keys that were ready, by the number of the key in the index
 	fresh  bool              // it has joined in the present batch
 }
 
@@ -65,15 +66,15 @@ const (
 )
 
 const (
-	quitSoon int32 = 1 + iota
-	quitNow
-	quitRefused
+	quitSoon    int32 = 1 + iota // evaluate the command once, and cancel it if it finds no element
+	quitNow                      // cancel the command, even before it is evaluated
+	quitRefused                  // as quitNow, but answer that there is no memory for it
 )
 
 // cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// command is evaluated once before that. That it finds no element counts only after its batch has been committed: if the
-// batch fails, the elements that another request of the batch has popped are still there. And a leader that has been
-// replaced may find no element where there is one.
+// leader evaluates the command once, and cancels it only after its batch has been committed. Before the commit it is not
+// certain that there was no element: if the batch fails, the elements that another request of the batch has popped are
+// still there, and a leader that has been replaced may not know of an element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -141,7 +142,7 @@ type place struct {
 
 // order is the order of places.
 type order struct {
-	since  time.Duration // of the client, or when it lost its place
+	since  time.Duration // when the client came, or lost its place
 	number uint64        // grows with each place
 }
 
@@ -222,7 +223,7 @@ func (q *waitQueue) restore(p *place) {
 // blockedClients holds all blocked clients that wait. Only the evaluating goroutine uses it, except for bury.
 type blockedClients struct {
 	queues map[waitKey]*waitQueue
-	many   []*blockedClient // those that wait for many keys, by the numbers of their orders
+	many   []*blockedClient // those that wait for many keys, sorted by order.number
 	inLine line             // queues, in the order in which they began
 	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
@@ -413,7 +414,7 @@ func (ws *blockedClients) bury(w *blockedClient) {
 	ws.buried.Store(int32(len(ws.dead)))
 }
 
-// sweepPlaces is about how many places one sweep gives up: others wait meanwhile.
+// sweepPlaces is about how many places one sweep gives up: all requests wait meanwhile.
 const sweepPlaces = 4096
 
 // sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next

@@ -29,7 +29,7 @@ type peerConn struct {
 	origin   uint64 // boot number of the peer, from its claim
 	stranger bool   // this node has refused it before, because it is no member
 
-	heard   atomic.Uint64 // frames so far
+	heard   atomic.Uint64 // number of frames received
 	claimed atomic.Bool   // the peer has claimed this connection for its writes
 
 	dismissed atomic.Bool // the peer is no member any more

@@ -9,13 +9,13 @@ import (
 // Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not
 // need that lock on a leader, so heartbeats go on and leadership does not move.
 //
-// After busy-reply-threshold everything that waits is answered BUSY, without effect, until the script
-// ends, is killed, or reaches --script-time-limit. That limit is for all scripts of a transaction
-// together. If it does not suffice, or one of the scripts is killed, the transaction is refused as a
-// whole: nothing of it has been proposed.
+// After busy-reply-threshold the leader answers BUSY, without effect, to the requests that wait, until the
+// script ends, is killed, or reaches --script-time-limit. All scripts of a transaction together have that
+// limit. If they exceed it, or one of them is killed, the leader refuses the transaction as a whole:
+// nothing of it has been proposed.
 //
-// A pipeline with many scripts delays others by maxPartTime and one script: what is left then is
-// submitted anew, behind the requests that wait.
+// A pipeline with many scripts delays other requests by maxPartTime and one script at most: then its rest
+// is submitted anew, behind the requests that wait.
 //
 // When a script has run for runsAfter, the leader tells the node of its client (frame 8, which older
 // members ignore). If that leader is then lost, the memory that the script took may be the reason, so the

@@ -190,8 +190,8 @@ func Default() Config {
 	}
 }
 
-// maxFailoverWait bounds for how long a node may go on sending a write again. The state remembers for
-// longer that the write has been executed, by the clock of any node.
+// maxFailoverWait bounds for how long a node may go on sending a write again. By the clock of any node, the
+// state remembers an executed write for longer than that.
 const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate reports every fault at once.
@@ -281,8 +281,8 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 	}
 }
 
-// CheckAddress fails if addr is not of the form host:port, with a port that the system chooses if it is 0. Peers refuse an address
-// in any other form.
+// CheckAddress fails if addr is not of the form host:port. Peers refuse an address in any other form. Port 0 is allowed: the system
+// then chooses the port.
 func CheckAddress(addr string) error {
 	chosen := addr
 	if host, isZero := strings.CutSuffix(addr, ":0"); isZero {

@@ -65,7 +65,7 @@ type membership interface {
 // progressing is the part of a consensus that has to do with a log on disk, which may be replayed, full or ahead of
 // the state.
 type progressing interface {
-	// Trouble says why the log accepts no entries at present; "" if it does.
+	// Trouble says why the log accepts no entries at present; "" if it accepts them.
 	Trouble() string
 	// Full reports whether the data directory is at its quota.
 	Full() bool
@@ -76,7 +76,7 @@ type progressing interface {
 	// CaughtUp reports whether this node has applied all entries up to the commit index of the
 	// present leader.
 	CaughtUp() bool
-	// Led notes that another node leads, perhaps for the second time.
+	// Led notes that a term of another leader begins, perhaps of the same node as before.
 	Led()
 	// Campaign makes this node stand for election now, even if another node leads.
 	Campaign() error

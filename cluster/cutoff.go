@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// cutOffCalls has the calls of a peer whose clients that node has cut off, while the calls are in hand here.
+// cutOffCalls holds those calls of a peer whose clients the peer has cut off, until this node has answered them.
 type cutOffCalls struct {
 	any   atomic.Bool
 	mu    sync.Mutex
 	calls map[uint64]struct{}
 }
 
-// maxCutOff bounds the calls. A node names a call that has just been answered now and then, which is never taken out.
+// maxCutOff bounds the number of calls. A peer may name a call that has just been answered, and nothing takes such a call out.
 const maxCutOff = 1 << 16
 
 func (c *cutOffCalls) note(call uint64) {

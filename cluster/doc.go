@@ -6,12 +6,12 @@
 //
 // # Lock order
 //
-// Most locks guard one structure. No other lock is taken under them, so they may be taken under any lock. These
-// are taken in this order, the left one first:
+// No other lock is taken under most locks, which guard one structure each. So such a lock may be taken under any
+// lock. The other locks are taken in this order, the left one first:
 //
 //	raftfsm.FSM → fair.Inbox          the evaluation looks at who waits
 //	raftfsm.FSM → blockRegistry.mu    a note of a served command is read while its entry is applied
-//	raftfsm.FSM → locks of server     package server tells the order of its own (its doc.go)
+//	raftfsm.FSM → locks of server     server/doc.go names the order of these
 //	raftfsm.FSM → longScript.mu       a script begins or ends in the evaluation
 //	longScript.mu → fair.Inbox        what waits behind a long script is answered BUSY
 //	peers.Watcher.mu → Node.mu        the watcher asks who leads

@@ -12,7 +12,7 @@ import (
 // For each of them the data that is overwritten meanwhile stays in memory: all of the data at most.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
-	backup atomic.Pointer[earlier] // the server has one backup read at a time
+	backup atomic.Pointer[earlier] // the server reads one backup at a time
 }
 
 // earlier is a state that is being read.

@@ -46,7 +46,7 @@ var (
 	// ErrUnsettled is the error of a change of membership that was begun, if it is not known whether it
 	// was made.
 	ErrUnsettled = errors.New("the change was not confirmed in time; it may still be made: see `lockstep members`, and ask for it again")
-	// errBackupGivenUp is what the reader of a backup gets that is given up for want of memory.
+	// errBackupGivenUp is the error for the reader of a backup that the node gives up for want of memory.
 	errBackupGivenUp = errors.New("the backup was given up, because the node needs the memory for what has been overwritten since it began: begin again")
 	// ErrNoLeader is the error of an operation that needs a leader.
 	ErrNoLeader = errors.New("the cluster has no leader at present: try again in a few seconds")

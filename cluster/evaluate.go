@@ -261,7 +261,7 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 		r.refuse(r.overrun)
 		return without(q, i), nil, true
 	case r.takes(s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece:
-		return s.evaluateAgain(ctx, txn, q, i+1, b) // not the requests behind it: others may have come that go before them
+		return s.evaluateAgain(ctx, txn, q, i+1, b) // the requests behind it are left over: others may have come that go before them
 	}
 	return q, nil, true // r.overran says which of its calls to refuse
 }
@@ -405,7 +405,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	} else {
 		reply = s.runCommand(ctx, ErrCommandTime)
 		if ctx.Stopped != "" && ctx.Wrote() {
-			return reply, ctx.Stopped // this undoes what it has written, as if it were too much
+			return reply, ctx.Stopped // the caller undoes its writes, as those of a command that has written too much
 		}
 	}
 	return settled(ctx, reply)
@@ -425,7 +425,7 @@ func refuseUnknown(c *Call, name []byte) store.Reply {
 	return store.Err(err)
 }
 
-// mayTransact checks the right to EXEC or WATCH itself, because the client's node may not know yet that it was taken away. Each
+// mayTransact checks the right to EXEC or WATCH itself, because the client's node may not know yet that the right was taken away. Each
 // command of a transaction is checked as it runs.
 func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, ok bool) {
 	args := execArgs

@@ -21,9 +21,10 @@ import (
 //   - A reply was lost with a link or a leader, and whichever node leads then
 //     repeats it: the answer is kept together with its grants, and they begin
 //     anew (decided).
-//   - Another node learns the outcome, or this node does when it leads no more. The
-//     next leader's clock may have gone on without the write by then. So that leader
-//     is asked to let the grants begin anew, and then the client is told (confirm).
+//   - A leader loses its leadership before it replies, and then learns that the log
+//     has accepted the write. By then the next leader's clock may have gone on without
+//     the write. So the node asks that leader to let the grants begin anew, and then
+//     answers its client (confirm).
 //   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that
 //     node asks the leader in the same way (hold).
 //
@@ -31,11 +32,11 @@ import (
 //
 // A write set is stamped when it is evaluated, and acknowledged some milliseconds later. Without
 // correction a lease would end that much early, as its owner sees it. A new leader does not know how late
-// its predecessor acknowledged. Lateness up to latenessKept is made up for by the clock, which is behind
-// by at least as much: the leader sets its stamps back by the worst lateness, and if the last entry
-// granted leases, the next leader's clock begins that much behind it (Lease.Lead). Larger lateness
-// stands in the log before the reply: an entry of its own moves the deadlines in question, so a slow
-// write lengthens its own leases and no others.
+// its predecessor acknowledged. The clock makes up for lateness up to latenessKept: the leader sets its
+// stamps back by the worst lateness, and if the last entry granted leases, the next leader's clock leaves out
+// at least latenessKept of the time since that entry (Lease.Lead). Before a reply that is later than that, the
+// leader logs another entry, which moves the deadlines of the late leases. So a slow write lengthens its own
+// leases and no others.
 //
 // If a key is gone, or belongs to another client, the answer to a repeated request is that the reply is
 // lost. A client that had got its OK in time, and looked, would have found the same. But a client that
@@ -76,8 +77,8 @@ func (r *request) granted(seq uint64, writes []byte) grants {
 	return g
 }
 
-// leased returns the keys that have leases from the batch. A lease may have gone to another key in the same batch, by whatever
-// request.
+// leased returns the keys that have leases from the batch. A later request of the batch may have moved a
+// lease to another key.
 func (b *batch) leased() []store.LeasedKey {
 	var spans []store.Span
 	var anew []store.LeasedKey
@@ -119,7 +120,7 @@ func appendGrants(buf []byte, g grants) []byte {
 	return buf
 }
 
-// maxGranted is the largest number of a call that is read: more than a session sends in one request.
+// maxGranted is the largest number of a call that readGrants accepts. A session sends fewer calls in one request.
 const maxGranted = 1 << 12
 
 // readGrants decodes what appendGrants wrote. No bytes mean no grants: the request was given no lease.
@@ -141,8 +142,8 @@ func readGrants(b []byte) (grants, error) {
 }
 
 // renew lets leases that were granted before begin now. Calls whose leases are over get ErrReplyLost
-// instead of their replies. held says that the reply has only been held: if a lease is gone before its time, a command has
-// ended it, as can happen while any reply is on its way.
+// instead of their replies. held says that the reply is not late but was held. Then a lease that is gone before its deadline
+// was ended by a command, which can happen while any reply is on its way, and the reply stays.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
@@ -195,14 +196,14 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, res
 }
 
 const (
-	// lostRESP and heldRESP are the versions of RESP in which confirm asks, for a reply that was late or lost, and for one that was
-	// held. The reply is the same, and nodes of 0.1.0 see no difference.
+	// lostRESP and heldRESP are the RESP versions of a Confirm call. They tell the leader why confirm asks: a reply was late or lost,
+	// or it was held. The reply to Confirm is the same in both versions, so nodes of 0.1.0 see no difference.
 	lostRESP, heldRESP = 2, 3
 	// atOnce is how soon a reply to heavy work leaves if it is not held.
 	atOnce = time.Millisecond
-	// shortLease is a lease of which a quarter may be too short to confirm it, in ms.
+	// shortLease is the length of a lease, in ms, below which a quarter of it may be too short for confirm.
 	shortLease = 400
-	// maxHeldLease is a lease that is longer than any reply is held, in ms.
+	// maxHeldLease is a length of a lease, in ms: no reply is held for nearly as long.
 	maxHeldLease = 3_600_000
 )
 
@@ -276,7 +277,7 @@ func (s *sequencer) postpone(b *batch, started store.Time) bool {
 // makeUp lengthens the leases of the postponed batch by an entry, and answers the batch. If that entry is
 // late, too, the disk is slow. Then another entry lengthens the leases in advance, by a margin that grows
 // with each try, and the next entry takes back what was too much. makeUp returns false when leadership is
-// gone: then the next leader is asked.
+// lost: then confirm asks the next leader.
 func (s *sequencer) makeUp(ctx context.Context) bool {
 	o := s.overdue
 	if o == nil {

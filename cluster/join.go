@@ -145,7 +145,7 @@ var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a 
 // again.
 func readJoinAnswer(r *bufio.Reader) error {
 	if head, err := r.Peek(2); err != nil || head[0] != 0 || head[1] != 0 {
-		return errNoPeerPort // an answer is not that long
+		return errNoPeerPort // an answer is shorter than 64 KiB, so this is no frame of a member
 	}
 	f, err := frame.ReadShort(r)
 	if err != nil {

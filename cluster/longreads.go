@@ -12,8 +12,8 @@ import (
 // Reads that take time in proportion to the data (long reads) go behind everything else that waits: a
 // client that takes a lock waits for one of them, not for the reads of sixty clients. Long reads change
 // nothing and each client waits for its own, so no client sees in which order they were run. While there
-// is no room for their replies, none is run. After one that takes long, others are served for as long
-// (fair.Interval).
+// is no room for their replies, the leader runs none (hasRoom). After a long read that took much time, the
+// leader serves other requests for as long as the read took (fair.Interval).
 
 // longPause is how long the leader waits before it looks again whether there is room for the replies of
 // long reads.
@@ -82,8 +82,8 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver takes what a batch has left over, and returns the requests to run next. It returns none if only requests are left that
-// go behind others: others may have come meanwhile.
+// leftOver takes what a batch has left over, and returns the requests to run next. It returns none if all of them
+// go behind other requests, because such other requests may have come meanwhile.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// longScript is the script that runs, as far as others are concerned: after a while the node of its client is told, and
-// later all that waits is answered BUSY.
+// longScript watches the script that runs. After runsAfter it tells the node of the script's client, and after the busy
+// threshold it answers BUSY to the requests that wait.
 type longScript struct {
 	node *Node
 	in   *fair.Inbox[*request]
@@ -57,7 +57,7 @@ func (l *longScript) checkIn(after time.Duration) {
 }
 
 // ends notes that the script has ended, at a time, and returns whether the requests behind it were refused.
-// Those may be in use again by now, so the caller must not look at them.
+// Refused requests may be in use again by now, so the caller must not look at them.
 func (l *longScript) ends(at time.Duration) (refused bool) {
 	l.mu.Lock()
 	if at-l.since >= l.node.busyThreshold() && !l.in.IsBusy() {
@@ -70,8 +70,8 @@ func (l *longScript) ends(at time.Duration) (refused bool) {
 	return l.in.Open()
 }
 
-// check tells the node of a script's client that the script runs for long, or answers BUSY to all requests that wait
-// behind it, and has all that come until the script ends answered BUSY, too.
+// check tells the node of a script's client that the script runs for long. When the script has reached the busy
+// threshold, check has BUSY answered to the requests that wait behind it, and to those that come until it ends.
 func (l *longScript) check() {
 	l.mu.Lock()
 	l.due = 0

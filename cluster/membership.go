@@ -164,7 +164,7 @@ func (r refusal) Error() string { return string(r) }
 
 func contradicts(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
-// These codes begin an error in a reply to another node which that node has to recognize.
+// An error in a reply to another node begins with one of these codes if that node has to recognize the error.
 const (
 	refusalCode  = "REFUSED "
 	noMemberCode = "NOMEMBER " // ErrNoMember
@@ -354,7 +354,7 @@ type Membership string
 const (
 	Voter    Membership = "voter"
 	NonVoter Membership = "non-voter" // it is catching up
-	Joining  Membership = "joining"   // it has asked to become a member
+	Joining  Membership = "joining"   // it asks to become a member
 	Removed  Membership = "removed"
 )
 

@@ -229,8 +229,8 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns the most by which the leader that proposed the last entry may have acknowledged it late. If the entry
-// set a deadline on a key, that is promptly: later than that, the leader would have added another entry. Otherwise it is 0.
+// late returns how late, at most, the leader that proposed the last entry may have acknowledged it. That is promptly if the
+// entry set a deadline on a key: before a later reply the leader would have logged another entry. Otherwise it is 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {

@@ -24,12 +24,14 @@ import (
 // replies are not kept. A copy that is still on its way on an older link would be executed later, and take a
 // lock that no client knows of.
 //
-// A node numbers only the writes that it forwards to another node. While it leads, its own clients need
-// no numbers: if it is deposed, the next accepted entry settles the fate of their writes; if it dies, their
-// connections die with it. Replies above maxRecorded are not kept, and neither are replies to an origin
-// that was silent for ten minutes, or the oldest ones when there are too many (raftfsm.MaxOrigin). The state
-// still knows whose replies it may have dropped (raftfsm.Answers.Forgotten), so the outcome of such a request
-// is unknown if it is sent again. For example, an origin may have been suspended together with its clock.
+// A node numbers the writes that it forwards, or that have waited for a leader. A write that begins at the
+// leader's own sequencer needs no number. If the leader is deposed, the next accepted entry settles the fate of
+// the write. If the leader dies, the connection of the client ends.
+//
+// Replies above maxRecorded are not kept. Neither are replies to an origin that was silent for ten minutes, for
+// example because it was suspended together with its clock, or the oldest ones when there are too many
+// (raftfsm.MaxOrigin). The state still knows which replies it may have dropped (raftfsm.Answers.Forgotten). If
+// such a request is sent again, its outcome is unknown.
 
 // decided reports whether a numbered request must not be executed, because it has been executed
 // already or its link is no longer valid. It sets the replies or the error then.
@@ -71,8 +73,8 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 const maxRecorded = 512 << 10
 
 const (
-	// maxKept is the size of the replies kept for one origin above which every node keeps only small new ones: a reply
-	// stays until its origin sends another write.
+	// maxKept is how many bytes of replies are kept for one origin. Above it only small new replies are kept, because a
+	// reply stays until its origin sends another write.
 	maxKept = 4 << 20
 	// smallRecord is the size up to which replies are always kept, such as the reply to a client that takes a lock.
 	smallRecord = 512

@@ -35,7 +35,7 @@ func (s *sequencer) startTurn(user string) {
 	s.turn.limit = s.node.overruns.Limit(user, s.turn.full, s.turn.since)
 }
 
-// tellOverruns returns the users who have less time, for the other members.
+// tellOverruns returns the users whose limits are shortened, to be told to the other members.
 func (n *Node) tellOverruns() []fair.Overrun {
 	if n.cfg.Scripts == nil {
 		return nil

@@ -16,7 +16,7 @@ const (
 	OwnDigest = fair.OwnDigest
 )
 
-// Rest waits for the turn of a client for which this node has done work by itself that has taken some time.
+// Rest makes a client give way after this node has done work by itself for it. took is the time of that work.
 func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
 // Alone waits until this node does no other work of a kind. ok is false if the client has been cut off, or the node closes;

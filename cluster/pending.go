@@ -13,10 +13,10 @@ import (
 // in the log takes effect, so the next accepted entry is either this batch or proof that the batch never takes
 // effect.
 //
-// One party at a time may answer a batch. While the sequencer waits for Raft, the log answers it if it was applied
-// promptly, and otherwise leaves the answer to the sequencer, which looks at the clock. After the sequencer has lost its
-// leadership, the log alone answers, even if this node leads anew and the batch is an entry of the later term. The
-// watchdog answers what has waited for too long.
+// One party at a time may answer a batch. While the sequencer waits for Raft, applied answers the batch if its entry was
+// applied promptly, and otherwise leaves the answer to the sequencer, which looks at the clock. After the sequencer has
+// lost its leadership, leave or applied answers, even if this node leads anew and the entry of the batch is of the later
+// term. The watchdog answers a batch that has waited for too long.
 type pendingBatches struct {
 	stalled func() // called when clients have waited for too long
 
@@ -42,7 +42,7 @@ func (p *pendingBatches) begin(b *batch, patience time.Duration) {
 // stalledEvery is the least time between two log lines of stalled.
 const stalledEvery = 10 * time.Second
 
-// stalled logs that clients are told INDETERMINATE although this node leads. They are told nothing of the reason.
+// stalled logs that clients are told INDETERMINATE although this node leads. That reply does not give the reason.
 func (n *Node) stalled() {
 	now, last := n.cfg.Time.Monotonic(), n.saidStalled.Load()
 	if last != 0 && now-time.Duration(last) < stalledEvery || !n.saidStalled.CompareAndSwap(last, int64(max(now, 1))) {
@@ -88,8 +88,8 @@ func (p *pendingBatches) remove(b *batch) {
 }
 
 // ofTerm reports whether the entry of b is of the term in which b was evaluated. A sequencer that does not know yet that its term
-// is over can put a batch into the next one, if this node leads then, too. The sequencer's clock does not know how long nobody led
-// in between.
+// is over can put a batch into the log of a later term, if this node leads in that term, too. The sequencer's clock does not know
+// how long nobody led in between.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
 // applied answers the batches whose fate an applied entry settles. A batch that began before the monotonic time

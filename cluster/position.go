@@ -22,7 +22,7 @@ const (
 	positionPause = 10 * time.Millisecond
 	// … positionMost bounds the pause after which a client that waits looks again by itself …
 	positionMost = time.Second
-	// … and positionRedial is the one before a member is called again that could not be reached.
+	// … and positionRedial is the pause before a new call to a member that could not be reached.
 	positionRedial = 50 * time.Millisecond
 	// positionTimeout is how long a member may take to answer before it is called anew.
 	positionTimeout = 2 * time.Second
@@ -99,8 +99,8 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
-// leaderPosition is the body of a question for the position of a leader, which makes sure first that it leads. A leader of
-// 0.1.0 does not look at it.
+// leaderPosition is the body of a question for the position of a leader. The leader checks that it still leads before it answers.
+// A leader of 0.1.0 ignores the body.
 var leaderPosition = []byte{1}
 
 // confirmed is acknowledged that also finds out whether the leader still led after the call began. A leader that has been

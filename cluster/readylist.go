@@ -10,7 +10,7 @@ import (
 
 // readyList lists the keys whose blocked clients have to be served, each key once.
 //
-// After SWAPDB any key may be ready, and clients may wait for very many. So the list then has one mark for all of them
+// After SWAPDB any key may be ready, and clients may wait for very many keys. So the list then has one mark for all of them
 // (anyKey), and a round looks at these keys in the order in which they were first waited for, as many in each entry as
 // serving has time for.
 type readyList struct {
@@ -19,14 +19,14 @@ type readyList struct {
 	round  round
 }
 
-// round is how far the look at all keys that clients wait for has come.
+// round is the progress of a look at all keys that clients wait for.
 type round struct {
 	next, last uint64 // numbers of the queues to look at
 	many       manyRound
 	again      bool // databases were swapped meanwhile, so another round has to follow
 }
 
-// manyRound is how far a round has come with the keys of those that wait for many: they may have no queues.
+// manyRound is the progress of a round through the keys of clients that wait for many keys, which may have no queues.
 type manyRound struct {
 	client uint64 // the number of the client …
 	key    int    // … and its key to look at
@@ -52,8 +52,8 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	}
 }
 
-// line has the queues by number. Those that are empty have ended. They stay for as long as a rollback may need them, and
-// until they are more than the others.
+// line has the queues by number. An empty queue has ended. Ended queues stay for as long as a rollback may need them, and
+// until they are more than half of all queues.
 type line struct {
 	queues []*waitQueue
 	last   uint64 // number of the latest queue
@@ -75,7 +75,7 @@ func (l *line) tidy() {
 	}
 }
 
-// from returns the first queue with at least a number; nil if there is none.
+// from returns the first queue, not ended, with this number or a higher one; nil if there is none.
 func (l *line) from(number uint64) *waitQueue {
 	i, _ := slices.BinarySearchFunc(l.queues, number, func(q *waitQueue, number uint64) int { return cmp.Compare(q.number, number) })
 	for ; i < len(l.queues); i++ {

@@ -21,11 +21,11 @@ type request struct {
 	wroteBytes int     // … and how much
 	large      bool    // it has been put aside because its reply is large
 	client     *Client // the client of this node that sent it; nil: none
-	err        error   // errNotExecuted or errUnknown instead of replies
+	err        error   // why there are no replies, such as errUnknown; errLate: there are replies, but they are late
 
 	from    forward.Ticket // number of a write that may be sent again
 	token   uint64         // token of the link that it came by
-	peer    *peerConn      // of the node that has sent it; nil: this one …
+	peer    *peerConn      // connection of the node that has sent it; nil: this node …
 	number  uint64         // … and its number on that connection
 	whole   bool           // it must not be answered in parts: version 0.1.0 has sent it, and would ask for all of it again
 	crowded bool           // many replies are kept already: a long reply to this request is not kept
@@ -111,7 +111,8 @@ func (r *request) refuseBusy(e store.Error) {
 	r.refuse(e)
 }
 
-// patient reports whether a request is a blocked client that waits already. It is not told BUSY, because it does not begin.
+// patient reports whether a request is a blocked client that waits already. It is not answered BUSY, because its command began
+// earlier.
 func (r *request) patient() bool { return r.blockedClient != nil && r.blockedClient.waited.Joined }
 
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
@@ -219,14 +220,14 @@ func (r *request) completeLate(b *batch) {
 	}
 }
 
-// begin clears the results of an earlier evaluation. The new one is at a lease time, and begins at a monotonic time.
+// begin clears the results of an earlier evaluation. at and began are the lease time and the monotonic time of the new one.
 func (r *request) begin(at int64, began time.Duration) {
 	r.replies = r.replies[:0]
 	r.spans, r.anew, r.at = r.spans[:0], nil, at
 	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 }
 
-// took adds the bytes that an evaluation has written, including undone writes, and replied to the cost of a request.
+// took adds to the cost of a request: bytes are those that its evaluation has written, including undone writes, and replied.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * fair.ByteTakes

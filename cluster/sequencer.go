@@ -39,7 +39,7 @@ const (
 	// to read it. A batch normally has less: it is closed at maxBatchBytes, and its last request goes beyond
 	// that by at most maxPartBytes and one command (store.MaxEntry).
 	maxEntryBytes = 63 << 20
-	// maxBeforeFirst is how much an entry may have so that any request fits behind.
+	// maxBeforeFirst is the size of an entry up to which any request still fits into it.
 	maxBeforeFirst = maxEntryBytes - store.MaxEntry - 1<<20
 	// maxPartBytes is how many bytes of writes or replies a request of several commands may have
 	// before the rest of it is put off: see SubmitPart.

@@ -100,8 +100,8 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 func noteName(boot uint64) string { return string(binary.BigEndian.AppendUint64(nil, boot)) }
 
 // sendAway refuses the blocked clients of users that the last command has deleted. Their nodes end the
-// connections only after applying the deletion. Until then, and for a suspended node much longer, they would
-// take elements from others.
+// connections only after applying the deletion. Until then, and for a suspended node much longer, these clients
+// would take elements from others.
 func (s *sequencer) sendAway(users []string) {
 	if len(users) == 0 {
 		return
@@ -127,14 +127,14 @@ const (
 	serveTime     = maxPartTime * time.Millisecond
 	serveKeys     = 5000 // that are looked at: after SWAPDB most may have no elements
 	servePatience = 100 * time.Millisecond
-	// serveFor is how lately other commands must have come for serving to give way.
+	// serveFor: serving gives way only if another command has come within this time.
 	serveFor = 100 * time.Millisecond
 )
 
 // serveTurns is when blocked clients that are pending are served.
 type serveTurns struct {
-	since time.Duration // since when there are any, monotonic; 0: there are none
-	rest  time.Duration // until when other commands have their time
+	since time.Duration // since when there are pending ones, monotonic; 0: there are none
+	rest  time.Duration // until when other commands are run first, monotonic
 	came  time.Duration // when the last other command came
 	alone bool          // no other command may be run in the present batch from here on
 }
@@ -152,7 +152,7 @@ func (t *serveTurns) pend(pending bool, now time.Duration) {
 	}
 }
 
-// served gives other commands their time after a batch that has served.
+// served gives other commands as much time as the batch took that has served blocked clients.
 func (t *serveTurns) served(took, now time.Duration) { t.rest = now + took }
 
 // serves reports whether the next batch serves pending blocked clients.
@@ -235,7 +235,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 	}
 	q := ws.queues[k]
 	if q == nil {
-		return // other keys have served them
+		return // its clients have been served by other keys
 	}
 	q.sort()
 	for n := q.n; n > 0 && q.head != nil; n-- {

@@ -45,9 +45,9 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 }
 
 // SubmitPart is Submit, but may run only the first of the calls: if their replies or writes are large
-// (maxPartBytes), or if one request cannot hold them all. It returns one reply for each call that was run, and at least
-// one. The caller submits the others when it has room for their replies. SubmitPart delays clients that do heavy work (package fair); a nil
-// client stands for the node itself.
+// (maxPartBytes), if they take long (maxPartTime), or if one request cannot hold them all. It returns one reply for
+// each call that was run, and at least one. The caller submits the others when it has room for their replies. SubmitPart delays
+// clients that do heavy work (package fair); a nil client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	fit := call.Fitting(calls)
 	if fit == 0 {
@@ -110,7 +110,7 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 	return dst
 }
 
-// waiter is a submission that a goroutine waits for. It may serve one node after the other.
+// waiter is a submission that a goroutine waits for. All nodes of the process use the same pool of them.
 type waiter struct {
 	Submission
 	first request

@@ -319,8 +319,8 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			default:
 			}
 			c.leaderLost()
-			// The old leader may still answer, until there is another one to ask. Later submissions wait in the
-			// line for that.
+			// The old leader may still answer, until there is another leader to ask. Later submissions wait in the
+			// queue until then.
 			c.queue()
 			now := c.n.routes.get()
 			changed, deadline = now.changed, c.ctx.Done()

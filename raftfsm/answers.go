@@ -43,8 +43,8 @@ const OriginLifetime = 10 * 60 * 1000
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
 // MaxOrigin is how much memory the answers to one origin may take. If they take more, the leader logs that the oldest half is
-// dropped (Due). Otherwise a single request that waits for long would keep the answers to all later requests, because its origin reports only the
-// lowest number that it still waits for.
+// dropped (Due). Otherwise a single request that waits for long would keep the answers to all later requests, because its origin
+// reports only the lowest number that it still waits for.
 const MaxOrigin = 8 << 20
 
 // MaxAnswers is how much memory all answers may take. If they take more, the answers to the origin that has been idle for longest
