@@ -38,9 +38,8 @@ import (
 // leader logs another entry, which moves the deadlines of the late leases. So a slow write lengthens its own
 // leases and no others.
 //
-// If a key is gone, or belongs to another client, the answer to a repeated request is that the reply is
-// lost. A client that had got its OK in time, and looked, would have found the same. But a client that
-// gets OK only now would count the lease from now.
+// If a leased key is gone, or belongs to another client, a repeated request gets ErrReplyLost instead of its
+// OK: a client that gets OK now would count the lease from now.
 //
 // A leader that was stopped between evaluation and reply may have been replaced without knowing it. So it
 // checks once more that it leads before it gives a reply late (stillLeads). Before promptly has passed no
@@ -96,7 +95,7 @@ func (b *batch) leased() []store.LeasedKey {
 
 // promptly is how soon after its evaluation a write is answered without another check that this node
 // leads. No other leader can begin so early after the majority took the entry, unless this one hands
-// over. Lateness beyond latenessKept is in an entry before the reply; for lateness up to that, the next
+// over. Lateness beyond latenessKept is logged before the reply; for lateness up to that, the next
 // leader adds the worst case to every lease.
 const (
 	promptly     = latenessKept * time.Millisecond
@@ -220,7 +219,7 @@ func (g grants) mayBeHeld() time.Duration {
 	return time.Duration(most) * time.Millisecond
 }
 
-// hold delays the replies to heavy work for as long as the gate decides, and returns what to tell the client then. leases are
+// hold delays the replies to heavy work for as long as the gate decides, and returns the replies for the client. leases are
 // the encoded grants. None of them may be over by then, so the replies are held for a part of the shortest lease at most.
 func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []store.Reply {
 	g, err := readGrants(leases)

@@ -9,10 +9,10 @@ import (
 )
 
 // All other requests wait while a script or a command runs. So the leader stops a script, a transaction, or a command that takes
-// many steps, at the time limit of scripts, and undoes all of it. Each time it halves the limit of that user: otherwise a few
-// clients that run such work in turn would keep all others out for ever. Work that ends by itself shortens the limit of its user,
-// too, if lighter work has waited: by the time beyond fair.GraceTime. Short work is never stopped, whoever sends it. Package fair
-// decides the order of the work.
+// many steps, at the time limit of scripts, and undoes all of it. Each time it halves the limit of that user, down to a least time
+// (fair.Limits): otherwise a few clients that run such work in turn would keep all others out for ever. Work that ends by itself also
+// shortens the limit of its user, by the time beyond fair.GraceTime, if lighter work has waited. Short work is never stopped, whoever
+// sends it. Package fair decides the order of the work.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {

@@ -46,7 +46,7 @@ const (
 	maxPartBytes = 1 << 20
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
-	// maxHeldBytes is how much data the requests of a batch may have copied for changes when the batch is closed: these copies
+	// maxHeldBytes is the size of the data copied for changes at which a batch is closed: these copies
 	// are in memory beside the data until the entry is proposed.
 	maxHeldBytes = 8 << 20
 	// maxWholeBytes bounds the replies to a request that must not be answered in parts.
@@ -67,12 +67,12 @@ type sequencer struct {
 
 	in             fair.Inbox[*request]    // requests that come
 	gather         fair.Gatherer[*request] // how long a batch waits for more of them
-	users          fair.Turns[*request]    // those that go behind others, by their users …
+	users          fair.Turns[*request]    // requests that go behind others because of their users …
 	long           longReads               // … or because they are long reads
 	script         longScript              // the script that runs
 	evaluation                             // of the present batch
 	blockedClients *blockedClients         // blocked clients that wait for an element …
-	serveTurns     serveTurns              // … and when those are served that are pending
+	serveTurns     serveTurns              // … and when the pending ones are served
 
 	stamped    time.Duration  // monotonic time of the last entry
 	late       clock.Lateness // how late replies were

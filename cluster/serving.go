@@ -60,7 +60,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 		}
 	}
 	present, company := s.turn, s.company         // of the command that made the key ready
-	s.turn, s.company = turn{user: c.User}, false // it cannot be put off
+	s.turn, s.company = turn{user: c.User}, false // a blocked client cannot be stopped for now
 	defer func() {
 		s.turnEnds(nil, false)
 		s.turn, s.company = present, company
@@ -131,7 +131,7 @@ const (
 	serveFor = 100 * time.Millisecond
 )
 
-// serveTurns is when blocked clients that are pending are served.
+// serveTurns decides when pending blocked clients are served.
 type serveTurns struct {
 	since time.Duration // since when there are pending ones, monotonic; 0: there are none
 	rest  time.Duration // until when other commands are run first, monotonic
