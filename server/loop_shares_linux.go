@@ -38,6 +38,7 @@ const (
 type share struct {
 	loop  *loop
 	queue []*loopConn // the one that has waited longest first
+	last  []*loopConn // strangers that have hung up, served when queue is empty
 	due   time.Time   // when the next ones may be served
 	since time.Time   // the start of the present round, if the share has its turn in the round; else zero
 	timer *time.Timer // wakes the loop when they are due
@@ -52,7 +53,7 @@ func (s *share) stop() {
 
 // begins reports whether some connections have their turn in this round.
 func (s *share) begins() bool {
-	if len(s.queue) == 0 || s.loop.now.Before(s.due) && !s.late.Load() {
+	if s.isEmpty() || s.loop.now.Before(s.due) && !s.late.Load() {
 		return false
 	}
 	s.stop()
@@ -61,11 +62,33 @@ func (s *share) begins() bool {
 	return true
 }
 
+func (s *share) isEmpty() bool { return len(s.queue)+len(s.last) == 0 }
+
 // next serves the connection that has waited longest.
-func (s *share) next() {
-	c := s.queue[0]
-	s.queue[0] = nil
-	s.queue = s.queue[1:]
+func (s *share) next() { s.serve(pop(&s.queue)) }
+
+// nextStranger is next, but strangers that have hung up go behind all others: nobody waits for the replies, and many such
+// strangers could come in the time in which one is served.
+func (s *share) nextStranger() {
+	for len(s.queue) > 0 {
+		c := pop(&s.queue)
+		if !c.hungUp {
+			s.serve(c)
+			return
+		}
+		s.last = append(s.last, c)
+	}
+	s.serve(pop(&s.last))
+}
+
+func pop(queue *[]*loopConn) *loopConn {
+	c := (*queue)[0]
+	(*queue)[0] = nil
+	*queue = (*queue)[1:]
+	return c
+}
+
+func (s *share) serve(c *loopConn) {
 	c.ready = false
 	if c.state == connIdle {
 		s.loop.advance(c)
@@ -86,7 +109,7 @@ func (s *share) served(rest int) {
 // wakes makes the loop wake when connections that wait are due. It returns false if they are due now. The caller holds
 // loop.mu.
 func (s *share) wakes() bool {
-	if len(s.queue) == 0 {
+	if s.isEmpty() {
 		return true
 	}
 	left := min(s.due.Sub(s.loop.srv.cfg.Clock()), shareWait)
@@ -131,8 +154,8 @@ func (l *loop) turn(c *loopConn) {
 // serveShares serves strangers for strangersTurn, and reads one part of a large command.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() {
-		for len(s.queue) > 0 {
-			s.next()
+		for !s.isEmpty() {
+			s.nextStranger()
 			if l.srv.cfg.Clock().Sub(s.since) >= strangersTurn {
 				break
 			}

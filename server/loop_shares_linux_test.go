@@ -192,3 +192,34 @@ func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 		t.Errorf("they go in the order %v, want %v", got, want)
 	}
 }
+
+// TestStrangersThatHaveHungUpComeLast: a stranger that waits for its reply does not wait behind those that have left, and these
+// are served in the end.
+func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
+	var s share
+	var conns []*loopConn
+	add := func(hungUp bool) {
+		c := &loopConn{state: connGone, ready: true}
+		c.hungUp = hungUp
+		conns = append(conns, c)
+		s.queue = append(s.queue, c)
+	}
+	for _, hungUp := range []bool{true, true, false, true, false} {
+		add(hungUp)
+	}
+	var order []int
+	for !s.isEmpty() {
+		s.nextStranger()
+		for i, c := range conns {
+			if !c.ready && !slices.Contains(order, i) {
+				order = append(order, i)
+			}
+		}
+		if len(order) == 2 {
+			add(false) // comes before those that wait already, and have hung up
+		}
+	}
+	if want := []int{2, 4, 5, 0, 1, 3}; !slices.Equal(order, want) {
+		t.Errorf("served in the order %v, want %v", order, want)
+	}
+}
