@@ -6,7 +6,7 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// OwnKind is a kind of heavy work that a node does by itself for a client, one piece at a time.
+// OwnKind is a kind of heavy work that a node does by itself, for one client at a time.
 type OwnKind = fair.OwnKind
 
 const (

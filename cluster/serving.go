@@ -119,9 +119,9 @@ func (s *sequencer) sendAway(users []string) {
 }
 
 // Serving is part of the command that made the keys ready: no other command comes between. But many blocked clients may wait for
-// large elements, or hand one to the next, so one entry serves as many as it has room and time for, and the next batch begins
-// with the others. If that goes on for longer than servePatience, other commands are run between, for as long as a batch that
-// serves takes.
+// large elements, or one client may push the element that the next one waits for. So an entry serves as many clients as it has
+// room and time for, and the next batch begins with the others. When that has gone on for servePatience, each batch that serves is
+// followed by other commands, for as long as it took.
 const (
 	serveBytes    = maxPartBytes
 	serveTime     = maxPartTime * time.Millisecond

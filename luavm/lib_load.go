@@ -17,8 +17,8 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is how many instructions take as long as the call of a function that returns a piece of a text. A Go function runs
-// no instruction that would be counted.
+// pieceSteps is what load counts for each call of its reader function, in instructions. A reader that is a Go function runs no
+// instruction that would be counted.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.

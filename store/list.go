@@ -21,7 +21,7 @@ type listElem struct {
 
 func listElemLess(a, b listElem) bool { return a.at < b.at }
 
-// listStride is the distance between neighbours without an insertion between them.
+// listStride is how far from its neighbour a push places an element.
 const listStride = 1 << 20
 
 func newList() *Deque { return &Deque{tree: newTree(listElemLess)} }

@@ -31,7 +31,7 @@ type segmentFiles struct {
 	cached bool
 	// spare means that a file with room for the beginning of a segment exists.
 	spare bool
-	// limit is the size of a full segment; entries is an upper bound of the number of entries in the newest one.
+	// limit is the size of a full segment. entries is at least the number of entries in the newest one, but for the batch that began it (index has room for that).
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment: the room for them is
