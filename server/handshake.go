@@ -77,8 +77,7 @@ type wire struct {
 	// of end may come late, when the connection already belongs to a session.
 	end context.CancelCauseFunc
 
-	seen  uint32 // the value of Calls at the last look (cutIdle)
-	looks int    // how many looks have found seen unchanged while the handshake waited for the client
+	looks int // how many looks have found it waiting for the client (lobby.go)
 }
 
 // begin does the handshake with a client on a new goroutine and then passes the connection to then. It

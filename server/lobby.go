@@ -20,7 +20,7 @@ const (
 	maxLobbyOne = 3 * maxFromOne
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// The lobby ends a handshake that has waited for its client at clientLooks looks in a row.
+	// The lobby ends a handshake that has waited for its client at clientLooks looks in all: the client may send byte by byte.
 	clientLooks = 10
 	// lobbyLooks is for how many looks a client may wait in the lobby: as long as a handshake may take.
 	lobbyLooks = int(handshakeTime / lookPause)
@@ -53,7 +53,7 @@ func (h *handshakes) receive(c *caller) bool {
 	case len(h.open[c.from]) < maxFromOne && len(h.lobby.callers[c.from]) == 0:
 		h.start(c)
 		return true
-	case len(h.lobby.callers[c.from]) >= maxLobbyOne || h.lobby.count >= maxLobby && !h.makeRoom(c.from):
+	case len(h.lobby.callers[c.from]) >= maxLobbyOne || h.lobby.count >= maxLobby:
 		h.note(c.conn.RemoteAddr().String(), errHandshakeMany, c.now())
 		return false
 	}
@@ -62,19 +62,6 @@ func (h *handshakes) receive(c *caller) bool {
 	if l.count++; l.looks == nil {
 		l.looks = time.AfterFunc(lookPause, h.look)
 	}
-	return true
-}
-
-// makeRoom sends away the last caller of the address with the most callers. It returns false, and sends nobody away, if from would
-// then have more callers than that address. The caller of makeRoom holds mu.
-func (h *handshakes) makeRoom(from netip.Addr) bool {
-	most := crowded(h.lobby.callers)
-	list := h.lobby.callers[most]
-	if len(list) <= len(h.lobby.callers[from])+1 {
-		return false
-	}
-	h.sendAway(list[len(list)-1])
-	h.lobby.set(most, list[:len(list)-1])
 	return true
 }
 
@@ -104,9 +91,9 @@ func (l *lobby) close() {
 	}
 }
 
-// admit begins the handshakes of callers of an address that now have room. The caller holds mu.
+// admit begins the handshakes of callers of an address that now have room. They end no other handshake. The caller holds mu.
 func (h *handshakes) admit(from netip.Addr) {
-	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < maxFromOne; list = h.lobby.callers[from] {
+	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < maxFromOne && h.count < maxHandshakes; list = h.lobby.callers[from] {
 		h.lobby.set(from, list[1:])
 		h.start(list[0])
 	}
@@ -137,9 +124,10 @@ func (h *handshakes) look() {
 func (h *handshakes) cutIdle(from netip.Addr, most int) {
 	var idle []*wire
 	for _, w := range h.open[from] {
-		if calls := w.Calls(); calls != w.seen || calls%2 == 0 {
-			w.seen, w.looks = calls, 0
-		} else if w.looks++; w.looks >= clientLooks && len(idle) < most {
+		if w.WaitsForClient() {
+			w.looks++
+		}
+		if w.looks >= clientLooks && len(idle) < most {
 			idle = append(idle, w)
 		}
 	}

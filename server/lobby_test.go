@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,10 +30,10 @@ func TestLobby(t *testing.T) {
 			t.Fatal(err)
 		}
 		var flood, honest sync.WaitGroup
-		over := false // set while nobody else runs
+		var over atomic.Bool
 		for range 440 {
 			flood.Go(func() {
-				for !over {
+				for !over.Load() {
 					near := dial(flooded)
 					go func() { _ = tls.Client(hello{near}, client).Handshake() }()
 					_, _ = io.Copy(io.Discard, near)
@@ -54,54 +55,47 @@ func TestLobby(t *testing.T) {
 			}
 		}
 		honest.Wait()
-		over = true
+		over.Store(true)
 		h.stop()
 		flood.Wait()
 		time.Sleep(time.Second)
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if h.count != 0 || h.lobby.count != 0 || len(h.lobby.callers) != 0 || h.lobby.looks != nil {
 			t.Errorf("%d handshakes and %d callers are left", h.count, h.lobby.count)
 		}
 	})
 }
 
-// TestLobbyIsBounded: one address has maxLobbyOne places, and all have maxLobby. A caller of an address with few is let in in place of
-// the last one of the address with most. A caller waits for as long as a handshake may take, at most.
+// TestLobbyIsBounded: one address has maxLobbyOne places, and all have maxLobby. A caller waits for as long as a handshake may take,
+// at most.
 func TestLobbyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, _ := floodedHandshakes(t)
-		var conns []net.Conn
-		call := func(from string, n int) {
-			for range n {
-				conns = append(conns, dial(from))
-			}
-		}
-		waiting := func(from string) int {
+		count := func(from string) (one, all, open int, refused int64) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return len(h.lobby.callers[netip.MustParseAddr(from)])
+			return len(h.lobby.callers[netip.MustParseAddr(from)]), h.lobby.count, h.count, h.failures
 		}
-		most := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}
-		for _, from := range most {
-			call(from, maxFromOne+maxLobbyOne+10)
+		var conns []net.Conn
+		froms := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+		for i, from := range froms {
+			for range maxFromOne + maxLobbyOne + 10 {
+				conns = append(conns, dial(from))
+			}
+			if one, all, open, _ := count(from); one != min(maxLobbyOne, maxLobby-i*maxLobbyOne) || all != min((i+1)*maxLobbyOne, maxLobby) || open != (i+1)*maxFromOne {
+				t.Errorf("%d callers of %s wait, %d of all, beside %d handshakes", one, from, all, open)
+			}
 		}
-		sum := 0
-		for _, from := range most {
-			sum += waiting(from)
-		}
-		if waiting(most[0]) > maxLobbyOne || sum != maxLobby {
-			t.Errorf("%d callers of one address wait, %d of all", waiting(most[0]), sum)
-		}
-		call("192.0.2.4", maxFromOne+20)
-		if n := waiting("192.0.2.4"); n != 20 || h.lobby.count != maxLobby {
-			t.Errorf("%d callers of another address wait, %d of all", n, h.lobby.count)
+		if _, _, _, refused := count(froms[0]); refused != int64(len(conns)-maxLobby-3*maxFromOne) {
+			t.Errorf("%d of %d were refused", refused, len(conns))
 		}
 		time.Sleep(3 * handshakeTime)
+		if _, all, open, refused := count(froms[0]); all+open != 0 || refused != int64(len(conns)) {
+			t.Errorf("%d handshakes and %d callers are left, %d were refused", open, all, refused)
+		}
 		for _, c := range conns {
 			_ = c.Close()
-		}
-		synctest.Wait()
-		if h.count != 0 || h.lobby.count != 0 {
-			t.Errorf("%d handshakes and %d callers are left", h.count, h.lobby.count)
 		}
 		h.stop()
 	})

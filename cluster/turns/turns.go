@@ -149,15 +149,15 @@ func (t *Turns) Idle(count int) bool {
 // Conn stands between crypto/tls and a connection during the handshake. One goroutine uses it.
 type Conn struct {
 	net.Conn
-	ctx   context.Context
-	now   func() time.Time
-	turns *Turns // nil after the handshake
-	line  line
-	has   bool      // the handshake has a turn …
-	since time.Time // … since this time
-	in    []byte    // bytes that Read returns next
-	read  int       // bytes read for the handshake
-	calls atomic.Uint32
+	ctx    context.Context
+	now    func() time.Time
+	turns  *Turns // nil after the handshake
+	line   line
+	has    bool        // the handshake has a turn …
+	since  time.Time   // … since this time
+	in     []byte      // bytes that Read returns next
+	read   int         // bytes read for the handshake
+	client atomic.Bool // the handshake waits for the client
 }
 
 // Conn returns a connection whose handshake computes by turns until Done is called. known means that the
@@ -195,9 +195,9 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 func (c *Conn) fill() error {
 	c.giveBack()
 	buf := make([]byte, readSize)
-	c.calls.Add(1)
+	c.client.Store(true)
 	n, err := c.Conn.Read(buf)
-	c.calls.Add(1)
+	c.client.Store(false)
 	if c.read += n; err == nil && c.read > maxRead {
 		return errMuch
 	}
@@ -211,9 +211,8 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// Calls returns how many reads and writes of the connection have begun and ended, each counted by itself. An odd number means that
-// the handshake waits for the client.
-func (c *Conn) Calls() uint32 { return c.calls.Load() }
+// WaitsForClient reports whether the handshake waits for the client to send or to read.
+func (c *Conn) WaitsForClient() bool { return c.client.Load() }
 
 // Write gives its turn back, too: the client may not read, and the write would block.
 func (c *Conn) Write(p []byte) (int, error) {
@@ -222,8 +221,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	}
 	c.giveBack()
 	c.line.answered = true
-	c.calls.Add(1)
-	defer c.calls.Add(1)
+	c.client.Store(true)
+	defer c.client.Store(false)
 	return c.Conn.Write(p)
 }
 
