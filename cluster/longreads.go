@@ -40,14 +40,9 @@ func isLongRead(r *request) bool {
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
+	q = slices.DeleteFunc(q, fair.EndIfGone) // what a batch has left over comes again and again
 	light := q
-	l.waiting = slices.DeleteFunc(l.waiting, func(r *request) bool {
-		gone := r.IsGone()
-		if gone {
-			r.End()
-		}
-		return gone
-	})
+	l.waiting = slices.DeleteFunc(l.waiting, fair.EndIfGone)
 	if len(l.waiting) > 0 || slices.ContainsFunc(q, isLongRead) {
 		var long []*request
 		light, long = splitLong(q)

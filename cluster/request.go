@@ -67,12 +67,10 @@ func (r *request) Kind() string {
 	return call.Kind(r.calls)
 }
 
-// IsGone, IsLarge and End are for requests whose clients were cut off (fair.Work).
+// IsGone and End are for requests whose clients were cut off (fair.Work).
 func (r *request) IsGone() bool {
 	return r.client.IsGone() || r.peer != nil && r.peer.cutOff.has(r.number)
 }
-
-func (r *request) IsLarge() bool { return call.Exceeds(r.calls, HeavyBytes) }
 
 func (r *request) End() { r.refuse(errClientGone) }
 

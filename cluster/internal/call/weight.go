@@ -203,7 +203,7 @@ func User(calls []Call) (name string, any bool) {
 		return "", false
 	}
 	if calls[0].User == store.SystemUser {
-		if calls[0].Cmd.FullName() == asksVersion {
+		if cmd := calls[0].Cmd; cmd != nil && cmd.FullName() == asksVersion {
 			name = store.SystemUser
 		}
 		return name, false

@@ -29,7 +29,7 @@ func (g *Gate) NewClient(addr netip.Addr) *Client {
 	return c
 }
 
-// Gone says that the server has cut the client off. A large or heavy request of the client that still waits for its turn is not run
+// Gone says that the server has cut the client off. A request of the client that still waits for its turn is not run
 // then. If only the connection is lost, what was sent is run.
 func (c *Client) Gone() {
 	if c == nil {

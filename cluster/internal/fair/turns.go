@@ -17,9 +17,8 @@ type Work interface {
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
-	// IsGone reports whether the node of its client has cut the client off, and IsLarge whether it holds much memory.
+	// IsGone reports whether the node of its client has cut the client off.
 	IsGone() bool
-	IsLarge() bool
 	// End ends the work without running it.
 	End()
 }
@@ -216,7 +215,7 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 		return q
 	}
 	if len(t.waiting) > 0 {
-		q = slices.Concat(slices.DeleteFunc(t.waiting, endIfGone[W]), q) // they came before
+		q = slices.Concat(slices.DeleteFunc(t.waiting, EndIfGone[W]), q) // they came before
 		t.waiting, t.ready = nil, 0
 	}
 	if t.allLight(q, now) {
@@ -244,10 +243,9 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	return slices.Concat(heavy, front, back)
 }
 
-// endIfGone ends large work whose client was cut off, and reports whether it did. Small work, such as a release, is run unless it is
-// heavy.
-func endIfGone[W Work](r W) bool {
-	gone := r.IsGone() && r.IsLarge()
+// EndIfGone ends work whose client was cut off, and reports whether it did.
+func EndIfGone[W Work](r W) bool {
+	gone := r.IsGone()
 	if gone {
 		r.End()
 	}
@@ -271,7 +269,7 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 }
 
 // part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
-// earlier one of the same user. It ends the heavy ones whose clients were cut off.
+// earlier one of the same user.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
@@ -286,8 +284,6 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 			last, much = user, t.usesMuch(user, now)
 		}
 		switch {
-		case r.IsGone() && t.isHeavy(r, user, now):
-			r.End()
 		case hogs[user]:
 			heavy = append(heavy, r)
 		case t.isHeavy(r, user, now):
