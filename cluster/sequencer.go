@@ -325,7 +325,7 @@ func (s *sequencer) awaitRoom(ctx context.Context) {
 		return
 	}
 	began := s.node.cfg.Time.Monotonic()
-	s.node.gate.InHand.Await(ctx)
+	s.node.gate.InHand.AwaitRoom(ctx)
 	now := s.node.cfg.Time.Monotonic()
 	s.long.interval.Waited(now-began, now)
 }

@@ -58,13 +58,6 @@ func (h *InHand) add(n int64) {
 	}
 }
 
-// Await waits for room if far too much is in hand (IsBeyond).
-func (h *InHand) Await(ctx context.Context) {
-	if h.IsBeyond() {
-		h.take(ctx, nil, 0)
-	}
-}
-
 // AwaitRoom waits until there is room.
 func (h *InHand) AwaitRoom(ctx context.Context) {
 	if h.IsFull() {

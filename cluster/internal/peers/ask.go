@@ -38,7 +38,7 @@ func (w *Watcher) answerTo(f Status) Status {
 	answer := w.Own()
 	if answer.You = w.standing(f); answer.You != Member || f.Directory == "" {
 		answer.Directory = ""
-	} else if w.cfg.Overruns != nil {
+	} else {
 		answer.Overruns = w.cfg.Overruns()
 	}
 	answer.Members, answer.ToldMembers = w.memberIDs(), true

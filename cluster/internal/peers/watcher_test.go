@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/raftnode"
 )
 
@@ -27,7 +28,8 @@ func (threeMembers) Trouble() string           { return "" }
 // not, and again when it comes back without that.
 func TestOlderMembers(t *testing.T) {
 	w := NewWatcher(t.Context(), Config{ID: "n1", Clock: clock.NewSystem(), Logger: slog.New(slog.DiscardHandler),
-		Raft: func() Raft { return threeMembers{} }, Leader: func() raftnode.Leadership { return raftnode.Leadership{ID: "n1"} },
+		Overruns: func() []fair.Overrun { return nil },
+		Raft:     func() Raft { return threeMembers{} }, Leader: func() raftnode.Leadership { return raftnode.Leadership{ID: "n1"} },
 		Members: func([]raftnode.Member) {}})
 	w.Update()
 	says := func(id, addr string, members bool) {
