@@ -7,11 +7,12 @@ import (
 )
 
 // FuzzDecoders gives any bytes to the decoders of scripts. A decoder fails, or returns a value that
-// is the same after it has been encoded and decoded again.
+// is the same after it has been encoded and decoded again. There is one exception, as in Redis: MessagePack
+// writes nil for a table that lies 16 deep, and nil is no key.
 func FuzzDecoders(f *testing.F) {
 	for _, b := range []string{
 		`{"a":[1,2.5,null,true,"x\u00e9\ud83d\ude00"],"b":{}}`, `[[[[]]]]`, `[1e309,-0,0x10,nan,Infinity]`, `"\ud800"`, `{"":1,"":2}`, strings.Repeat("[", 1100), "1" + strings.Repeat("0", 400),
-		"\x82\xa1a\x01\xa1b\x92\xc0\xc3", "\xdd\xff\xff\xff\xff", "\xdb\xff\xff\xff\xffx", "\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("\x91", 40) + "\x01", "\xd9\x03abc\xc1",
+		"\x82\xa1a\x01\xa1b\x92\xc0\xc3", "\xdd\xff\xff\xff\xff", "\xdb\xff\xff\xff\xffx", "\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", strings.Repeat("\x91", 40) + "\x01", strings.Repeat("\x91", 15) + "\x81\x90\x01", "\xd9\x03abc\xc1",
 		"\x01\x02\x03\x04\x05\x06\x07\x08abc\x00", "",
 	} {
 		for format := range uint8(6) {
@@ -34,6 +35,7 @@ local function again(decode, encode, b)
   local there, one = pcall(encode, v)
   if not there then return end
   local back, u = pcall(decode, one)
+  if not back and u == 'table index is nil' then return end
   if not back then error('encoded, and not decoded: ' .. tostring(u), 0) end
   local _, two = pcall(encode, u)
   local _, three = pcall(encode, (decode(two)))
