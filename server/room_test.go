@@ -81,6 +81,34 @@ func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
 	}
 }
 
+// TestWhoLeavesBeforeItsPasswordIsRead: a client hangs up before the node reads its password, and then its script waits. A newcomer
+// gets its place, even if a write to the client has failed already.
+func TestWhoLeavesBeforeItsPasswordIsRead(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 4 })
+	var clients []*session
+	for range 4 {
+		s, _ := ts.join(t)
+		defer ts.unregister(s)
+		clients = append(clients, s)
+	}
+	ts.hungUp(clients[2])
+	for _, s := range clients {
+		s.authed.Store(true)
+	}
+	clients[2].out.abort()
+	s, refusal := ts.join(t)
+	defer ts.unregister(s)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	ts.await(func() bool { return clients[2].client.IsGone() })
+	for i, s := range clients {
+		if s.client.IsGone() != (i == 2) {
+			t.Errorf("client %d has been cut off: %t", i, s.client.IsGone())
+		}
+	}
+}
+
 // TestClientsThatHaveLeftGiveRoom: clients send a script each and close their connections. The scripts wait for their turns. New
 // clients come in nevertheless, in place of those that left first; CLIENT KILL ends the others. A client that waits without
 // having left stays.

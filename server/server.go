@@ -276,7 +276,7 @@ func (srv *Server) makeRoom() bool {
 func (srv *Server) cutStranger() bool {
 	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
 		s := srv.strangers.Remove(e).(*session)
-		if s.needsAuth() {
+		if s.needsAuth() && !s.cutOff {
 			srv.cut(s)
 			return true
 		}
@@ -299,7 +299,10 @@ func (srv *Server) cut(s *session) {
 	srv.stats.refused.Add(1)
 	s.cutOff = true
 	srv.cutOff++
-	go s.out.cut()
+	go func() {
+		s.client.Gone() // out tells the client only of a connection on which no write has failed yet
+		s.out.cut()
+	}()
 }
 
 // hungUp makes a client that sends no more one of the first to be cut off for a newcomer. What it has sent is answered if there is
@@ -307,11 +310,7 @@ func (srv *Server) cut(s *session) {
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
-	switch {
-	case s.cutOff || s.departed != nil:
-	case s.needsAuth():
-		srv.strangers.MoveToFront(s.stranger)
-	default:
+	if !s.cutOff && s.departed == nil {
 		s.departed = srv.departed.PushBack(s)
 	}
 }
