@@ -107,7 +107,7 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 	now := s.node.cfg.Time.Monotonic()
 	s.turn.noted = true
-	if s.node.overruns.Note(s.turn.user, s.turn.full, now) {
+	if s.node.overruns.Note(s.turn.user, s.ran(), s.turn.full, now) {
 		s.log.Warn("a script or command was stopped by its time limit (script-time-limit) or for its memory, and nobody was served meanwhile; its user has half as much time for a minute, and half of that after the next",
 			"user", s.turn.user, "left", s.node.overruns.Limit(s.turn.user, s.turn.full, now))
 	}
@@ -123,9 +123,9 @@ func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if now == 0 {
 		now = s.node.cfg.Time.Monotonic()
 	}
-	beyond := now - s.turn.since - fair.GraceTime
-	if beyond > 0 && (refused || s.users.AnyLight(behind, now) || s.lightWaits(now)) {
-		s.node.overruns.Spend(s.turn.user, beyond, s.turn.full, now)
+	took := now - s.turn.since
+	if took > fair.GraceTime && (refused || s.users.AnyLight(behind, now) || s.lightWaits(now)) {
+		s.node.overruns.Spend(s.turn.user, took, s.turn.full, now)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lockstep/store"
 )
 
 const (
@@ -31,6 +33,11 @@ const (
 	toldName  = 256
 )
 
+// everyone stands for all users together: many users could each keep others waiting for their whole limits. Work of more than
+// GraceTime counts with all its time, but no user counts for more than a full limit. What counts beyond one full limit shortens the
+// limits of all users, down to GraceTime. No user can have this name.
+const everyone = store.SystemUser + "all"
+
 // Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.
 type Limits struct {
 	mu    sync.Mutex
@@ -50,8 +57,26 @@ type overrun struct {
 	rush     int           // halvings below LeastTime
 	last     time.Duration // monotonic time of the last halving
 
-	spent time.Duration // how much shorter the limit was …
-	at    time.Duration // … at this monotonic time
+	spent  spending // by how much its limit is shorter
+	shared spending // what it has added to the spending of everyone
+}
+
+// spending is time that comes back evenly: a full limit in GraceMemory.
+type spending struct {
+	took time.Duration
+	at   time.Duration // monotonic
+}
+
+func (s spending) left(full, now time.Duration) time.Duration {
+	back := time.Duration(float64(full) * float64(now-s.at) / float64(GraceMemory))
+	return max(s.took-back, 0)
+}
+
+// add adds to the time, up to most, and returns how much it has added.
+func (s *spending) add(by, most, full, now time.Duration) (added time.Duration) {
+	left := s.left(full, now)
+	*s = spending{min(left+by, max(most, left)), now}
+	return s.took - left
 }
 
 // halvings returns how often the time limit of a user is halved now.
@@ -66,13 +91,6 @@ func (l *Limits) rush(user string, now time.Duration) int {
 	return max(u.rush-int((now-u.last)/RushMemory), 0)
 }
 
-// spent returns how much shorter the time limit of a user is now, because its work kept others waiting.
-func (l *Limits) spent(user string, full, now time.Duration) time.Duration {
-	u := l.users[user]
-	back := time.Duration(float64(full) * float64(now-u.at) / float64(GraceMemory))
-	return max(u.spent-back, 0)
-}
-
 // Limit returns the part of the full time limit that a user has now.
 func (l *Limits) Limit(user string, full, now time.Duration) time.Duration {
 	l.mu.Lock()
@@ -83,17 +101,19 @@ func (l *Limits) Limit(user string, full, now time.Duration) time.Duration {
 func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 	left := full >> l.halvings(user, now)
 	if left > LeastTime {
-		return min(left, max(full-l.spent(user, full, now), GraceTime))
+		together := max(l.users[everyone].spent.left(full, now)-full, 0)
+		return min(left, max(full-max(l.users[user].spent.left(full, now), together), GraceTime))
 	}
 	return min(full, max(LeastTime>>l.rush(user, now), rushTime))
 }
 
-// Note halves the time limit of a user; below LeastTime only if stopped work takes a quarter of all time. first
-// reports that no earlier halving still counts.
-func (l *Limits) Note(user string, full, now time.Duration) (first bool) {
+// Note halves the time limit of a user whose work was stopped after the time took; below LeastTime only if stopped work takes a
+// quarter of all time. first reports that no earlier halving still counts.
+func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(full, now)
+	l.share(user, took, full, now)
 	u := l.users[user]
 	u.halvings, u.rush, u.last = l.halvings(user, now), l.rush(user, now), now
 	first = u.halvings == 0
@@ -107,28 +127,45 @@ func (l *Limits) Note(user string, full, now time.Duration) (first bool) {
 	return first
 }
 
-// Spend shortens the time limit of a user whose work kept others waiting for longer than GraceTime.
-func (l *Limits) Spend(user string, beyond, full, now time.Duration) {
+// Spend shortens the time limit of a user whose work kept others waiting for the time took, which is more than GraceTime.
+func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.forget(full, now)
 	u := l.users[user]
-	u.spent, u.at = min(l.spent(user, full, now)+beyond, full), now
+	u.spent.add(took-GraceTime, full, full, now)
 	l.users[user] = u
+	l.share(user, took, full, now)
 }
 
-// Tell returns the users that have least time, ToldUsers at most.
+// share adds to the spending of everyone, for each user no more than a full limit: one user does not shorten the limits of others.
+func (l *Limits) share(user string, took, full, now time.Duration) {
+	if took <= GraceTime {
+		return
+	}
+	u, all := l.users[user], l.users[everyone]
+	all.spent.add(u.shared.add(took, full, full, now), 2*full, full, now)
+	l.users[user], l.users[everyone] = u, all
+}
+
+// Tell returns what everyone has spent, and the users that have least time, ToldUsers at most.
 func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for user := range l.users {
-		o := Overrun{user, l.halvings(user, now), l.rush(user, now), l.spent(user, full, now)}
+		o := Overrun{user, l.halvings(user, now), l.rush(user, now), l.users[user].spent.left(full, now)}
 		if o.Halvings+o.Rush > 0 || o.Spent > 0 {
 			list = append(list, o)
 		}
 	}
 	list = slices.DeleteFunc(list, func(o Overrun) bool { return len(o.User) > toldName })
 	slices.SortFunc(list, func(a, b Overrun) int {
+		switch everyone {
+		case a.User:
+			return -1
+		case b.User:
+			return 1
+		}
 		return cmp.Or(cmp.Compare(b.Halvings+b.Rush, a.Halvings+a.Rush), cmp.Compare(b.Spent, a.Spent), cmp.Compare(a.User, b.User))
 	})
 	return list[:min(len(list), ToldUsers)]
@@ -145,8 +182,8 @@ func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 		if cmp.Or(halvings-l.halvings(o.User, now), rush-l.rush(o.User, now)) > 0 {
 			u.halvings, u.rush, u.last = halvings, rush, now
 		}
-		if spent := o.Spent - time.Duration(float64(full)*float64(age)/float64(GraceMemory)); spent > l.spent(o.User, full, now) {
-			u.spent, u.at = min(spent, full), now
+		if spent := o.Spent - time.Duration(float64(full)*float64(age)/float64(GraceMemory)); spent > u.spent.left(full, now) {
+			u.spent = spending{min(spent, 2*full), now}
 		}
 		l.users[o.User] = u
 	}
@@ -158,8 +195,8 @@ func (l *Limits) forget(full, now time.Duration) {
 		l.users = map[string]overrun{}
 	}
 	if len(l.users) >= overrunUsers {
-		maps.DeleteFunc(l.users, func(user string, _ overrun) bool {
-			return l.halvings(user, now) == 0 && l.spent(user, full, now) == 0
+		maps.DeleteFunc(l.users, func(user string, u overrun) bool {
+			return l.halvings(user, now) == 0 && u.spent.left(full, now)+u.shared.left(full, now) == 0
 		})
 	}
 }
