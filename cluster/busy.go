@@ -23,8 +23,8 @@ import (
 // nodes see no error when a leader is killed. A node that is deposed while a script runs aborts the
 // script, because it must apply its successor's entries.
 
-// maxPartTime, in ms, is how long a pipeline runs before other requests have their turn: a client's
-// scripts delay them one by one, not all at once.
+// maxPartTime, in ms, is how long a pipeline runs at most before other requests have their turn: a client's
+// scripts delay them one by one, not all at once. While others wait, it is pressedSpread.
 const maxPartTime = batchSpread
 
 // tookLong reports whether the rest of a pipeline has to wait for another turn, after its call i has been
@@ -37,7 +37,7 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 && s.turn.since == 0 {
 		return false // reading the clock would take longer than the call
 	}
-	return s.node.clock.Now().Lease-r.at > maxPartTime
+	return s.node.clock.Now().Lease-r.at > s.spread
 }
 
 // runScript runs a command that may take long; if it does, all other requests are answered BUSY. It sets

@@ -156,6 +156,7 @@ func (s *sequencer) foundOwn() {
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // requests whose keys have been read ahead
 	told := from  // requests whose cost has been noted
+	begun := from > 0
 	for i := from; i < len(q); i++ {
 		if s.mustEnd(ctx, txn, b, i == 0) {
 			return q[:i], q[i:], false
@@ -170,9 +171,10 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			q[i-1].ran(began)
 			told = i
 		}
-		if i > 0 && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.from > batchSpread) {
+		if begun && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.from > s.spread) {
 			return q[:i], q[i:], false
 		}
+		begun = true
 		r.begin(txn.Now().Lease, began)
 		before := progress{txn.Writes().Len(), txn.Writes().Size(), s.gather.Told}
 		txn.TakeUndone() // left by a request that was refused or stopped for now

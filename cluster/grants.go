@@ -106,6 +106,10 @@ const (
 // batch, so a longer spread would make leases longer than their clients have asked for.
 const batchSpread = 20
 
+// pressedSpread is the same while other requests come than those that take much time. They wait for the present batch, and
+// then for their own.
+const pressedSpread = 6
+
 func appendGrants(buf []byte, g grants) []byte {
 	buf = binary.AppendUvarint(buf, g.seq)
 	buf = binary.AppendUvarint(buf, uint64(g.at))

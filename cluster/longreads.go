@@ -53,6 +53,10 @@ func (s *sequencer) inTurn(q []*request) []*request {
 		l.interval.Sees(now)
 	}
 	light = s.users.Order(light, now)
+	s.spread = batchSpread
+	if s.users.Pressed(now) || len(l.waiting) > 0 && l.interval.Pressed(now) {
+		s.spread = pressedSpread
+	}
 	if len(l.waiting) == 0 || !s.longDue(now) {
 		return light
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,6 +58,37 @@ func longReadsGoBehind(t *testing.T, takes time.Duration) {
 	if waited > reads || locks < int(reads*takes/ms)*4/10 {
 		t.Errorf("%d locks beside %d reads, %d of them waited", locks, reads, waited)
 	}
+}
+
+// Four clients ask for large values, and while the leader reads them the room for large replies ends. It puts the first one aside,
+// and its batch is over: a client that takes a lock waits for that read, not for all of them.
+func TestReadsPutAsideEndTheBatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var n *testNode
+		var big *Client
+		look := store.Command{Name: "look", Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply {
+			time.Sleep(100 * ms)
+			big.Holds(9 << 20)
+			return store.Str(strings.Repeat("x", 2*maxPartBytes))
+		}}
+		n, _ = leaderAnd(t, false, look, linger)
+		big = n.NewClient(heavyHost)
+		defer big.Holds(0)
+		var all sync.WaitGroup
+		all.Go(func() { n.run(nil, false, "LINGER") }) // for 100 ms; the reads wait for it
+		time.Sleep(10 * ms)
+		for range 4 {
+			all.Go(func() { n.ask(nil, false, n.call("LOOK")) })
+		}
+		time.Sleep(100 * ms)
+		at := time.Now()
+		n.run(nil, false, "SET lock me")
+		if took := time.Since(at); took > 100*ms {
+			t.Errorf("a lock took %v", took)
+		}
+		big.Holds(0)
+		all.Wait()
+	})
 }
 
 // A long read that a full batch had no place for goes first in the next one.

@@ -69,6 +69,7 @@ type sequencer struct {
 	gather         fair.Gatherer[*request] // how long a batch waits for more of them
 	users          fair.Turns[*request]    // requests that go behind others because of their users …
 	long           longReads               // … or because they are long reads
+	spread         int64                   // for how long, in ms, the present batch takes in requests
 	script         longScript              // the script that runs
 	evaluation                             // of the present batch
 	blockedClients *blockedClients         // blocked clients that wait for an element …
@@ -358,6 +359,7 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	if entry != nil {
 		s.users.NoteCommit(large, len(entry), now-evaluated, now)
 	}
+	s.users.Ended(now)
 	if b.served {
 		s.serveTurns.served(now-began, now)
 	}

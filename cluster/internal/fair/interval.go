@@ -12,7 +12,7 @@ type Interval struct {
 
 // Took begins the interval after work that has just ended, of one piece or several. Short work needs none.
 func (i *Interval) Took(piece, now time.Duration) {
-	if piece >= HeavyPiece {
+	if piece >= HeavyTime {
 		i.until = max(i.until, now+min(piece, turnRest))
 	}
 }
@@ -26,7 +26,8 @@ func (i *Interval) Waited(took, now time.Duration) {
 // Sees notes that there are other requests.
 func (i *Interval) Sees(now time.Duration) { i.other = now }
 
+// Pressed reports whether other requests come.
+func (i *Interval) Pressed(now time.Duration) bool { return i.other > 0 && now < i.other+restFor }
+
 // Lasts reports whether long work has to wait.
-func (i *Interval) Lasts(now time.Duration) bool {
-	return now < i.until && i.other > 0 && now < i.other+restFor
-}
+func (i *Interval) Lasts(now time.Duration) bool { return now < i.until && i.Pressed(now) }

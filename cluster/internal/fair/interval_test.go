@@ -14,7 +14,7 @@ func TestIntervals(t *testing.T) {
 		ends time.Duration // while others come all the time
 	}{
 		{"nothing has run", func(*Interval) {}, 0},
-		{"a short piece", func(i *Interval) { i.Took(HeavyPiece-1, 1000*ms) }, 0},
+		{"a short piece", func(i *Interval) { i.Took(HeavyTime-1, 1000*ms) }, 0},
 		{"a long piece", func(i *Interval) { i.Took(300*ms, 1000*ms) }, 1300 * ms},
 		{"a very long piece", func(i *Interval) { i.Took(time.Minute, 1000*ms) }, 3000 * ms},
 		{"pieces that nobody else has waited for do not add up", func(i *Interval) {

@@ -33,10 +33,15 @@ type Work interface {
 // between two pieces of it the leader serves others for as long as the last one took, if they have requests. The entry of
 // a large write takes longer to reach the disks than other entries, and nothing else is run meanwhile: that time counts
 // like the write's evaluation.
+//
+// A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of them as take a few milliseconds, and
+// then the leader serves only the other users for as long as the pieces and their entry took, if those users have requests.
 
 const (
-	// turnShare is how much time a user's work may have taken lately for its requests to keep their place.
+	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place.
 	turnShare = 50 * time.Millisecond
+	// coarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
+	coarsePiece = 100 * time.Microsecond
 	// turnMemory is after how long half of that time is forgotten.
 	turnMemory = 10 * time.Second
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
@@ -54,6 +59,7 @@ const (
 // Turns knows how much time the work of users has taken lately, and holds the requests that wait because of that.
 type Turns[W Work] struct {
 	used    uses // by users
+	coarse  uses // by users, without pieces that are not coarse
 	kinds   uses // by what was run
 	waiting []W  // requests that go behind others, in order
 	tried   int  // how many such requests the present batch has …
@@ -64,6 +70,10 @@ type Turns[W Work] struct {
 	overtaken bool // heavy work has been passed over for a batch
 
 	small time.Duration // how long entries without large writes take to be committed
+
+	spent time.Duration // how long coarse work took in the present batch
+	pause time.Duration // until when users with much coarse work wait while other users send requests, monotonic …
+	calm  time.Duration // … and when one of those last sent a request
 
 	rest   time.Duration // until when heavy work waits while others send requests, monotonic
 	others [2]lightUse   // the last two users that sent light requests, the latest first
@@ -133,9 +143,13 @@ func (t *Turns[W]) noteWork(user, kind string, cost, now time.Duration) {
 		return
 	}
 	if t.used == nil {
-		t.used, t.kinds = uses{}, uses{}
+		t.used, t.coarse, t.kinds = uses{}, uses{}, uses{}
 	}
 	t.used.note(user, cost, now)
+	if cost >= coarsePiece {
+		t.coarse.note(user, cost, now)
+		t.spent += cost
+	}
 	if cost >= HeavyPiece || t.kinds[kind].pieces > 0 {
 		t.kinds.note(kind, cost, now)
 	}
@@ -153,28 +167,46 @@ type LargeWrite struct {
 }
 
 // NoteCommit counts the requests that have written most of an entry: their evaluation, and how much longer the entry took to be
-// committed than one without large writes does.
+// committed than that of light work does.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
-	if len(large) == 0 {
-		if t.small == 0 {
-			t.small = took
-		}
+	more := max(took-t.small, 0)
+	switch {
+	case len(large) > 0:
+	case t.spent >= HeavyTime:
+		t.spent += more
+	case t.small == 0:
+		t.small = took
+	default:
 		t.small += (took - t.small) / 8
-		return
 	}
 	for _, w := range large {
 		share := float64(w.Bytes) / float64(max(entry, w.Bytes))
-		t.noteWork(w.User, w.Kind, w.Used+time.Duration(float64(max(took-t.small, 0))*share), now)
+		t.noteWork(w.User, w.Kind, w.Used+time.Duration(float64(more)*share), now)
 	}
 }
+
+// Ended says that a batch has ended. If coarse work took long in it, users with much of that wait for as long now, while others
+// send requests.
+func (t *Turns[W]) Ended(now time.Duration) {
+	if t.spent >= HeavyTime {
+		t.pause = now + min(t.spent, turnRest)
+	}
+	t.spent = 0
+}
+
+// Pressed reports whether users with little coarse work send requests.
+func (t *Turns[W]) Pressed(now time.Duration) bool { return t.calm > 0 && now < t.calm+restFor }
+
+// pauses reports whether users with much coarse work have to wait.
+func (t *Turns[W]) pauses(now time.Duration) bool { return now < t.pause && t.Pressed(now) }
 
 // Counts reports whether light work counts, too. It does if there was heavy work lately: light pieces lower the mean of a user or
 // a kind.
 func (t *Turns[W]) Counts(now time.Duration) bool { return now < t.heavy }
 
-// usesMuch reports whether a user's requests go behind those of others.
+// usesMuch reports whether a user's requests go behind those of others: it has had much coarse work lately.
 func (t *Turns[W]) usesMuch(user string, now time.Duration) bool {
-	return t.used[user].now(now).took > turnShare
+	return t.coarse[user].now(now).took > turnShare
 }
 
 // isHeavy predicts whether a request is heavy, from the recent work of its user and of its kind.
@@ -192,7 +224,7 @@ func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 
 // Due reports whether requests that go behind others may run now.
 func (t *Turns[W]) Due(now time.Duration) bool {
-	return t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0
+	return !t.pauses(now) && (t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0)
 }
 
 // holdsOf returns for how long a heavy request is held back for the requests of other users.
@@ -219,13 +251,18 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 		t.waiting, t.ready = nil, 0
 	}
 	if t.allLight(q, now) {
+		t.isCalm(q, now)
 		return q
 	}
 	front, back, heavy := t.part(q, now)
+	t.isCalm(front, now)
 	others := len(front)+len(back) > 0
 	t.sees(front, now)
 	t.sees(back, now)
 	switch {
+	case t.pauses(now):
+		t.waiting, t.ready = slices.Concat(back, heavy), len(back)
+		back, heavy = nil, nil
 	case len(heavy) == 0:
 	case t.holdsOf(heavy[0], now) > 0 || others && !t.overtaken:
 		t.waiting, heavy, t.overtaken = heavy, nil, true
@@ -241,6 +278,13 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 		return slices.Concat(heavy, back[:1], front, back[1:])
 	}
 	return slices.Concat(heavy, front, back)
+}
+
+// isCalm notes requests of users with little coarse work.
+func (t *Turns[W]) isCalm(q []W, now time.Duration) {
+	if slices.ContainsFunc(q, func(r W) bool { user, any := r.User(); return any || user == store.SystemUser }) {
+		t.calm = now
+	}
 }
 
 // EndIfGone ends work whose client was cut off, and reports whether it did.

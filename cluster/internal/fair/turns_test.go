@@ -168,6 +168,60 @@ func TestUsersTurnsEnd(t *testing.T) {
 	}
 }
 
+// TestCoarseWorkPauses: after a batch with coarse work, users with much of it wait for as long as the work and its entry took, while
+// others send requests. Many light requests are no coarse work.
+func TestCoarseWorkPauses(t *testing.T) {
+	const entry, took = 20 * ms, 40 * ms
+	var u Turns[*work]
+	now := time.Second
+	show := func(q []*work) (text string) {
+		for _, r := range q {
+			text += r.user + ":" + r.line + " "
+		}
+		return text
+	}
+	u.NoteCommit(nil, 100, entry, now)
+	for range 10_000 {
+		u.Note(ask("busy", "GET k"), coarsePiece-1, now)
+	}
+	u.Ended(now)
+	now += time.Millisecond
+	batch := func(pieces int) {
+		for range pieces {
+			u.Note(ask("hog", "SETRANGE"), ms, now)
+		}
+		u.NoteCommit(nil, 100, entry+took, now)
+		u.Ended(now)
+	}
+	batch(100)
+	ends := now + 100*ms + took
+	if u.small != entry {
+		t.Errorf("an entry of light work takes %v, but its commit takes %v", entry, u.small)
+	}
+	if got := show(u.Order([]*work{ask("hog", "a"), ask("hog", "b"), ask("busy", "c")}, now)); got != "busy:c " {
+		t.Errorf("in the pause: %q", got)
+	}
+	for now += ms; now < ends; now += ms {
+		if got := show(u.Order([]*work{ask("you", "lock")}, now)); got != "you:lock " || u.Due(now) {
+			t.Fatalf("%v before the end of the pause: %q; the work is due: %t", ends-now, got, u.Due(now))
+		}
+	}
+	if got := show(u.Order([]*work{ask("you", "lock"), ask("hog", "d")}, now)); got != "you:lock hog:a hog:b hog:d " {
+		t.Errorf("after the pause: %q", got)
+	}
+	batch(2 * int(restFor/ms))
+	u.LeftOver([]*work{ask("hog", "e")}, now)
+	if now += restFor - ms; u.Due(now) {
+		t.Error("it is due, but another has just sent a request")
+	}
+	if now += ms; !u.Due(now) {
+		t.Error("it is not due, but nobody else sends requests")
+	}
+	if got := show(u.Order([]*work{ask("hog", "f")}, now)); got != "hog:e hog:f " {
+		t.Errorf("nobody else sends requests: %q", got)
+	}
+}
+
 // TestLoginsAreOthers: heavy work gives way to clients that log in, but not to what the cluster does for itself.
 func TestLoginsAreOthers(t *testing.T) {
 	for user, gives := range map[string]bool{store.SystemUser: true, "cluster": false} {
