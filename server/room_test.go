@@ -57,15 +57,20 @@ func TestNewcomersWaitForRoom(t *testing.T) {
 	}
 }
 
-// Who has hung up is cut off before those who may still send a password.
-func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
-	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 4 })
-	var strangers []*session
+// fullOfStrangers returns a server that has room for four clients, and has four strangers.
+func fullOfStrangers(t *testing.T) (ts *testServer, strangers []*session) {
+	ts = newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 4 })
 	for range 4 {
 		s, _ := ts.join(t)
-		defer ts.unregister(s)
+		t.Cleanup(func() { ts.unregister(s) })
 		strangers = append(strangers, s)
 	}
+	return ts, strangers
+}
+
+// Who has hung up is cut off before those who may still send a password.
+func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
+	ts, strangers := fullOfStrangers(t)
 	ts.hungUp(strangers[2])
 	s, refusal := ts.join(t)
 	defer ts.unregister(s)
@@ -84,13 +89,7 @@ func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
 // TestWhoLeavesBeforeItsPasswordIsRead: a client hangs up before the node reads its password, and then its script waits. A newcomer
 // gets its place, even if a write to the client has failed already.
 func TestWhoLeavesBeforeItsPasswordIsRead(t *testing.T) {
-	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 4 })
-	var clients []*session
-	for range 4 {
-		s, _ := ts.join(t)
-		defer ts.unregister(s)
-		clients = append(clients, s)
-	}
+	ts, clients := fullOfStrangers(t)
 	ts.hungUp(clients[2])
 	for _, s := range clients {
 		s.authed.Store(true)
