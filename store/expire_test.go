@@ -160,6 +160,27 @@ func TestExpireGTKeepsTheGrace(t *testing.T) {
 	`)
 }
 
+// TestExpireSeen: what a reply calls missing is deleted, in whichever databases it was looked for.
+func TestExpireSeen(t *testing.T) {
+	d := newTestDB(t)
+	for _, db := range []string{"3", "0"} {
+		d.do("SELECT", db)
+		d.do("SET", "lock", "owner", "PX", "10")
+	}
+	d.advance(20)
+	txn := d.begin()
+	for _, db := range []int{0, 3, 3} {
+		if txn.Lookup(db, []byte("lock")) != nil {
+			t.Errorf("the key of database %d has not expired", db)
+		}
+	}
+	txn.ExpireSeen(math.MaxInt)
+	d.apply(txn)
+	if d.s.Expired() != 2 {
+		t.Errorf("%d keys were deleted, and two were looked for", d.s.Expired())
+	}
+}
+
 func TestExpireDue(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 20 {

@@ -212,8 +212,9 @@ func (t *Txn) peek(db int, key string) *Entry {
 func (t *Txn) Lookup(db int, key []byte) *Entry {
 	e := t.peek(db, bytesToString(key))
 	if e != nil && t.dead(e) {
-		if n := len(t.seen); n < maxSeen && (n == 0 || t.seen[n-1].key != e.key) {
-			t.seen = append(t.seen, lapsedKey{db, e.key})
+		x := lapsedKey{db, e.key}
+		if n := len(t.seen); n < maxSeen && (n == 0 || t.seen[n-1] != x) {
+			t.seen = append(t.seen, x)
 		}
 		return nil
 	}
