@@ -113,7 +113,7 @@ func (s *sequencer) putAside(r *request) bool {
 
 // longDue reports whether a long read may run now.
 func (s *sequencer) longDue(now time.Duration) bool {
-	return !s.long.interval.Lasts(now) && s.hasRoom()
+	return !s.long.interval.Lasts(now) && !s.users.Pauses(now) && s.hasRoom()
 }
 
 // hasRoom reports whether the leader may make large replies now. It may if there is room for them, or if there has been none for

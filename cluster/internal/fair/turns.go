@@ -2,6 +2,7 @@
 package fair
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -38,7 +39,8 @@ type Work interface {
 // then the leader serves only the other users for as long as the pieces and their entry took, if those users have requests.
 
 const (
-	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place.
+	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place. All users with
+	// coarse work share it.
 	turnShare = 50 * time.Millisecond
 	// coarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	coarsePiece = 100 * time.Microsecond
@@ -71,6 +73,7 @@ type Turns[W Work] struct {
 
 	small time.Duration // how long entries without large writes take to be committed
 
+	rough int           // the number of users with coarse work of more than HeavyTime
 	spent time.Duration // how long coarse work took in the present batch
 	pause time.Duration // until when users with much coarse work wait while other users send requests, monotonic …
 	calm  time.Duration // … and when one of those last sent a request
@@ -188,17 +191,24 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 // Ended says that a batch has ended. If coarse work took long in it, users with much of that wait for as long now, while others
 // send requests.
 func (t *Turns[W]) Ended(now time.Duration) {
-	if t.spent >= HeavyTime {
-		t.pause = now + min(t.spent, turnRest)
+	if t.spent < HeavyTime {
+		t.spent = 0
+		return
 	}
-	t.spent = 0
+	t.pause = now + min(t.spent, turnRest)
+	t.spent, t.rough = 0, 0
+	for _, u := range t.coarse {
+		if u.now(now).took > HeavyTime {
+			t.rough++
+		}
+	}
 }
 
 // Pressed reports whether users with little coarse work send requests.
 func (t *Turns[W]) Pressed(now time.Duration) bool { return t.calm > 0 && now < t.calm+restFor }
 
-// pauses reports whether users with much coarse work have to wait.
-func (t *Turns[W]) pauses(now time.Duration) bool { return now < t.pause && t.Pressed(now) }
+// Pauses reports whether users with much coarse work have to wait.
+func (t *Turns[W]) Pauses(now time.Duration) bool { return now < t.pause && t.Pressed(now) }
 
 // Counts reports whether light work counts, too. It does if there was heavy work lately: light pieces lower the mean of a user or
 // a kind.
@@ -206,7 +216,7 @@ func (t *Turns[W]) Counts(now time.Duration) bool { return now < t.heavy }
 
 // usesMuch reports whether a user's requests go behind those of others: it has had much coarse work lately.
 func (t *Turns[W]) usesMuch(user string, now time.Duration) bool {
-	return t.coarse[user].now(now).took > turnShare
+	return t.coarse[user].now(now).took > turnShare/time.Duration(max(t.rough, 1))
 }
 
 // isHeavy predicts whether a request is heavy, from the recent work of its user and of its kind.
@@ -224,7 +234,7 @@ func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 
 // Due reports whether requests that go behind others may run now.
 func (t *Turns[W]) Due(now time.Duration) bool {
-	return !t.pauses(now) && (t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0)
+	return !t.Pauses(now) && (t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0)
 }
 
 // holdsOf returns for how long a heavy request is held back for the requests of other users.
@@ -239,7 +249,8 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns the requests that are next: those of users who have used little time, and behind them those of other users.
+// Order returns the requests that are next: those of users who have used little time, and behind them those of other users. Of these,
+// users who have used less go first.
 // Heavy work waits while holdsOf holds it back, and for one batch of other requests, but not for a second one.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
@@ -260,7 +271,7 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.sees(front, now)
 	t.sees(back, now)
 	switch {
-	case t.pauses(now):
+	case t.Pauses(now):
 		t.waiting, t.ready = slices.Concat(back, heavy), len(back)
 		back, heavy = nil, nil
 	case len(heavy) == 0:
@@ -342,7 +353,26 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 			front = append(front, r)
 		}
 	}
-	return front, back, heavy
+	return front, t.byUse(back, now), t.byUse(heavy, now)
+}
+
+// byUse returns q with the requests of users who have used less coarse work first. The requests of one user keep their order.
+func (t *Turns[W]) byUse(q []W, now time.Duration) []W {
+	of := map[string][]W{}
+	for _, r := range q {
+		user, _ := r.User()
+		of[user] = append(of[user], r)
+	}
+	if len(of) < 2 {
+		return q
+	}
+	sorted := q[:0]
+	for _, user := range slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+		return cmp.Or(cmp.Compare(t.coarse[a].now(now).took, t.coarse[b].now(now).took), cmp.Compare(a, b))
+	}) {
+		sorted = append(sorted, of[user]...)
+	}
+	return sorted
 }
 
 // Idle reports whether LeftOver would return all that it gets, because nothing goes behind others.

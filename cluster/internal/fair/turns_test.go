@@ -222,6 +222,47 @@ func TestCoarseWorkPauses(t *testing.T) {
 	}
 }
 
+// TestManyUsersWithCoarseWork: twenty users send coarse work at once. Each goes behind others after little of it, because they share
+// turnShare. The user who has used least goes first, and the requests of one user keep their order.
+func TestManyUsersWithCoarseWork(t *testing.T) {
+	const users = 20
+	name := func(i int) string { return "user" + strconv.Itoa(i%users) }
+	var u Turns[*work]
+	now := time.Second
+	spent := time.Duration(0)
+	for i := range 1000 {
+		q := u.Order([]*work{ask(name(i), "LREM"), ask("you", "lock")}, now)
+		if len(q) == 0 || q[0].user == "you" {
+			break
+		}
+		u.Note(q[0], 2*HeavyTime, now)
+		u.Ended(now)
+		spent += 2 * HeavyTime
+		now += ms
+	}
+	if spent > turnShare+users*2*HeavyTime {
+		t.Errorf("before a lock went first, their work took %v", spent)
+	}
+	u.Drain()
+	for i := range users {
+		u.Note(ask(name(i), "LREM"), time.Duration(users-i)*ms, now)
+	}
+	var q []*work
+	for i := range 2 * users {
+		q = append(q, ask(name(i), strconv.Itoa(i)))
+	}
+	var got []string
+	for _, r := range u.Order(q, now+time.Second) {
+		got = append(got, r.line)
+	}
+	for i, line := range got {
+		want := users - 1 - i/2 + i%2*users
+		if line != strconv.Itoa(want) {
+			t.Fatalf("%v", got)
+		}
+	}
+}
+
 // TestLoginsAreOthers: heavy work gives way to clients that log in, but not to what the cluster does for itself.
 func TestLoginsAreOthers(t *testing.T) {
 	for user, gives := range map[string]bool{store.SystemUser: true, "cluster": false} {
