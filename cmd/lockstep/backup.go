@@ -15,8 +15,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// parseMixed is parse for commands that accept flags after the arguments, too. It returns the
-// arguments.
+// parseMixed is parse for commands that accept flags before, between and after their arguments. It
+// returns the arguments.
 func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []string, err error) {
 	if err := parseEnvironment(fs); err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// If somebody had put a file or a link at this path, it would decide where the backup is written and who may read it. A
-	// backup has all values in clear.
+	// A file or a link that somebody has put at this path is removed: it would decide where the backup is written and who may
+	// read it. A backup has all values in clear.
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

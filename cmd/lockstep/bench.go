@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// benchProgram measures lockstep beside other servers. It is a separate program, in the module of bench/, because no
-// node needs the libraries that it links.
+// benchProgram measures lockstep beside other servers. It is a separate program, in the module of bench/, because it
+// links libraries that no node needs.
 const benchProgram = "lockstep-bench"
 
 // benchmark replaces this process by benchProgram, from the directory of this program or else from PATH.

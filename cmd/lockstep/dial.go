@@ -31,7 +31,6 @@ type adminOptions struct {
 func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.addr, "addr", "127.0.0.1:6379", "`host:port` of any node")
 	fs.StringVar(&o.user, "user", "", "`name` of the ACL user who asks; it needs +lockstep (default: the user without a name of its own, default)")
-	// A flag overrides the environment.
 	secretVar(fs, &o.password, "requirepass", "`password` of that user")
 	fs.DurationVar(&o.timeout, "timeout", 10*time.Second, "how long to wait for the node")
 	fs.BoolVar(&o.tls, "tls", false, "speak TLS: --addr is an address of its --tls-listen")
@@ -190,7 +189,7 @@ func (o *adminOptions) checkAddr() error {
 	return nil
 }
 
-// handshakeError explains whether the port does not speak TLS or is not trusted.
+// handshakeError explains why the handshake failed: the port does not speak TLS, or its certificate is not trusted.
 func (o *adminOptions) handshakeError(err error) error {
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) {

@@ -64,8 +64,8 @@ func probe(ctx context.Context, url string, stdout io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	// The certificate need not be verified, because the node is on this machine and the request has no secrets. It may be for
-	// another host name.
+	// The certificate is not verified, because it may be for another host name. The node is on this machine, and the request has
+	// no secrets.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

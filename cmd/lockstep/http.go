@@ -32,7 +32,7 @@ const (
 	httpRate        = 100  // requests per second …
 	httpBurst       = 200  // … after a burst of this many
 	figuresRate     = 4    // times per second that /metrics is computed …
-	figuresBurst    = 8    // … after a burst of this many; other requests get what was computed last
+	figuresBurst    = 8    // … after a burst of this many; other requests for /metrics get the last result
 	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little; a supervisor must get its answer in a flood, too
 )
 
@@ -72,8 +72,9 @@ func unknown(w http.ResponseWriter) {
 // near reports whether a client is on this machine.
 func near(addr string) bool { return loopback(addr) }
 
-// nearHost reports whether a request names this machine as its host. A foreign web page in a browser on
-// this machine may use a host name that leads to this machine, and could then read the answer.
+// nearHost reports whether a request names its host as localhost or by an IP address. A foreign web page
+// in a browser on this machine may use another name that leads to this machine, and could then read the
+// answer.
 func nearHost(host string) bool {
 	if bare, _, err := net.SplitHostPort(host); err == nil {
 		host = bare

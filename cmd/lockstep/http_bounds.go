@@ -156,11 +156,11 @@ func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 
 const errProfile = "another client reads a profile: try again when it has it"
 
-// paced makes requests wait that come faster than probes and scrapers ask: strangers decide how many
-// requests there are, and answering them takes time from clients.
+// paced delays requests that come faster than probes and scrapers send them: strangers decide how many
+// requests there are, and each answer takes processor time from Redis clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
-	first := make(chan struct{}, 1) // only one request at a time waits for the limiter, which keeps the places of clients that have left
+	first := make(chan struct{}, 1) // the limiter keeps the places of clients that have left, so only one request at a time waits for it
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case first <- struct{}{}:

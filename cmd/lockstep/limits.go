@@ -52,8 +52,8 @@ func planMemory(limit int64) memoryPlan {
 // of the log, buffers of segments, and replies to followers.
 const fixedMemory = 72 << 20
 
-// ofMachine bounds what clients hold on a machine without limits for the node: a stranger must not fill
-// the machine. The operator decides how much data there may be.
+// ofMachine bounds the memory that clients hold if the node has no memory limit: a stranger must not
+// fill the memory of the machine. The operator decides how much data there may be.
 func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if p.client > 0 {
 		return

@@ -54,16 +54,16 @@ func relaxMonitor() error {
 // setAllSlack sets the timer slack of all threads.
 func setAllSlack(slack uintptr) error {
 	if _, _, errno := syscall.AllThreadsSyscall(syscall.SYS_PRCTL, syscall.PR_SET_TIMERSLACK, slack, 0); errno != 0 {
-		return fmt.Errorf("the timer slack of all threads: %w", errno) // not possible in a program with cgo
+		return fmt.Errorf("the timer slack of all threads: %w", errno) // AllThreadsSyscall fails in a program with cgo
 	}
 	return nil
 }
 
 // restoreSlack sets the timer slack of all threads except the monitor.
 func restoreSlack(slack uintptr) error {
-	// The monitor starts threads itself when none is idle, so the first round leaves a stock of idle
-	// ones. Two threads run no goroutines and cannot be reached: the monitor, and the thread that
-	// starts others for a locked thread.
+	// When no thread is idle, the monitor itself starts one, which inherits the monitor's slack. So the
+	// first round leaves a stock of idle threads. Two threads run no goroutines and cannot be reached:
+	// the monitor, and the thread that starts others for a locked thread.
 	const rounds, stock, unreachable = 10, 32, 2
 	reached := map[string]bool{}
 	complete, more := 0, stock

@@ -59,7 +59,7 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	return runNode(stop, cancel, hangups, o, cfg, log)
 }
 
-// parts are the parts of a running node, before it accepts clients.
+// parts are the parts of a node. assemble makes them before the node accepts clients.
 type parts struct {
 	listeners   listeners
 	node        *cluster.Node

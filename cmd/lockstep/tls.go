@@ -53,8 +53,8 @@ func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	}}, name+"-file", "`file` whose first line is that")
 }
 
-// givenOnce records which of a secret's two flags was given: by a variable or, once next was called, on
-// the command line.
+// givenOnce records which of a secret's two flags was given: first in the environment and, after a call
+// of next, on the command line.
 type givenOnce struct {
 	name string
 	by   string
