@@ -9,8 +9,8 @@ const (
 )
 
 // absent lists the command families that are not in the command table. A client gets the usual error
-// for an unknown command; WhyAbsent tells a reader the reason. A pattern that ends in '*' matches every
-// name with that prefix.
+// for an unknown command, with the reason at its end (WhyAbsent). A pattern that ends in '*' matches
+// every name with that prefix.
 var absent = []struct{ pattern, why string }{
 	{"geo*", noGeo}, {"pf*", noHLL},
 	{"xack", noStreams}, {"xadd", noStreams}, {"xautoclaim", noStreams}, {"xclaim", noStreams}, {"xdel", noStreams},

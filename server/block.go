@@ -14,8 +14,8 @@ func (srv *Server) blocks(cmd *store.Command) bool {
 }
 
 // block begins a blocking command. done is called with the reply, on any goroutine; then the caller
-// calls endBlock. The caller must flush the backend. block returns nil, and has done nothing, if the
-// memory for so many keys made the server cut the client off.
+// calls endBlock. The caller must flush the backend. If the server cuts the client off because of the
+// memory for the command's keys, block returns nil, and has not begun the command.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
 	size := cluster.BlockedSize(args) // this node may be the leader
 	if !s.mayHold(size) {

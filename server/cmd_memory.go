@@ -191,7 +191,7 @@ func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
 // purgePause is the shortest time between two purges, because each is a whole garbage collection.
 const purgePause = time.Second
 
-// purging returns memory to the system, once in purgePause and one at a time.
+// purging returns memory to the system. It does nothing during a purge, or within purgePause of the last one.
 type purging struct {
 	mu   sync.Mutex
 	last time.Time

@@ -348,8 +348,8 @@ func doSentinelConfig(s *session, args [][]byte) store.Reply {
 	return store.Err(errSentinelConfig)
 }
 
-// sentinelTimes are the times of redis-sentinel, in milliseconds; times without a counterpart here have
-// its default values.
+// sentinelTimes are the default times of redis-sentinel, in milliseconds. They do not govern this
+// server: Config.DownAfter of the cluster, for example, is shorter.
 var sentinelTimes = [][2]string{
 	{"INFO-PERIOD", "10000"}, {"PING-PERIOD", "1000"}, {"ASK-PERIOD", "1000"}, {"PUBLISH-PERIOD", "2000"},
 	{"DEFAULT-DOWN-AFTER", "30000"}, {"DEFAULT-FAILOVER-TIMEOUT", "180000"}, {"TILT-TRIGGER", "2000"}, {"TILT-PERIOD", "30000"},

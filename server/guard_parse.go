@@ -8,8 +8,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// parse turns input into commands until the input is used up. It stops early at a fault that must wait
-// for earlier commands to run, and at the end of the connection.
+// parse turns input into commands until the input is used up. It stops early at a fault, at the end of the connection, before a
+// command that must be cut short while earlier commands wait to run, after a command that was cut short, and after unauthBatch
+// commands of a client that has not authenticated.
 func (g *guard) parse() {
 	if g.left == 0 {
 		g.cut = 0 // the command that was cut has been refused

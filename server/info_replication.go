@@ -11,7 +11,7 @@ import (
 )
 
 // lead returns the leader's address for clients of this face. If no leader is known, down is true and
-// at is the address of the last leader.
+// at is the address of the last leader; if that was this node or has no such address, at.host is "?".
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""

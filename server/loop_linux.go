@@ -62,7 +62,7 @@ type loop struct {
 	others    []*loopConn // the ready list of the last round, to be used again
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
-	lightAt   time.Time   // when the loop last served a client that was in neither strangers nor incoming
+	lightAt   time.Time   // when the loop last served a client in neither share that had not sent many arguments for aloneAfter
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
 	sending   []*loopConn // connections whose output uring sends

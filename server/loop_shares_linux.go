@@ -166,10 +166,11 @@ func (l *loop) serveShares() {
 	}
 }
 
-// incoming is the share of connections that send large commands which take long, or whose users have many that wait.
+// incoming is the share of connections that are in the middle of a large command, if the command has many arguments or if the
+// large commands of their user that wait to run take too much memory (clientMemory.crowded).
 type incoming struct {
 	share
-	looks int // how often a connection was passed over because there was no room
+	looks int // how often choose has met crowded users since it last chose one of them
 }
 
 // has reports whether the next part of a connection's input has to wait for its turn.

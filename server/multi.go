@@ -132,7 +132,7 @@ func (s *session) queuedInVain(t *transaction) {
 
 func (s *session) unwatch() {
 	s.watchList, s.watching, s.watchSize = nil, nil, 0
-	s.keeps(0) // no transaction remains: it ends together with its watched keys
+	s.keeps(0) // no queued commands remain; beginExec counts the executing ones again
 }
 
 // doWatch answers a WATCH that needs no call to the leader; see ask.

@@ -231,7 +231,7 @@ func (o *outbox) sendPushed() {
 }
 
 // lend returns the pending output for the caller to write; the caller then calls settle. It returns nil
-// if there is no output, or too much, if a part of a large message goes before it, or if another goroutine writes.
+// if another goroutine writes, or if the output is empty, larger than lendLimit, or in several pieces.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -441,7 +441,7 @@ func (o *outbox) size() int {
 	return o.pending.len() + o.late.len() + o.writing
 }
 
-// isOver reports whether the client has been cut off.
+// isOver reports whether the client has been cut off, or the connection has failed.
 func (o *outbox) isOver() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

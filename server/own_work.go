@@ -24,7 +24,7 @@ const (
 	// ownAtOnce is how long a node works for all clients in a second before each of them has only ownSlice/ownCrowd.
 	ownAtOnce = 100 * time.Millisecond
 	ownCrowd  = 10
-	// ownStep is how much of a client's work is added to the count of the node at once.
+	// ownStep is how much of a client's work may be missing in the count of the node.
 	ownStep = 20 * time.Microsecond
 	// queueTakes is the cost of a command that MULTI has queued, if the transaction does not run.
 	queueTakes = 500 * time.Nanosecond

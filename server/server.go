@@ -68,7 +68,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
-	strangers list.List // of *session: perhaps not authenticated; the one that is cut off first is at the front
+	strangers list.List // of *session: perhaps not authenticated; the oldest, which is cut off first, is at the front
 	departed  list.List // of *session: it has hung up, and waits for the reply to what it has sent
 	cutOff    int       // sessions that have been cut off for a newcomer, and are still among the sessions
 	waiting   int       // newcomers that wait for room
@@ -271,8 +271,7 @@ func (srv *Server) makeRoom() bool {
 	}
 }
 
-// cutStranger cuts off a client that has not authenticated, if there is one: one that has hung up, or else the oldest. The
-// caller holds mu.
+// cutStranger cuts off the oldest client that has not authenticated, and reports whether there was one. The caller holds mu.
 func (srv *Server) cutStranger() bool {
 	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
 		s := srv.strangers.Remove(e).(*session)

@@ -15,7 +15,7 @@ import (
 // The slow log of a node has the commands of its own clients. Redis measures only the execution; this
 // server measures the time until the outcome was safe in the log, because the client waits for that.
 // The commands of one submission share its time. Commands that a script calls count as part of the
-// script; Redis lists such commands, too.
+// script; Redis also lists them on their own.
 
 // maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
 // entries of the largest size takes a quarter of it.
