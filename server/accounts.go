@@ -135,8 +135,8 @@ func (a *accounts) ruling() *accounts {
 }
 
 // admits reports whether a password is right for a user. Until this node has caught up with the leader,
-// it does not admit a user without a password or the default user of its own configuration: the leader
-// may know other rules, and the leader believes this node.
+// it admits neither users that need no password nor the default user of its own configuration: the
+// leader may know other rules, and the leader believes this node.
 func (a *accounts) admits(acc *account, password []byte) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)
@@ -210,7 +210,7 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 // users, so the node goes through the sessions once for all of them.
 type losses map[*account]*store.User
 
-// expel closes the connections of sessions that must end.
+// expel closes the connections of deleted users, and those with a subscription that the user's new rules do not permit.
 func (a *accounts) expel(lost losses) {
 	if len(lost) == 0 {
 		return

@@ -49,7 +49,7 @@ func (e *aclLogEntry) bytes() int {
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)
-	// A refusal costs the client little, so it must not copy the names that the client chose.
+	// A refusal costs the client little, so the server must not copy long names that the client chose.
 	e.client = clip(strings.TrimSuffix(s.describeWith(now, 0, clip), "\n"))
 	l.mu.Lock()
 	defer l.mu.Unlock()

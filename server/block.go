@@ -17,7 +17,7 @@ func (srv *Server) blocks(cmd *store.Command) bool {
 // calls endBlock. The caller must flush the backend. If the server cuts the client off because of the
 // memory for the command's keys, block returns nil, and has not begun the command.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
-	size := cluster.BlockedSize(args) // this node may be the leader
+	size := cluster.BlockedSize(args) // the leader keeps the command, and this node may be the leader
 	if !s.mayHold(size) {
 		s.closeAfterReply()
 		return nil

@@ -9,7 +9,7 @@ import (
 // its replies. The collector may free unused buffers, so their memory does not grow with the number of clients.
 var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with room for 2 and 4 times keepOutput
 
-// borrow returns an empty buffer with room for size bytes, of 4 times keepOutput at most.
+// borrow returns an empty buffer with room for size bytes, but for 4 times keepOutput at most.
 func borrow(size int) []byte {
 	pool, room := &halves, 2*keepOutput
 	if size > room {

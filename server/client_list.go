@@ -80,9 +80,10 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 	return ""
 }
 
-// describe returns the session's line in CLIENT LIST. Of Redis's buffer figures, only the pending
-// output exists here; the others show what Redis shows for an idle client, or for a client whose
-// command of query bytes runs.
+// describe returns the session's line in CLIENT LIST. query is the length of the CLIENT command if this
+// session has sent it, and 0 otherwise. The only buffer that exists here is the pending output. The
+// figures of Redis's other buffers are those of a client that is idle, or that runs a command of that
+// length.
 func (s *session) describe(now time.Time, query int) string {
 	return s.describeWith(now, query, func(name string) string { return name })
 }
@@ -108,7 +109,7 @@ func (s *session) describeWith(now time.Time, query int, cut func(name string) s
 	}
 	pending := s.out.size()
 	s.mu.Lock()
-	name, libName, libVer := s.name, s.libName, s.libVer // Sprintf copies them without mu, which the client's own commands take
+	name, libName, libVer := s.name, s.libName, s.libVer // Sprintf copies them without mu, because the client's own commands need mu
 	s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+

@@ -63,9 +63,9 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
-// beyond reports whether large incoming commands alone exceed the limit so far that the server cuts off
-// their senders at once. Finding the clients that hold most takes time, and many clients could fill the
-// memory meanwhile.
+// beyond reports whether large incoming commands alone exceed the limit by more than an eighth, so that the
+// server cuts off their senders at once. Finding the clients that hold most takes time, and many clients
+// could fill the memory meanwhile.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }
@@ -76,13 +76,13 @@ func (m *clientMemory) noRoomToGrow(n int64) bool {
 	return limit > 0 && m.arriving.Load()+n > limit+limit/8
 }
 
-// beyondWith reports whether all large buffers with n more bytes exceed the limit as far as beyond demands.
+// beyondWith reports whether all large buffers with n more bytes exceed the limit by more than an eighth.
 func (m *clientMemory) beyondWith(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.large.Load()+n > limit+limit/8
 }
 
-// sparesWith reports whether clients with CLIENT NO-EVICT hold so little, with n more bytes, that they are spared.
+// sparesWith reports whether clients with CLIENT NO-EVICT are spared even if they hold n more bytes.
 func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.limit.Load()/2 }
 
 // strangersShare is the divisor of the limit: all clients that have not authenticated share that

@@ -111,5 +111,5 @@ func (srv *Server) endBackup(open *openBackup) {
 	b.open = nil
 	open.idle.Stop()
 	open.most.Stop()
-	_ = open.Close() // the reading end of a pipe
+	_ = open.Close() // the reading end of a pipe: Close returns no error
 }

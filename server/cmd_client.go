@@ -254,7 +254,7 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 }
 
 // kill closes the connections that match and returns their number; it closes the session's own
-// connection after the reply. If heavy work of another client waits for its turn, the node drops that work.
+// connection after the reply. The node drops heavy work that waits for its turn on behalf of a killed client.
 func (s *session) kill(f *clientFilter) int {
 	n := 0
 	for _, other := range s.srv.each() {

@@ -89,7 +89,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	return s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
 }
 
-// doWait seldom waits: the server replies only when a majority has the writes on disk.
+// doWait seldom waits: the server replies to a write only when a majority has the write on disk.
 func doWait(s *session, args [][]byte) store.Reply {
 	others, ok := redistext.ParseInt(args[1])
 	if !ok {

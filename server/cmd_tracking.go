@@ -201,8 +201,8 @@ func doClientCaching(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// used ends the effect of CLIENT CACHING: it covers one command or one transaction, and CLIENT commands
-// do not end it.
+// used ends the effect of CLIENT CACHING, which covers one command or one transaction. CLIENT commands do
+// not end the effect.
 func (s *session) used(cmd *store.Command) {
 	if s.caching && s.multi == nil && (cmd == nil || !strings.HasPrefix(cmd.FullName(), "client|")) {
 		s.caching = false

@@ -55,12 +55,12 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold so many more bytes although there is no room: it has CLIENT NO-EVICT, and all
-	// clients with it hold at most half of the limit then.
+	// spared reports whether the client may hold so many more bytes although there is no room: the client has CLIENT NO-EVICT,
+	// and with these bytes all such clients together hold at most half of the limit.
 	spared(bytes int64) bool
 	// tooLong returns max-entry-size if so many bytes of arguments are too long for any command; 0 if not.
 	tooLong(bytes int64) (limit int64)
-	// exempts adds to the memory of all clients with CLIENT NO-EVICT, if the client has it. by may be negative.
+	// exempts adds by, which may be negative, to the memory of all clients with CLIENT NO-EVICT if this client is one of them.
 	exempts(by int64)
 	// userMemory returns the counts of the client's user.
 	userMemory() *userMemory
@@ -90,7 +90,7 @@ type guard struct {
 	sent  int   // bytes of out[:done] that redcon has read
 	marks []int // start and end of each argument in out[done:]
 
-	// A loop needs no redcon, so that out holds only the bytes of arguments:
+	// If direct is true, a loop serves the connection without redcon, and out holds only the bytes of arguments:
 	direct bool
 	argv   [][]byte // arguments of the complete commands, one after the other
 	ends   []int    // where each command ends in argv
@@ -202,7 +202,7 @@ func (g *guard) release() {
 	g.complete(0)
 }
 
-// drop is release for a command that is being built, too.
+// drop is release, and also drops the large command that is being built.
 func (g *guard) drop() {
 	g.large = nil
 	g.release()

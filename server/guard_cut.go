@@ -16,7 +16,7 @@ const (
 	cutArgument = 128 // bytes of each
 )
 
-// cutShort makes the current command one that is cut.
+// cutShort makes the guard keep only the beginning of the current command. limit is the present max-entry-size.
 func (g *guard) cutShort(limit int64) {
 	if g.large == nil {
 		g.makeParcel()

@@ -243,9 +243,10 @@ func (h *Hub) cutOff(sessions ...*session) {
 	}
 }
 
-// Missed implements store.KeySink: any key may have changed, and messages may have been published. A
-// subscriber could wait for a missed message forever, so Missed ends its connection, as the death of a
-// node does; when the client subscribes again, it knows that it must look at the keys.
+// Missed implements store.KeySink. This node does not know which keys have changed and which messages
+// have been published. A subscriber could wait for a missed message forever, so Missed ends the
+// subscriber's connection, as the death of a node does: a client that has to subscribe again knows that
+// it must look at the keys.
 func (h *Hub) Missed() {
 	h.tracker.touchAll()
 	h.mu.RLock()

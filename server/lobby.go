@@ -91,7 +91,8 @@ func (l *lobby) close() {
 	}
 }
 
-// admit begins the handshakes of callers of an address that now have room. They end no other handshake. The caller holds mu.
+// admit begins the handshakes of waiting callers of an address, as long as there is room for them without the end of another
+// handshake. The caller holds mu.
 func (h *handshakes) admit(from netip.Addr) {
 	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < maxFromOne && h.count < maxHandshakes; list = h.lobby.callers[from] {
 		h.lobby.set(from, list[1:])

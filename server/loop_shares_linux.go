@@ -33,16 +33,16 @@ const (
 	aloneAfter = 200 * time.Millisecond
 )
 
-// share is a queue of idle connections with unread input that are served a share of the loop's time. The owner of the loop
-// uses it.
+// share is a queue of idle connections with unread input that get only a share of the loop's time. Only the owner of the loop
+// uses the queue.
 type share struct {
 	loop  *loop
 	queue []*loopConn // the one that has waited longest first
 	last  []*loopConn // strangers that have hung up, served when queue is empty
-	due   time.Time   // when the next ones may be served
+	due   time.Time   // when the next connections may be served
 	since time.Time   // the start of the present round, if the share has its turn in the round; else zero
-	timer *time.Timer // wakes the loop when they are due
-	late  atomic.Bool // the timer has fired: they are due, whatever the clock says
+	timer *time.Timer // wakes the loop at due
+	late  atomic.Bool // the timer has fired: connections may be served, whatever the clock says
 }
 
 func (s *share) stop() {

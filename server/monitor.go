@@ -75,7 +75,7 @@ const (
 	monitorArgument = 4
 )
 
-// appendMonitorLine appends the line that MONITOR prints for a command. It says what it leaves out as SLOWLOG does.
+// appendMonitorLine appends the line that MONITOR prints for a command. Like SLOWLOG, the line says how much it leaves out.
 func appendMonitorLine(b []byte, now time.Time, db int, from string, args [][]byte) []byte {
 	us := now.UnixMicro()
 	b = fmt.Appendf(b, "+%d.%06d [%d %s]", us/1e6, us%1e6, db, from)
@@ -116,7 +116,7 @@ func appendEscaped(b, arg []byte) []byte {
 		size += max(1, len(escapes[c]))
 	}
 	b = slices.Grow(b, size+1)
-	from := 0 // what is before it has been appended
+	from := 0 // arg[:from] has been appended
 	for i, c := range arg {
 		if escape := escapes[c]; escape != "" {
 			b = append(append(b, arg[from:i]...), escape...)

@@ -18,9 +18,9 @@ type outbox struct {
 	sent   *atomic.Int64 // bytes written, over all sessions
 	cutOff *atomic.Int64 // clients cut off at their limit
 	memory *clientMemory // for all clients; nil: memory is not counted
-	gone   func()        // called when the server cuts the client off; nil: nobody asks
+	gone   func()        // called when the server cuts the client off; may be nil
 	clock  func() time.Time
-	active *atomic.Int64 // Unix ms of the client's last activity, such as output that the system took; nil: nobody asks
+	active *atomic.Int64 // Unix ms of the client's last activity, such as output that the system took; nil: not recorded
 
 	mu      sync.Mutex
 	moved   sync.Cond // signalled after each write
@@ -72,7 +72,7 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add appends frames of some size, 0 if that is small, for the next flush, and returns how many bytes wait.
+// add appends frames for the next flush, and returns how many bytes wait. size is the size of the frames; 0: small.
 func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
@@ -182,7 +182,7 @@ func (o *outbox) exceeds(l limit, now time.Time) bool {
 	return now.Sub(o.over) > l.softFor
 }
 
-// checkLimit cuts the client off if it is beyond its limit; it reports false then.
+// checkLimit cuts a client off that is beyond its limit, and reports false for such a client.
 func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -265,7 +265,7 @@ func (o *outbox) settle(out []byte, n int) {
 	}
 }
 
-// now returns the time at which a write begins; zero if nobody asks for the client's last activity.
+// now returns the time at which a write begins; zero if the client's last activity is not recorded.
 func (o *outbox) now() (t time.Time) {
 	if o.active != nil {
 		t = o.clock()

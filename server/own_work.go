@@ -188,7 +188,7 @@ func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	return 0
 }
 
-// named charges the client for the names in a command but the first: the cost of the command itself is that of one name.
+// named charges the client for all names in a command except the first, which the cost of the command itself covers.
 func (s *session) named(n int) {
 	if n > 1 {
 		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(n-1)*plumbingTakes, 0)

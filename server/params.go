@@ -93,8 +93,9 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 // pubsubLimit is limitOf("pubsub"), used for every message.
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// paramSteps is how many steps of redistext.MatchFoldWithin CONFIG GET makes to look for patterns among the names, some
-// milliseconds. Each name that is tried costs triedSteps more. That suffices for some 400 patterns; clients usually send one.
+// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names: they take some milliseconds. Each
+// name that is tried costs triedSteps besides the steps of redistext.MatchFoldWithin. The bound suffices for some 400 patterns;
+// clients usually send one.
 const (
 	paramSteps = 1 << 20
 	triedSteps = 8

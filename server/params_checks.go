@@ -23,7 +23,7 @@ func checkHz(value string) (canonical, fault string) {
 	return strconv.FormatInt(min(max(n, 1), 500), 10), ""
 }
 
-// checkOff refuses yes with a fault: Go's memory management cannot do it.
+// checkOff accepts only no, for activedefrag. It refuses yes with a fault, because Go's memory management does not defragment.
 func checkOff(fault string) func(string) (string, string) {
 	return func(value string) (string, string) {
 		switch {

@@ -11,8 +11,8 @@ import (
 // leader as the client wrote them (but memory sizes in bytes), because CONFIG GET shows less of
 // notify-keyspace-events than the client asked for.
 //
-// They are replicated state (write op 26, a section of the snapshot, part of the state hash):
-// notify-keyspace-events decides what a command writes, and so must be the same on all nodes. CONFIG
+// Shared parameters are replicated state (write op 26, a section of the snapshot, part of the state
+// hash): notify-keyspace-events decides what a command writes, and so must be the same on all nodes. CONFIG
 // SET checks all its parameters on the client's node, sends the shared ones to the leader, and changes
 // the node's own only if that succeeded. CONFIG GET asks the leader; without a leader it returns what
 // the node knows.

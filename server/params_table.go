@@ -71,7 +71,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	return list
 }
 
-// forms are the parameters of the compact forms: all nodes must have the same values.
+// forms are the parameters that limit the compact forms of hashes, sets and sorted sets: all nodes must have the same limits.
 func forms() []*paramDef {
 	list := []*paramDef{
 		num(store.ParamHashEntries, "hash-max-ziplist-entries", "512", 0, math.MaxInt64),

@@ -51,9 +51,9 @@ func (r *row) command() store.Command {
 }
 
 // bindHandlers connects the rows of the table with their handlers. A few commands of other packages
-// have handlers here, too: SELECT, because the database belongs to the session (its own handler is for
-// scripts); SCRIPT KILL and similar commands, because the running script that they concern must not
-// delay them.
+// have handlers here, too: SELECT, because the database belongs to the session (the other package's
+// handler is for scripts); SCRIPT KILL and similar commands, because the running script that they concern
+// must not delay them.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
 		"select":         doSelect,

@@ -43,8 +43,8 @@ type rawConn interface {
 const (
 	// sealAtOnce is how many bytes are encrypted before they are sent: four records.
 	sealAtOnce = 64 << 10
-	// maxSealed is how much ciphertext may wait. More than one tryWrite produces can only come from a
-	// client that requests new keys again and again and reads nothing.
+	// maxSealed is how much ciphertext may wait. One tryWrite produces less: only a client that requests
+	// new keys again and again, and reads nothing, can cause more.
 	maxSealed = 2 * sealAtOnce
 	// keepSealed is the largest memory that a connection keeps for ciphertext.
 	keepSealed = 16 << 10

@@ -77,7 +77,7 @@ type Server struct {
 
 	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
 	empty                   *sync.Cond    // signalled when a session ends; on mu
-	left                    chan struct{} // wakes a newcomer that waits for room when a session has ended
+	left                    chan struct{} // when a session has ended, wakes a newcomer that waits for room
 	drained                 chan struct{} // closed when the connections may be cut
 	stop                    chan struct{} // closed when Shutdown begins
 }
@@ -299,7 +299,7 @@ func (srv *Server) cut(s *session) {
 	s.cutOff = true
 	srv.cutOff++
 	go func() {
-		s.client.Gone() // out tells the client only of a connection on which no write has failed yet
+		s.client.Gone() // out.cut calls Gone only if no write has failed before
 		s.out.cut()
 	}()
 }

@@ -86,10 +86,10 @@ type observed struct {
 	tracking   atomic.Pointer[tracking] // nil: off
 }
 
-// messaging is what a session is sent without asking each time.
+// messaging is what a session has subscribed to, and the messages that wait for it.
 type messaging struct {
 	subs     [3]table[struct{}] // guarded by Hub.mu
-	waiting  bool               // for replies, so messages go to late; guarded by tracker.mu
+	waiting  bool               // the session waits for replies, so messages go to late; guarded by tracker.mu
 	late     []*notice          // messages to send after the replies; guarded by tracker.mu
 	lateSize int                // bytes of late; guarded by tracker.mu
 }

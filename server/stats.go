@@ -23,7 +23,7 @@ type stats struct {
 
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // refusals by reason
 
-	calls     map[*store.Command]*callStats // complete from the start
+	calls     map[*store.Command]*callStats // has every command and never changes, so it needs no lock
 	untracked *atomic.Bool                  // latency-tracking is off
 
 	mu     sync.Mutex

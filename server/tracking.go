@@ -256,8 +256,8 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys of a call that the tracker is to remember. all is false for the first call whose keys are too long, or
-// with those of the calls before it too many.
+// someOf returns the keys of a call that the tracker is to remember: all of them, or none if the client reads too much at once.
+// all is false only for the first call with too much: its keys are too long, or too many together with those of the calls before.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0
@@ -270,8 +270,7 @@ func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	return nil, before > maxRead
 }
 
-// readsMuch reports whether remembering the keys of a command would take long, with those of the calls that wait to be
-// submitted with it.
+// readsMuch reports whether it would take long to remember the keys of a command together with those of the collected calls.
 func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || !mayRead(cmd) {

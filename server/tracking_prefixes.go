@@ -14,7 +14,7 @@ type prefix struct {
 	children []*prefix // sorted by the first bytes of their edges, which differ
 	sessions roomy[*session, struct{}]
 
-	// These are about the present write set, and empty between two.
+	// These are about the present write set, and empty between two write sets.
 	keys   []int32 // changed keys: indexes of changes.list
 	marked bool    // changes.prefixes has the node
 	every  bool    // too much has changed: the sessions are told that every key may have
