@@ -22,7 +22,8 @@ type Submitter interface {
 	// NewClient returns a client for a connection from an address; every submission of the connection
 	// names it.
 	NewClient(addr netip.Addr) *cluster.Client
-	// GiveWay waits for the turn of a client that has sent so many bytes in so many arguments, if that is much.
+	// GiveWay waits for the turn of a client that has sent a command which the session does not submit. It returns at once if the
+	// command has few bytes and arguments. leave must be called when the reply is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
 	// Rest waits for the turn of a client after the node itself has worked for the client for the time took.
 	Rest(client *cluster.Client, took time.Duration)

@@ -63,9 +63,9 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
-// beyond reports whether large incoming commands alone exceed the limit by more than an eighth, so that the
-// server cuts off their senders at once. Finding the clients that hold most takes time, and many clients
-// could fill the memory meanwhile.
+// beyond reports whether large incoming commands alone exceed the limit by more than an eighth. Then the server
+// cuts off their senders at once: finding the clients that hold most takes time, and many clients could fill
+// the memory meanwhile.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }

@@ -33,8 +33,9 @@ type Config struct {
 	Bind string
 	// DataDir is the reply of CONFIG GET dir.
 	DataDir string
-	// Loops is how many event loops serve connections, on a system that has event loops; 0: a number
-	// that suits the machine; -1: each connection has a goroutine of its own, as on other systems.
+	// Loops is how many event loops serve connections, on a system that has event loops. With 0, the
+	// server chooses a number that suits the machine. With -1, each connection has a goroutine of its
+	// own, as on other systems.
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool

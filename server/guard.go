@@ -246,9 +246,9 @@ func (g *guard) holds(by int64) {
 	}
 }
 
-// The memory for a large argument doubles as it arrives. From seriousArg bytes on, the guard allocates all of it at once if the
-// argument has at most wholeArg bytes: each doubling leaves the old copy as garbage. A longer argument never gets more than twice
-// the memory of what has arrived.
+// The memory for a large argument doubles as the argument arrives, and each doubling leaves the old copy as garbage. So once
+// seriousArg bytes have arrived, the guard allocates the memory for all the other bytes at once, if the argument has at most
+// wholeArg bytes. A longer argument never gets more than twice the memory of what has arrived.
 const (
 	seriousArg = 256 << 10
 	wholeArg   = 8 << 20

@@ -3,9 +3,9 @@ package server
 import "slices"
 
 // The node refuses every command whose arguments have more bytes than max-entry-size and store.MinEntry together
-// (session.mayBeSoLong). The guard knows that as soon as an argument is announced. It cuts the command short: it keeps the
-// beginning, which says what the command is, and drops the rest as it arrives. Otherwise an argument of 500 MB would grow step by
-// step, with a copy at each step, and the other clients of the loop would wait for seconds.
+// (session.mayBeSoLong). As soon as an argument is announced that makes a command too long, the guard cuts the command short: it
+// keeps the beginning, which says what the command is, and drops the rest as it arrives. Otherwise an argument of 500 MB would grow
+// step by step, with a copy at each step, and the other clients of the loop would wait for seconds.
 //
 // The guard parses such a command only when no other command waits to run, because an earlier one may change the limit. Until the
 // command has been refused, the guard parses no later one: g.cut, which the session reads, is about one command.

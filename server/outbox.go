@@ -42,8 +42,8 @@ type outbox struct {
 const (
 	// keepOutput is how much memory an outbox keeps for its next frames.
 	keepOutput = 16 << 10
-	// lendLimit is the maximum that lend returns. One send has the output of many connections, and holds up
-	// its processor meanwhile.
+	// lendLimit is the maximum that lend returns. One send has the output of many connections, and its
+	// processor does nothing else until the send ends.
 	lendLimit = 16 << 10
 )
 

@@ -195,7 +195,7 @@ func (s *session) named(n int) {
 	}
 }
 
-// mustRest reports whether the client has to give way before this node answers a command for it by itself.
+// mustRest reports whether the client has to give way before this node itself answers a command of the client.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	if s.srv.kills[cmd] {
 		return false // the client would give way to requests that may wait for the script to be killed

@@ -17,7 +17,7 @@ type prefix struct {
 	// These are about the present write set, and empty between two write sets.
 	keys   []int32 // changed keys: indexes of changes.list
 	marked bool    // changes.prefixes has the node
-	every  bool    // too much has changed: the sessions are told that every key may have
+	every  bool    // too much has changed: the sessions get one message for all keys
 }
 
 // child returns the place of the child whose edge begins with a byte, and whether there is one.

@@ -99,7 +99,7 @@ func (h *httpConnection) wantedLess(other *httpConnection, count map[netip.Addr]
 	return h.since < other.since
 }
 
-// network returns the IPv4 address of a client, or its IPv6 network of 64 bits: whoever has one address of it has all of them.
+// network returns the IPv4 address of a client, or its IPv6 network of 64 bits: whoever has one address of the network has all of them.
 func network(a net.Addr) netip.Addr {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -139,8 +139,8 @@ func (r *rendering) page() []byte {
 	return r.last
 }
 
-// oneAtATime refuses a request while the page is sent to another client: a profile is made in memory, megabytes of it, and stays
-// there until the client has read it.
+// oneAtATime refuses a request while the page is sent to another client: a profile takes megabytes of memory until the client has
+// read it.
 func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 	turn := make(chan struct{}, 1)
 	return func(w http.ResponseWriter, r *http.Request) {
