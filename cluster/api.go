@@ -45,7 +45,7 @@ type Member struct {
 	Client   string // what the member advertises to clients; "" if not known yet
 	Leader   bool
 	Voter    bool
-	Up       bool   // this node, or this node has heard from it within Config.DownAfter
+	Up       bool   // the member is this node, or this node has heard from it within Config.DownAfter
 	Applied  uint64 // Raft index of the last entry that it is known to have applied
 	Behind   uint64 // entries after Applied that this node knows to be committed
 }

@@ -55,10 +55,10 @@ import (
 // turn lasts until a leader has looked for an element. If it has to be sent again, it waits for no other turn: the leader itself
 // lets other requests go before it (fair.Turns).
 //
-// One loss is left. A client leaves in the very batch in which an element is popped for it, or its
-// node dies with the reply. Redis loses that element, too. It is not pushed back: by then others may
-// have seen the list without it, or have deleted the key. The window is one commit and, through a
-// follower, the way of the cancel to the leader.
+// An element can still be lost: if the client leaves in the very batch in which the element is popped for it,
+// or if its node dies with the reply. Redis loses that element, too. The leader does not push it back: by then
+// other clients may have seen the list without it, or have deleted the key. The loss is possible during one commit
+// and, if the client's node is a follower, until the cancel has reached the leader.
 //
 // A leader ends the connection of a node that has blocked clients and was silent for aliveTimeout,
 // because a connection may break without either side noticing (checkAlive). CLIENT PAUSE and CLIENT

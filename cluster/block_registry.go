@@ -22,8 +22,8 @@ type blockRegistry struct {
 	next      uint64
 	all       map[uint64]*Blocked // in progress, by id
 	timers    timers
-	unsent    []*Blocked // may hold commands that are done by now …
-	doubt     []*Blocked // … and so may this
+	unsent    []*Blocked // to be sent to a leader; some may be done by now
+	doubt     []*Blocked // sent, with an unknown outcome; some may be done by now
 	notBefore time.Duration
 	jumps     uint64 // number of jumps of the state that blind has noted
 
@@ -107,7 +107,7 @@ func (k *blockRegistry) close() {
 	}
 }
 
-// step does what is due and returns when it wants to be called again.
+// step does what is due. It returns the time after which it has to be called again.
 func (k *blockRegistry) step(rt route) time.Duration {
 	now := k.n.cfg.Time.Monotonic()
 	position, jumps := k.n.fsm.Progress()

@@ -42,7 +42,7 @@ type blockedClient struct {
 	id     uint64 // … and the number of the command there
 	token  uint64 // token of the link that it came by; 0: no link
 	waited forward.Waited
-	since  time.Duration // monotonic time here at which it came to its own node; if it was sent at once, at which it joined here
+	since  time.Duration // when it came to its client's node, by this node's monotonic clock; if it was sent at once: when it joined here
 
 	size   int64  // bytes that it counts in guests …
 	number uint64 // … its number there, in order of arrival …

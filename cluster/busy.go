@@ -24,7 +24,7 @@ import (
 // script, because it must apply its successor's entries.
 
 // maxPartTime, in ms, is how long a pipeline runs at most before other requests have their turn: a client's
-// scripts delay them one by one, not all at once. While others wait, it is pressedSpread.
+// scripts delay them one by one, not all at once. While lighter requests come, pressedSpread is the bound.
 const maxPartTime = batchSpread
 
 // tookLong reports whether the rest of a pipeline has to wait for another turn, after its call i has been
@@ -109,7 +109,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 // commandsPerLook is after how many commands a transaction looks at the clock.
 const commandsPerLook = 16
 
-// companyTime is how long a script may run while requests before it in its batch wait: they have been
+// companyTime is how long a script or command may run while requests before it in its batch wait: they have been
 // evaluated, and are answered when the batch is committed.
 const companyTime = 100 * time.Millisecond
 

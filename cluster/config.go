@@ -106,15 +106,15 @@ type Config struct {
 	ElectionTimeout  time.Duration
 	LeaderLease      time.Duration
 
-	// LeaseReads lets a leader answer reads for a while without asking its followers, if they have been
-	// started with it, too (raftnode/read_lease.go).
+	// LeaseReads lets a leader answer reads without asking its followers, for as long as they have promised to
+	// send no vote. Only followers that have LeaseReads, too, make that promise (raftnode/read_lease.go).
 	LeaseReads bool
 
 	// SameOwnerNX is store.Env.SameOwnerNX. The leader's setting counts.
 	SameOwnerNX bool
 
-	// SnapshotThreshold is how many entries after the last snapshot the next
-	// one is due; SnapshotInterval how often that is checked.
+	// SnapshotThreshold is the number of entries after a snapshot that make the
+	// next one due; SnapshotInterval is how often Raft counts them.
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
@@ -190,8 +190,8 @@ func Default() Config {
 	}
 }
 
-// maxFailoverWait bounds for how long a node may go on sending a write again. By the clock of any node, the
-// state remembers an executed write for longer than that.
+// maxFailoverWait bounds Config.FailoverWait: by the clock of any node, the state must remember an executed write
+// for longer than a node goes on sending it again.
 const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate reports every fault at once.

@@ -58,7 +58,7 @@ type membership interface {
 	Directory() string
 	// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
 	Meet(id, directory string) error
-	// Blank reports whether this node is a first member, by --peers, that is just beginning.
+	// Blank reports whether this node is a first member of its cluster and holds nothing from before.
 	Blank() bool
 }
 
@@ -73,10 +73,10 @@ type progressing interface {
 	Holds(index uint64) bool
 	// Everything returns the state after the last entry of the log, committed or not, and its index.
 	Everything() (*raftfsm.Snapshot, uint64, error)
-	// CaughtUp reports whether this node has applied all entries up to the commit index of the
-	// present leader.
+	// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for
+	// a few entries.
 	CaughtUp() bool
-	// Led notes that a term of another leader begins, perhaps of the same node as before.
+	// Led notes that another node begins to lead, perhaps the same node as in the last term.
 	Led()
 	// Campaign makes this node stand for election now, even if another node leads.
 	Campaign() error

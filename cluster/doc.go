@@ -6,7 +6,7 @@
 //
 // # Lock order
 //
-// No other lock is taken under most locks, which guard one structure each. So such a lock may be taken under any
+// Most locks guard one structure each, and their holder takes no other lock. So such a lock may be taken under any
 // lock. The other locks are taken in this order, the left one first:
 //
 //	raftfsm.FSM → fair.Inbox          the evaluation looks at who waits

@@ -8,32 +8,33 @@ import (
 	"lockstep/store"
 )
 
-// What can become of a submission. Refused and unknown are different errors: for a lock, that
-// difference is the product.
+// What can become of a submission. "Not executed" and "unknown" are different errors, because a client may
+// resend a command only after the first.
 //
-// Not executed: no leader, a queue that a change of leader has closed, or an entry that
-// compare-and-append has refused. Submit tries again, on whatever node leads by then, until it has
+// A submission was not executed if there was no leader, if a change of leader has closed the queue, or if
+// compare-and-append has refused the entry. Submit tries again, on whatever node leads by then, until it has
 // been without a leader for Config.FailoverWait. Then the client gets CLUSTERDOWN and may resend.
 //
-// Unknown: the leader was lost with the entry in flight. The next accepted entry settles it
-// (pending.go). A new leader appends one at once, so a deposed leader that lives learns the truth from
-// the first entry of its successor. If the outcome cannot be known in time, the client gets
-// INDETERMINATE, on which no client resends. A write that a follower has carried is sent again instead
-// (once.go), and a read is asked again.
+// The outcome is unknown if the leader was lost with the entry in flight. The next accepted entry settles the
+// outcome (pending.go). A new leader appends an entry at once, so a deposed leader that lives learns the truth
+// from the first entry of its successor. If the outcome cannot be known in time, the client gets
+// INDETERMINATE, on which no client resends. A numbered write (once.go) is sent to the next leader instead, and
+// so is a read.
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown
-	// errOverTime: a command has used up its time. It is the value of a panic that does not leave
-	// runCommand.
+	// errOverTime: a command has used up its time, or is stopped for now. It is the value of a panic that does
+	// not leave runCommand.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: a call of a request has written more than it may.
 	errOverrun = errors.New("cluster: too much is written")
 	// errEntryFull: with the writes of a request the entry of its batch is too large.
 	errEntryFull = errors.New("cluster: the entry is full")
-	// errForNow: a script takes long while others of its batch wait; it is stopped and will be run again.
+	// errForNow: a request takes long while requests before it in its batch wait; it is stopped and will be run
+	// again.
 	errForNow = errors.New("cluster: stopped for now")
-	// errLate: executed, but the leases that it was given may have been running for long; they have to
-	// begin anew before it is answered.
+	// errLate: the request was executed, but its leases may have been running for long; they have to begin
+	// anew before the request is answered.
 	errLate = errors.New("cluster: executed, but late")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = raftnode.ErrNoSuchMember

@@ -243,11 +243,11 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 	r := q[i]
 	switch {
 	case err == errForNow:
-		// The requests before it are the next batch, and it begins the batch after that.
+		// The requests before r are the next batch, and r begins the batch after that.
 		s.restart(txn, b, txn.Now())
 		return nil, q, false
 	case err == errEntryFull && len(b.requests) > 0:
-		// It may fit into an entry of its own: the others go first.
+		// r may fit into an entry of its own: the requests before it go first.
 		return s.evaluateAgain(ctx, txn, q, i, b)
 	case err == errEntryFull:
 		r.refuse(txn.ErrTooBig())

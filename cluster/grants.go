@@ -106,8 +106,8 @@ const (
 // batch, so a longer spread would make leases longer than their clients have asked for.
 const batchSpread = 20
 
-// pressedSpread is the same while other requests come than those that take much time. They wait for the present batch, and
-// then for their own.
+// pressedSpread takes the place of batchSpread while lighter requests come besides work that takes much time. A lighter request
+// waits for the present batch, and then for its own.
 const pressedSpread = 6
 
 func appendGrants(buf []byte, g grants) []byte {
@@ -202,11 +202,11 @@ const (
 	// lostRESP and heldRESP are the RESP versions of a Confirm call. They tell the leader why confirm asks: a reply was late or lost,
 	// or it was held. The reply to Confirm is the same in both versions, so nodes of 0.1.0 see no difference.
 	lostRESP, heldRESP = 2, 3
-	// atOnce is how soon a reply to heavy work leaves if it is not held.
+	// atOnce is the time within which a reply to heavy work leaves the gate if it was not held.
 	atOnce = time.Millisecond
 	// shortLease is the length of a lease, in ms, below which a quarter of it may be too short for confirm.
 	shortLease = 400
-	// maxHeldLease is a length of a lease, in ms: no reply is held for nearly as long.
+	// maxHeldLease, in ms, stands for every longer lease: no reply is held for nearly as long.
 	maxHeldLease = 3_600_000
 )
 

@@ -100,7 +100,7 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 }
 
 // putAside lets a request wait as a long read does, and reports whether it did. It does so if the request
-// has written nothing and there is no room for its large reply. The request is evaluated again once.
+// has written nothing and there is no room for its large reply. This happens to a request once at most.
 func (s *sequencer) putAside(r *request) bool {
 	if r.large || r.wrote || r.held || r.blockedClient != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false

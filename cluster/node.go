@@ -229,8 +229,9 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns how late, at most, the leader that proposed the last entry may have acknowledged it. That is promptly if the
-// entry set a deadline on a key: before a later reply the leader would have logged another entry. Otherwise it is 0.
+// late returns how late, at most, the leader that proposed the last entry may have acknowledged a lease in it. If the entry
+// set a deadline on a key, late returns promptly: before a later reply the leader would have logged another entry. Otherwise
+// the entry holds no lease, and late returns 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {
@@ -451,8 +452,9 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 // NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
-// GiveWay waits for the turn of a client that has sent bytes which the session keeps for later instead of submitting
-// them: to read them is work, too. It returns at once if they are few.
+// GiveWay waits for the turn of a client whose session does not submit its arguments, but keeps them for later or answers
+// them itself: to read them is work, too. It returns at once if they have few bytes. The session calls leave when it has
+// kept or answered them.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }

@@ -12,7 +12,7 @@ import (
 // pause.
 //
 // Two rules make the result of that check final:
-//   - No entry of an earlier leader takes effect any more: compare-and-append.
+//   - No entry of an earlier leader takes effect any more, because of compare-and-append.
 //   - No request from an earlier link is executed any more. A link
 //     begins with a claim, and a leader executes writes only from the link that
 //     their origin has claimed last, in this term. The leader makes up the token
@@ -28,10 +28,10 @@ import (
 // leader's own sequencer needs no number. If the leader is deposed, the next accepted entry settles the fate of
 // the write. If the leader dies, the connection of the client ends.
 //
-// Replies above maxRecorded are not kept. Neither are replies to an origin that was silent for ten minutes, for
-// example because it was suspended together with its clock, or the oldest ones when there are too many
-// (raftfsm.MaxOrigin). The state still knows which replies it may have dropped (raftfsm.Answers.Forgotten). If
-// such a request is sent again, its outcome is unknown.
+// Replies above maxRecorded are not kept. The state drops the replies to an origin that was silent for ten
+// minutes, for example because it was suspended together with its clock. It also drops the oldest replies when
+// there are too many (raftfsm.MaxOrigin). It still knows which replies it may have dropped
+// (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
 
 // decided reports whether a numbered request must not be executed, because it has been executed
 // already or its link is no longer valid. It sets the replies or the error then.
@@ -93,9 +93,9 @@ func (b *batch) record(r *request, writes []byte) {
 	b.recorded += len(replies)
 }
 
-// tooEarly reports whether a request that is not the first of its batch must wait for the next batch: a claim with
-// recorded replies before it, and a WATCH of a key that this batch has changed. A later request of the same
-// batch could change that key again and leave its version the same.
+// tooEarly reports whether a request that is not the first of its batch must wait for the next batch. A claim must
+// wait if the batch has recorded replies. A WATCH must wait if this batch has changed one of its keys: a later request
+// of the same batch could change that key again and leave its version the same.
 func (r *request) tooEarly(txn *store.Txn, b *batch) bool {
 	if r.claim != nil {
 		return len(b.answers) > 0

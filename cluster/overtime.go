@@ -43,8 +43,8 @@ func (n *Node) tellOverruns() []fair.Overrun {
 	return n.overruns.Tell(n.cfg.Scripts.TimeLimit(), n.cfg.Time.Monotonic())
 }
 
-// learnOverruns takes over what the other members have told: a user whose work the last leader stopped has no more time here than
-// there. Otherwise an endless script would have the whole limit again at each new leader.
+// learnOverruns takes over the shortened limits that the other members have sent (tellOverruns). Otherwise an endless script would
+// have the whole limit again at each new leader.
 func (n *Node) learnOverruns() {
 	if n.cfg.Scripts == nil {
 		return

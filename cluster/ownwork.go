@@ -32,8 +32,8 @@ type stateHash struct {
 	hash  string
 }
 
-// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state, once for all who ask
-// meanwhile, and not again if nothing was applied since; the node keeps serving.
+// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state; the node keeps serving.
+// Callers that come meanwhile share the next reading. A call reads nothing if no entry was applied since the last reading.
 func (n *Node) StateHash(c *Client) (index uint64, hash string, err error) {
 	h, err := n.hashes.Get(c, func(last stateHash) (stateHash, error) {
 		snap := n.fsm.Snapshot()

@@ -89,7 +89,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 }
 
 // acknowledged returns an index that covers all acknowledged writes: the commit index of the leader,
-// which acknowledges a write only after it is committed. ok is false if the leader does not tell.
+// which acknowledges a write only after it is committed. ok is false if there is no leader, or if it does not answer.
 func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -128,7 +128,7 @@ func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
 }
 
-// askPosition asks a member for its position whenever a client waits for it. It ends when no client has waited for positionIdle.
+// askPosition asks a member for its position whenever a client waits for it. It ends after positionIdle without such a client.
 func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 	for n.askPositionOn(m, wake) {
 		select {

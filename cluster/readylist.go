@@ -158,7 +158,7 @@ func (l *readyList) put(ws *blockedClients, k waitKey) {
 // putAll adds all keys that clients wait for now.
 func (l *readyList) putAll(ws *blockedClients) {
 	if l.listed[anyKey] {
-		l.round.again = true // those that the round has passed may be ready now
+		l.round.again = true // keys that the round has passed may be ready now
 		return
 	}
 	l.round = round{next: 1, last: ws.inLine.last, many: manyRound{last: ws.last}}

@@ -36,7 +36,7 @@ type request struct {
 	held          bool           // the present batch must not answer it
 	cost          time.Duration  // time that its evaluation took, or counts for, if it was heavy work (package fair)
 
-	tried   bool          // one of its scripts has been stopped for now: the request goes first in a later batch
+	tried   bool          // one of its calls has been stopped for now: the request goes first in a later batch
 	overran int           // number of the call that writes too much, from 1; 0: none is known …
 	overrun store.Error   // … and the error for that call
 	spans   []span        // writes of the calls that have asked for a lease …
@@ -185,8 +185,8 @@ func (b *batch) end(err error) {
 	}
 }
 
-// completeInTime is complete(nil) for a request of a batch that is answered. Heavy work with more leases than can be kept for
-// a reply that is held counts as light: its reply leaves at once.
+// completeInTime is complete(nil) with the grants of heavy work, whose reply may be held. If the grants are too large to be kept
+// with a held reply, the work counts as light, and its reply leaves at once.
 func (r *request) completeInTime(b *batch) {
 	if !r.finished.CompareAndSwap(false, true) {
 		return
@@ -225,14 +225,14 @@ func (r *request) begin(at int64, began time.Duration) {
 	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 }
 
-// took adds to the cost of a request: bytes are those that its evaluation has written, including undone writes, and replied.
+// took adds to the cost of a request. bytes are those of its replies and of all that it has written, including undone writes.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * fair.ByteTakes
 	}
 }
 
-// fewMessages is up to how many subscribers a request may reach on one node without being charged for it.
+// fewMessages is the number of subscribers that a request may reach on one node without a charge.
 const fewMessages = 1000
 
 // reached adds the cost of handing the messages of a request to subscribers. This node knows how many of them are its own, and

@@ -145,8 +145,8 @@ func (s *sequencer) flush() {
 // inlineRounds bounds how long a submitter runs the requests of others.
 const inlineRounds = 4
 
-// runInline runs the queued requests on the goroutine of a submitter, which has set running. It does not wait
-// for room for replies, because the same goroutine may have to make that room.
+// runInline runs the queued requests on the goroutine of a submitter; no other goroutine runs requests meanwhile. It
+// does not wait for room for replies, because the same goroutine may have to make that room.
 func (s *sequencer) runInline() {
 	for range inlineRounds {
 		rest, first := s.in.Take(), true
@@ -165,7 +165,8 @@ func (s *sequencer) runInline() {
 	s.in.HandOver()
 }
 
-// release lets others run requests unless some wait, and reports whether it did.
+// release lets other goroutines run requests and returns true. It returns false if requests or pending blocked clients
+// wait: then the caller has to run them.
 func (s *sequencer) release() bool {
 	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.blockedClients.pending() && s.in.Release()
 }
@@ -185,8 +186,8 @@ func (s *sequencer) close() {
 	s.blockedClients.drop(everyBlockedClient)
 }
 
-// lead runs the sequencer until leadership is lost. The caller makes sure before that every entry of earlier
-// leaders is applied.
+// lead runs the sequencer until leadership is lost. Before the call, every entry of earlier leaders must have been
+// applied.
 func (s *sequencer) lead(ctx context.Context) {
 	defer s.close()
 	seq, _ := s.node.fsm.Position()

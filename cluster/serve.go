@@ -119,7 +119,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 	r := &request{calls: calls, from: from, token: token, whole: p.older, peer: p, number: f.ID}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
-	if !call.Exceeds(calls, HeavyBytes) { // a larger one has given way on its own node
+	if !call.Exceeds(calls, HeavyBytes) { // a larger request has given way on the node that sent it
 		n.gate.Light()
 	}
 	n.serveRequest(r)

@@ -17,7 +17,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	if !w.state.CompareAndSwap(blockedAsked, blockedTaken) {
 		return false // cancelled on its way
 	}
-	// rollback needs it if the batch is evaluated again.
+	// If the batch is evaluated again, rollback undoes what this command has changed.
 	ws.joined = append(ws.joined, w)
 	switch {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
@@ -60,7 +60,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 		}
 	}
 	present, company := s.turn, s.company         // of the command that made the key ready
-	s.turn, s.company = turn{user: c.User}, false // a blocked client cannot be stopped for now
+	s.turn, s.company = turn{user: c.User}, false // without company the command is not stopped for now
 	defer func() {
 		s.turnEnds(nil, false)
 		s.turn, s.company = present, company
@@ -120,12 +120,12 @@ func (s *sequencer) sendAway(users []string) {
 
 // Serving is part of the command that made the keys ready: no other command comes between. But many blocked clients may wait for
 // large elements, or one client may push the element that the next one waits for. So an entry serves as many clients as it has
-// room and time for, and the next batch begins with the others. When that has gone on for servePatience, each batch that serves is
-// followed by other commands, for as long as it took.
+// room and time for, and the next batch begins with the clients that are left. When batches have served clients for servePatience,
+// other commands run after each such batch, for as long as the batch took.
 const (
 	serveBytes    = maxPartBytes
 	serveTime     = maxPartTime * time.Millisecond
-	serveKeys     = 5000 // that are looked at: after SWAPDB most may have no elements
+	serveKeys     = 5000 // keys that one entry looks at: after SWAPDB most may have no elements
 	servePatience = 100 * time.Millisecond
 	// serveFor: serving gives way only if another command has come within this time.
 	serveFor = 100 * time.Millisecond
@@ -186,14 +186,15 @@ func (s *sequencer) serveReady(txn *store.Txn) {
 	if len(pending.keys) == 0 {
 		return
 	}
-	// Blocked clients of an earlier command have been pending for long. They have their turn behind those of this one.
+	// Blocked clients of an earlier command are still pending. They are served after those of this command.
 	l.follow(s.blockedClients, pending)
 	if s.serveTurns = t; !s.blockedClients.pending() {
 		s.serveTurns.since = 0
 	}
 }
 
-// serve serves the blocked clients of ready keys, up to serveBytes and serveKeys and for serveTime. Those that are left are pending.
+// serve serves the blocked clients of ready keys, up to serveBytes and serveKeys and for serveTime. The clients
+// that are left are pending.
 func (s *sequencer) serve(txn *store.Txn) {
 	l := &s.blockedClients.ready
 	if len(l.keys) == 0 {

@@ -9,7 +9,7 @@ import (
 )
 
 // Stopping takes two steps. HandOver transfers leadership, and waits until the clients of this node and of the
-// others have the replies to their requests. The server then lets its clients finish, and Close ends the rest.
+// others have the replies to their requests. The server then lets its clients finish, and Close ends what still runs.
 // All of that takes milliseconds, as long as the other nodes have a majority without this one.
 //
 // The last nodes of a cluster have no majority: no node can take over, and no entry will ever settle the fate

@@ -34,8 +34,8 @@ func (p *Submission) end() {
 }
 
 // Submit runs the calls in order on the leader, whichever node that is, and returns when the
-// outcome is known. dst is reused for the replies. Submit tries a command that certainly had no effect
-// again until FailoverWait has passed.
+// outcome is known. dst is reused for the replies. submit.go says how it finds the leader, and for how long it
+// tries again.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	dst = n.SubmitPart(nil, calls, dst)
 	for len(dst) < len(calls) {
@@ -44,7 +44,7 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// SubmitPart is Submit, but may run only the first of the calls: if their replies or writes are large
+// SubmitPart is Submit, but it runs only the first of the calls if their replies or writes are large
 // (maxPartBytes), if they take long (maxPartTime), or if one request cannot hold them all. It returns one reply for
 // each call that was run, and at least one. The caller submits the others when it has room for their replies. SubmitPart delays
 // clients that do heavy work (package fair); a nil client stands for the node itself.
@@ -142,7 +142,7 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 }
 
 // begin gives the submission to the sequencer of this node, without a goroutine or a timer. If this node has no sequencer, or
-// other submissions wait for a leader, the submission has to be carried.
+// other submissions wait for a leader, begin returns false, and the caller has to call carry.
 func (n *Node) begin(p *Submission) (begun bool) {
 	p.node, p.number = n, n.queue.Number()
 	seq := n.routes.get().seq

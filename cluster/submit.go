@@ -17,8 +17,8 @@ import (
 //
 // A node tries a submission again until the submission has been without a leader for Config.FailoverWait. The time
 // that it spends at a leader, behind a script or a slow disk, does not count: when that leader is lost, the
-// wait begins anew at the leader's last sign of life. This happens once. If the next leader has the
-// submission when the wait is over, that leader answers it, because each of its batches ends.
+// wait begins anew at the leader's last sign of life. This happens once. If the wait ends while the next leader
+// has the submission, the node still waits for that leader's answer, which comes because each of its batches ends.
 //
 // Every batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
 // that batch for ever. Requests behind the batch wait for the disk, or for the next leader. Several
@@ -98,8 +98,8 @@ func (n *Node) newCarried(wait time.Duration, client *Client, number uint64, pla
 	return &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 }
 
-// run is Submit through an election. It sends a write again to each new leader, which knows whether the write has been
-// executed.
+// run sends the submission to the leader, and waits while there is none. It sends a write again to each new leader, which
+// knows whether the write has been executed.
 func (c *carried) run() []store.Reply {
 	n := c.n
 	c.ctx, c.cancel = context.WithTimeout(n.waits, c.wait)
@@ -199,7 +199,7 @@ func (c *carried) putOff() {
 }
 
 // hasRoom reports whether a request may be sent to the leader in view of the large replies in hand here. While
-// there are any, long reads go one after the other.
+// this node has large replies in hand, it sends its long reads one after the other.
 func (c *carried) hasRoom() bool {
 	h := &c.n.gate.InHand
 	if h.Bytes() == 0 || !call.AreLongReads(c.calls) {
@@ -228,7 +228,7 @@ func (n *Node) silence() time.Duration {
 	return n.cfg.Time.Monotonic() - heard
 }
 
-// refused gives up. The error is why if the request certainly had no effect, and ErrIndeterminate otherwise.
+// refused gives up. It answers why if the request certainly had no effect, and ErrIndeterminate otherwise.
 func (c *carried) refused(why store.Error) []store.Reply {
 	if c.from.Again && c.from.ID != 0 {
 		why = ErrIndeterminate
@@ -289,9 +289,9 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	return r.replies, r.err
 }
 
-// there forwards the calls to the leader. It waits without a limit while that node leads and the link stands (a
-// script, a slow disk). It gives up when another node leads, which the caller then asks, or when ctx ends after
-// that node has lost the lead.
+// there forwards the calls to the leader. While that node leads and the link stands, it waits without a limit,
+// because the leader may run a script or have a slow disk. It gives up when another node leads, so that the caller
+// can ask that node, or when ctx ends after the lead was lost.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
@@ -388,7 +388,7 @@ func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, err
 	return c.dst, errUnknown
 }
 
-// heavy notes what the leader says of heavy work behind the replies.
+// heavy notes the cost and the grants of heavy work, which the leader sends behind the replies.
 func (c *carried) heavy(l *forward.Link, said []byte) {
 	cost, size := binary.Uvarint(said) // 0 from an earlier version
 	c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
