@@ -50,7 +50,7 @@ func (r *Reader) Int() int {
 	return int(n)
 }
 
-// Count reads the number of the elements that follow, each of at least least bytes.
+// Count reads the number of the elements that follow. least is the fewest bytes that an element takes.
 func (r *Reader) Count(least int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/least) {

@@ -124,8 +124,8 @@ func appendBackLen(b []byte, l int) []byte {
 	return b
 }
 
-// ReadList returns the entries of a listpack. ok is false if it is corrupt or has more than
-// most entries.
+// ReadList returns the entries of a listpack. It stops after most+1 entries. ok is false if more
+// follow, or if the listpack is corrupt.
 func ReadList(b []byte, most int) (list []string, ok bool) {
 	if len(b) < packHead+1 || binary.LittleEndian.Uint32(b) != uint32(len(b)) || b[len(b)-1] != packEnd {
 		return nil, false
