@@ -110,8 +110,8 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear cuts off the end of a pattern that cannot be read, from p on, in left steps. It leaves the
-// bytes of one more step, so a match that reads up to the cut has made too many steps.
+// globNear returns the part of a pattern that can be read in left+1 steps from p on. A match that
+// reads up to the end of a shortened pattern has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }
