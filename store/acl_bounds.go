@@ -1,11 +1,10 @@
 package store
 
-// The bounds of users. CLIENT LIST and each command that is sent to the leader copy the name of a user. Each login compares all
-// passwords of its user. ACL LIST goes through all users, and so does a node that learns of a change.
+// The bounds of users.
 const (
-	maxUserName  = 1 << 10
-	maxUsers     = 10_000
-	maxUserRules = 4096
+	maxUserName  = 1 << 10  // CLIENT LIST, and each command that is sent to the leader, copy the name of a user
+	maxUsers     = 10_000   // ACL LIST, and each node after a change of a user, go through all users
+	maxUserRules = 4096     // a login compares all passwords of its user; each password is a rule
 	maxUsersSize = 32 << 20 // as DataSize counts them
 )
 
@@ -62,7 +61,7 @@ func (t *Txn) crowd() crowd {
 }
 
 // weigh returns the number of an account's rules and its share of the data size. The size is an estimate from the rules alone, so it
-// is the same on every node. A nil account has neither.
+// is the same on every node. For a nil account both results are 0.
 func (a *Account) weigh() (rules int, size int64) {
 	if a == nil {
 		return 0, 0

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// DenyReason says why a command is not allowed. If several selectors refuse a command, the greatest
-// reason is reported, as in Redis.
+// DenyReason says why a command is not allowed. If several selectors refuse a command, the reason
+// that comes last in the list below is reported, as in Redis.
 type DenyReason uint8
 
 const (
@@ -87,7 +87,7 @@ func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, ste
 	return why, arg, most - left
 }
 
-// check is Check for one selector. It takes its steps from left. If left is used up, a refusal means nothing, but Allowed holds.
+// check is Check for one selector. It takes its steps from left. If left is used up, only the answer Allowed is valid.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
@@ -154,8 +154,8 @@ func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool 
 	return s.channelSet.find(channel) != nil
 }
 
-// MayListen reports whether one selector allows a channel. A pattern must be equal to an allowed
-// pattern.
+// MayListen reports whether a selector of the user allows a channel. If channel is a pattern, it must
+// be equal to an allowed pattern.
 func (u *User) MayListen(channel string, pattern bool) bool {
 	return u.MayListenToAll([][]byte{stringBytes(channel)}, pattern)
 }
@@ -184,8 +184,8 @@ func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	return false
 }
 
-// channels returns the first and the last argument that is a channel to which the command publishes or subscribes. There is none
-// if last < first, as where the arguments are too few. If pattern is true, these arguments are patterns.
+// channels returns the first and the last argument that is a channel to which the command publishes or subscribes. If last < first,
+// the command has no such argument. If pattern is true, these arguments are patterns.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	if c.parent != nil || !c.Is(PubSub) {
 		return 1, 0, false
@@ -272,7 +272,7 @@ func onlyGets(ops [][]byte) bool {
 	return true
 }
 
-// readsAnyKey reports whether one selector allows the command and reading of every key. SORT needs
+// readsAnyKey reports whether a single selector allows both the command and reading every key. SORT needs
 // this for its patterns.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
 	left := checkSteps(len(args))

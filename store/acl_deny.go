@@ -72,8 +72,8 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// maxDenied is how many refusals of one command, script or transaction reach the ACL log: as many as it keeps by default
-// (acllog-max-len). maxObject is how many bytes of each object it gets.
+// maxDenied is how many refusals of one command, script or transaction reach the ACL log: the log keeps as many by default
+// (acllog-max-len). maxObject is how many bytes of an object the log gets.
 const (
 	maxDenied = 128
 	maxObject = 64 << 10

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// sectionSelector is a separator in a list of rules: the rules of another selector than the root
-// follow it.
+// sectionSelector is a separator in a list of rules: the rules of a further selector follow it.
 const sectionSelector = "("
 
 // ruleEveryKey is the rule for the pattern *, as distinct from allkeys. Redis shows both as ~*. But a rule ~* means allkeys: no

@@ -90,8 +90,8 @@ func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	return false
 }
 
-// begins reports whether a name begins with a head. Only the greatest head that is not greater than the name can be its prefix:
-// all texts between a prefix and the name begin with that prefix, and no head begins with another.
+// begins reports whether a name begins with a head. If a head is a prefix of the name, all texts between the two begin with that
+// head, too. No head begins with another, so only the greatest head that is not greater than the name can be a prefix.
 func (s *patternSet) begins(name string, need keyAccess) bool {
 	heads := s.heads[need]
 	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })

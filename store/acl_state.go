@@ -64,10 +64,10 @@ type accounts struct {
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account: every command needs it
 	size    int64    // of all accounts, part of the data size
-	gone    []string // names that this last write set has deleted, even if it has set them again
+	gone    []string // names that write set version deleted, even if it then set them again
 
-	// The deletions that this node remembers. deleted has the last write set that deleted a user, by name. forgotten is the write
-	// set up to which this node does not know the deletions, after a snapshot or too many deletions. The log holds neither.
+	// deleted maps the name of a user to the last write set that deleted it. This node does not know the deletions by write sets
+	// up to forgotten: it has restored a snapshot, or there were too many deletions. Neither field is part of the state.
 	deleted   map[string]uint64
 	forgotten uint64
 }

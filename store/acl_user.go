@@ -148,7 +148,7 @@ func (u *User) seal() *User {
 // Unrestricted reports whether the user may do everything.
 func (u *User) Unrestricted() bool { return u.free }
 
-// Open reports whether a connection is this user without authentication.
+// Open reports whether a connection may act as this user without authentication.
 func (u *User) Open() bool { return u.Enabled && u.NoPass }
 
 // HashPassword returns the hash of a password, as Passwords stores it.

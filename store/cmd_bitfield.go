@@ -226,7 +226,7 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 		low = -high - 1
 	}
 	sum = base + add
-	// A negative value of an unsigned type stands for one above any limit.
+	// A negative value of an unsigned type stands for a value above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
 	// With 64 bits, high-base can overflow although the sum cannot. With fewer bits, high-base overflows if base is far below

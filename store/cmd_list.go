@@ -163,7 +163,7 @@ func (c *Ctx) indexRange(i int) (start, end int64, fault *Reply) {
 }
 
 // rankRange converts inclusive indexes to the bounds of a slice of length n; negative indexes count
-// from the end. Unlike clampRange it always clamps a start before the beginning.
+// from the end. Unlike clampRange, it returns an empty range if the end is before the first element.
 func rankRange(start, end int64, n int) (from, to int) {
 	length := int64(n)
 	if start < 0 {

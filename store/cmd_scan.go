@@ -260,8 +260,8 @@ func (c *Ctx) scanElements(t Type, values bool, each func(e *Entry, from uint64,
 	return walk.reply(elems)
 }
 
-// parseCursor parses a cursor as C's strtoul does: the text ends at a NUL, a sign is legal and
-// wraps around, and an empty text is 0.
+// parseCursor parses a cursor as C's strtoul does: the text ends at a NUL, a sign is legal, a
+// negative number wraps around, and an empty text is 0.
 func parseCursor(arg []byte) (uint64, bool) {
 	s, _, _ := strings.Cut(bytesToString(arg), "\x00")
 	if s == "" {

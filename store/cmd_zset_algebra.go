@@ -117,8 +117,8 @@ type combination struct {
 	limit     int64 // 0 means no limit
 }
 
-// The functions that AGGREGATE names. minScore and maxScore compare, unlike math.Min and math.Max,
-// because a NaN (0 times infinity) must lose.
+// The functions that AGGREGATE names. Only b can be a NaN (0 times infinity). minScore and maxScore
+// then return a; math.Min and math.Max would return the NaN.
 func sumScores(a, b float64) float64 { return notNaN(a + b) }
 
 func minScore(a, b float64) float64 {

@@ -197,7 +197,7 @@ func (c *Ctx) zrange(z zrangeCall) Reply {
 	return c.scoredReply(list, z.scores)
 }
 
-// repliesPer returns the number of replies for a member in the reply of scoredReply.
+// repliesPer returns how many replies scoredReply makes for each member.
 func (c *Ctx) repliesPer(scores bool) int {
 	if scores {
 		return max(c.RESP, 2) // RESP3 has a list for each pair

@@ -47,7 +47,7 @@ const (
 	// MayReplicate commands are not writes but have effects on other nodes.
 	// COMMAND INFO does not show this flag.
 	MayReplicate
-	// MovableKeys commands have keys that the key specs do not describe.
+	// MovableKeys commands have keys whose positions depend on other arguments.
 	MovableKeys
 	// Connection commands belong to Redis's ACL category of that name.
 	Connection
@@ -65,7 +65,7 @@ const (
 	// NoMandatoryKeys commands may be called without keys.
 	NoMandatoryKeys
 	// Keyspace commands belong to Redis's ACL category of that name although their group is not
-	// "generic". All commands of group "generic" belong to it anyway.
+	// "generic". A command of that group needs no flag: see ACLCategories.
 	Keyspace
 )
 
@@ -176,7 +176,7 @@ type Ctx struct {
 
 	// Ready is the key for which a blocking command runs again; nil in its first run.
 	Ready []byte
-	// Waits says that the client of a blocking command waits already, but perhaps not on this node.
+	// Waits means that a leader, perhaps an earlier one, has run the blocking command and found nothing.
 	Waits bool
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
@@ -190,9 +190,9 @@ type Ctx struct {
 	ScriptTime time.Duration
 	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
-	// Stopped is the error of a script that was stopped, by its time limit or by SCRIPT KILL …
+	// Stopped is the error of a script that was stopped by its time limit, by SCRIPT KILL or by StopAfter.
 	Stopped Error
-	// … or because of StopAfter.
+	// StoppedForNow means that StopAfter stopped the script.
 	StoppedForNow bool
 	// TookAll means that a script was stopped because it exceeded its memory limit or because the interpreter
 	// had a fault. It also means that the code of a library was stopped because it ran for too long.

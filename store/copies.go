@@ -12,8 +12,8 @@ const copyStep = 256 << 10
 // treeCopy is about what a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
-// Brake sets a function that is called before data is copied for a change, in a Txn or by Apply, with the number of bytes since the
-// last call. It may wait for memory. It must not use the store.
+// Brake sets a function that is called before a Txn or Apply copies data for a change. bytes is how much they copy, counted from
+// the last call. The function may wait for memory, but must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
 // copying counts bytes that are about to be copied.

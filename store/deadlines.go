@@ -72,8 +72,8 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
-// beside returns a new period for a deadline next to a full bucket whose keys all have one other
-// deadline. It does not move those keys, because there may be any number of them.
+// beside returns an empty period for a deadline, next to a full bucket whose keys all have one other
+// deadline. It does not move those keys one by one, because there may be any number of them.
 func (d *deadlines) beside(s period, at int64) period {
 	other := newBucket(bucketStep)
 	if at > s.high {

@@ -13,8 +13,8 @@ const (
 	ParamScoreValue   = "zset-max-listpack-value"
 )
 
-// MaxCompact is the largest number of elements in a compact form, whatever the parameters say: each
-// write visits all of them.
+// MaxCompact is the largest number of elements in a compact form, whatever the parameters say: one
+// write may visit or copy all of them.
 const MaxCompact = 4096
 
 // forms are the size limits of the compact forms.

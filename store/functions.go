@@ -267,7 +267,7 @@ func (s *Store) applyLibrary(o op, d *decoder) bool {
 	return true
 }
 
-// appendLibrary encodes a library as the arguments of operation 29.
+// appendLibrary encodes a library as the arguments of opLibraryLoad.
 func appendLibrary(b []byte, lib *Library) []byte {
 	str := func(s string) {
 		b = binary.AppendUvarint(b, uint64(len(s)))

@@ -25,8 +25,8 @@ type Hash struct {
 	big   *fieldTree
 }
 
-// fieldTree is the large form. It stores its size. The many small hashes save this memory and
-// compute their size.
+// fieldTree is the large form. It stores its size. A small hash computes its size instead: there are
+// many small hashes, and each saves this memory.
 type fieldTree struct {
 	*tree[Field]
 	bytes int64

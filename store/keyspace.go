@@ -44,7 +44,7 @@ func (t Type) String() string {
 // only some keys have is behind a pointer.
 type Entry struct {
 	key      string
-	deadline int64 // lease ms; 0 means none
+	deadline int64 // ms on the lease clock; 0 means none
 	created  uint64
 	changed  uint64
 	leased   uint64 // the write set that set the deadline
@@ -68,7 +68,7 @@ const (
 // elements is a collection that an Entry points to.
 type elements struct{ collection }
 
-// holding returns a copy of e with its own collection, both in one allocation.
+// holding returns a copy of e with the collection c. One allocation has the copy and its elements.
 func (e Entry) holding(c collection) *Entry {
 	both := &struct {
 		Entry
@@ -268,8 +268,8 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 	return s.dbs[db].keys.size, s.dbs[db].deadlines.size
 }
 
-// LastLease returns the last write set that gave a key a deadline. After a restart it counts only
-// the keys that still exist.
+// LastLease returns the last write set that gave a key a deadline. Restore finds it among the keys
+// of the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
 
 // Expired returns the number of keys that were deleted at their deadline.
@@ -312,8 +312,8 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	return both[:len(key)], both[len(key):]
 }
 
-// paired reports whether the key shares memory with the value. A change of one of them must then copy the other, which would
-// keep the memory of both. paired may also be true for a key and a value that merely stand side by side.
+// paired reports whether the key shares memory with the value. If one of them is replaced, the other must then be copied, because
+// it would keep the memory of both alive. paired may also be true for a key and a value that merely stand side by side.
 func (e *Entry) paired() bool {
 	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))
 	return len(e.str) > 0 && end == uintptr(unsafe.Pointer(unsafe.StringData(e.str)))

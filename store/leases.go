@@ -112,8 +112,8 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between two positions, and which still have one
-// at a third position, end, in order. The keys point into writes.
+// LeasedBetween lists, in order, the keys to which an encoded write set gives a deadline between the positions from and to, and
+// which still have a deadline at the position end. The keys point into writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })

@@ -200,11 +200,11 @@ func (l *Deque) remove(i, n int) {
 	}
 }
 
-// keepsFew reports whether the elements that stay are so few that to put them into a new tree is the least work and needs little
-// memory.
+// keepsFew reports whether only few elements stay. To put them into a new tree is then less work than to remove the others, and the
+// new tree takes little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
-// keep removes all elements but some at each end.
+// keep keeps the first head elements and the last tail elements, and removes all others.
 func (l *Deque) keep(head, tail int) {
 	kept := newList()
 	add := func(e listElem) {

@@ -8,8 +8,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// MemberSet is the value of a set key. While all members are integers and few, it is a sorted
-// slice, the order in which Redis replies. Otherwise it is a copy-on-write tree in the order of
+// MemberSet is the value of a set key. While all members are integers and few, it is a slice
+// in ascending order, in which Redis replies. Otherwise it is a copy-on-write tree in the order of
 // member hashes, which SSCAN needs.
 type MemberSet struct {
 	ints []int64

@@ -50,7 +50,7 @@ const (
 	quicklistPadding = 8    // what Redis adds per element
 
 	rdbListHead     = 10  // the most bytes that stand before the first node of a list
-	rdbCompressWork = 128 // steps (see Ctx.work) that the search for matches takes for any string
+	rdbCompressWork = 128 // steps (see Ctx.work) of a compression in addition to those for the length of the string
 )
 
 // crcTable is the table of Jones's CRC-64, which Redis uses.
@@ -81,7 +81,7 @@ func (w *rdbWriter) room() int { return int(w.c.MaxReply()) + rdbListHead - len(
 // full reports whether the result is too large for a reply.
 func (w *rdbWriter) full() bool { return w.over || w.room() < 0 }
 
-// bytes appends a string without its length, unless it has no room.
+// bytes appends a string without its length, if there is room for the string.
 func (w *rdbWriter) bytes(s string) {
 	if w.over = w.over || len(s) > w.room(); !w.over {
 		w.b = append(w.b, s...)
@@ -187,8 +187,8 @@ func (w *rdbWriter) hash(h *Hash) {
 	})
 }
 
-// list fills nodes as Redis does when all elements are pushed at the tail. It writes each node when it is full. At last it writes
-// what stands before the nodes, which includes their number.
+// list fills nodes as Redis does when all elements are pushed at the tail. It writes each node when it is full. At the end it
+// writes the type and the number of nodes before the first node.
 func (w *rdbWriter) list(l *Deque) {
 	w.b = append(w.b, make([]byte, rdbListHead)...)
 	nodes, p := 0, packed.NewList()

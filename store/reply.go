@@ -13,7 +13,7 @@ import (
 type Kind uint8
 
 const (
-	// None means no reply: the handler sends the reply itself.
+	// None means that nothing is sent for this Reply: the handler has sent its messages itself, or the client gets no reply.
 	None Kind = iota
 	// Null is the null bulk string ("$-1"; "_" in RESP3).
 	Null

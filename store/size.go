@@ -47,8 +47,8 @@ const copiesPerEntry = 256
 // reserveShare is the divisor that gives the reserve beyond the limit: see Overrun.
 const reserveShare = 16
 
-// emptySize is the size of a node without data, so that the smallest limit refuses the first key,
-// as in Redis.
+// emptySize counts against the limit in addition to the data, so that the smallest limit refuses
+// the first key, as in Redis.
 const emptySize = 1 << 20
 
 // entrySize is the memory of a key without its name and value: the entry, and its places in the
@@ -191,8 +191,8 @@ func (t *Txn) tooBig() bool {
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
 }
 
-// Call runs a command, and ends it as soon as it writes too much: few arguments may cause many writes, and each of them repeats the
-// key. Overrun then gives the error.
+// Call runs a command, and ends it as soon as it writes too much: few arguments may cause many writes, and each write repeats the
+// key. The reply is then the error that Overrun returns, too.
 func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	w := &c.ws
 	w.most = c.from.writes + int(c.MaxEntry()+entryRoom)
@@ -213,9 +213,9 @@ func (t *Txn) HasRoom(bytes int) bool {
 // ErrTooBig returns the error for a call that exceeds its limit.
 func (t *Txn) ErrTooBig() Error { return ErrEntryTooBig(t.MaxEntry()) }
 
-// NoRoom refuses a command that may add data when there is no room for more. Unlike Redis it does
-// not refuse to count an existing number: a count takes no room, and clients release a reentrant lock
-// by a count.
+// NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a
+// command add to an existing number: the new number takes no room, and clients release a reentrant
+// lock by such a command.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() {
 		return Reply{}, false

@@ -10,8 +10,8 @@ import (
 	"math"
 )
 
-// Snapshot is the keyspace at one instant. Another goroutine may read it while the store continues;
-// to take it is O(1).
+// Snapshot is the keyspace at one instant. Another goroutine may read it while the store continues.
+// The time to take it depends on the number of users, but not on the number of keys.
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
@@ -25,7 +25,7 @@ type Snapshot struct {
 
 // Snapshot returns the current state. It shares index and trees copy-on-write. The epoch protects
 // the entries: a later write changes a copy of an entry of an older epoch. Only Entry.seat changes in
-// place, so a snapshot must not read it, nor copy an entry with it.
+// place, so no reader of a snapshot may read Entry.seat or copy a whole Entry.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
@@ -198,7 +198,7 @@ func (w *snapWriter) head(v interface {
 // ErrCorruptSnapshot is the error of Restore for bytes that are not a complete snapshot.
 var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 
-// maxUsersVersion is far beyond every number of changes, and leaves room to count on.
+// maxUsersVersion is the highest version that Restore accepts. No store comes near it, and the version can still grow from there.
 const maxUsersVersion = 1 << 62
 
 // snapReader reads the records of a snapshot.

@@ -19,8 +19,8 @@ func scoredLess(a, b Scored) bool {
 	return a.Member < b.Member
 }
 
-// scoredName is a member with its score. The tree in the order of member hashes, which ZSCAN needs,
-// holds them.
+// scoredName is a member with its score, in SortedSet.byName. That tree is in the order of member
+// hashes, which ZSCAN needs.
 type scoredName struct {
 	member
 	score float64

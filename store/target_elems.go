@@ -31,7 +31,7 @@ func changed(t target, db int, e *Entry, absent bool, before int64) {
 }
 
 // If the key has another type, or a list lacks the elements, the functions below return false and do
-// nothing: commands check this, but a corrupt log may have it wrong. The removal of a missing member
+// nothing: commands check this, but a corrupt log may contain such a write. The removal of a missing member
 // is no error.
 
 // listPush adds an element at one end of a list.

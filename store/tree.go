@@ -12,7 +12,7 @@ type tree[T any] struct {
 	less func(a, b T) bool
 }
 
-// treeNode has the elements in order. Between them, before the first and behind the last stand the children, unless it is a leaf.
+// treeNode has elements in order. A branch also has a child before its first element, and one behind each element.
 type treeNode[T any] struct {
 	gen   uint64
 	count int // number of elements in it and below it

@@ -87,7 +87,7 @@ func (t *tree[T]) removeLast(n *treeNode[T]) (gone T) {
 	return gone
 }
 
-// refill gives a child that has too few elements one from a neighbour, or joins the two.
+// If a child has too few elements, refill moves an element to it from a neighbour, or joins the child and a neighbour.
 func (t *tree[T]) refill(n *treeNode[T], i int) {
 	switch {
 	case len(n.kids[i].items) >= treeLeast:

@@ -53,7 +53,7 @@ type Txn struct {
 	from  extent // state at the start of the current call
 
 	scripts      map[string]script // pending loads
-	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed ones
+	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed scripts
 	pinned       int64             // memory of the pinned scripts among the pending ones
 
 	users       map[string]*Account // pending; nil means deleted
@@ -97,8 +97,7 @@ func (s *Store) Begin(now Time, seq uint64, env Env) *Txn {
 	return t
 }
 
-// keepPending is the number of pending entries for which a reused Txn keeps memory, keepWrites the
-// number of bytes of writes.
+// A reused Txn keeps memory for at most keepPending pending entries and keepWrites bytes of writes.
 const (
 	keepPending = 1024
 	keepWrites  = 1 << 20

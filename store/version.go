@@ -105,8 +105,8 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return any
 }
 
-// removals maps the hash of a key's name to the write set that removed the key, or, if the key expired, that last changed it. Of
-// the keys with the same place it keeps the four with the latest write sets.
+// removals maps a key (see nameOf) to the write set that removed it. For a key that expired this is the write set that last changed
+// the key. Of the keys with the same place, removals keeps the four with the latest write sets.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.

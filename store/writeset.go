@@ -56,16 +56,16 @@ type op byte
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
 //	| 26 | str name, str value: a parameter of the cluster; those of   |
-//	|    | forms.go take effect since version 2 of an entry            |
+//	|    | forms.go need version 2 of an entry                         |
 //	| 27 | str user, str rules: set a user; rules as in encodeRules    |
-//	| 28 | str user: delete a user                                    |
+//	| 28 | str user: delete a user                                     |
 //	| 29 | str name, str code, int n, n times (str name, int           |
 //	|    | described, str description, int flags): a function library  |
 //	|    | and its functions; it replaces the one of its name          |
 //	| 30 | str name: delete a function library                         |
 //	| 31 | delete all function libraries                               |
-//	| 32 | int origin: who makes the writes that follow (touched.go);  |
-//	|    | 0, as at first: nobody in particular                        |
+//	| 32 | int origin: the origin of the writes that follow; 0 at      |
+//	|    | first (see SetOrigin)                                       |
 //	| 33 | str key, str value: a string replaces the value of the key, |
 //	|    | whose deadline stays; since version 2 of an entry           |
 //	| 34 | str key, int form: what OBJECT ENCODING shows of a string   |
@@ -106,7 +106,7 @@ const (
 	opForm   op = 34
 )
 
-// maxPatch is the largest offset of operation 15.
+// maxPatch is the largest offset of opPatch.
 const maxPatch = 512 << 20
 
 // WriteSet is a list of primitive writes in encoded form, in order.
@@ -248,7 +248,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
-				// A WATCH from before the last change sees that the key came and went; a WATCH of the expired key sees no change.
+				// A WATCH that found the key missing before the key's last change sees a change. A WATCH that found the key expired
+				// sees none.
 				s.removals.note(db, s.dbs[db].remove(e), max(e.changed, s.swapped[db]))
 			}
 		}
