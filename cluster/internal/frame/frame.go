@@ -18,7 +18,7 @@ const (
 	// MaxLength bounds a frame: a request may hold a few arguments of the
 	// largest size that a client can send.
 	MaxLength = 1 << 30
-	// MaxShort bounds the frames with the status of a node (package peers), and of requests to join.
+	// MaxShort bounds the frames that carry the status of a node (package peers) or a request to join.
 	MaxShort = 1 << 16
 )
 
@@ -38,7 +38,7 @@ func End(buf []byte, start int) []byte {
 }
 
 // lengthField returns the length field for a length. If the field cannot hold the length, it gets the highest value, which every
-// reader refuses (MaxLength): cut off, the length could look like a short one.
+// reader refuses (MaxLength). The low 32 bits of the length could look like the length of a short frame.
 func lengthField(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // Frame is a received frame. No other frame shares the memory of Body.
