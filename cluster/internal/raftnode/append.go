@@ -26,20 +26,20 @@ import (
 // request by reflection and sends their names along, which took a tenth of the time that three nodes
 // spend on a write. So AppendEntries has a codec and connections of its own:
 //
-//	hello:     one byte, 'A', from the node that was called: an earlier version closes the
-//	           connection instead, and is spoken to in Raft's own way
+//	hello:     one byte, 'A', from the node that was called. A node of an earlier version closes
+//	           the connection instead, and gets its requests by Raft's own protocol
 //	request:   length of the rest (uint32) | term | protocol version | id | address |
 //	           index of the previous entry | its term | commit index | n, n times entry
 //	entry:     index | term | type (1 byte) | data | extensions | when it was appended:
 //	           Unix time in ns (8 bytes), 0 if that is not known
 //	answer:    length of the rest (uint32) | 0 | term | protocol version | id | address |
 //	           last index | 1: success | 1: the leader may ask again at once
-//	           or, if it was refused: length of the rest | 1 | why
+//	           or, if the request was refused: length of the rest | 1 | why
 //
 // Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A
-// connection carries one request at a time. An earlier version accepts no request that is longer than
-// maxAppend. It gets such a request by Raft's own protocol, whose decoder grows its buffer piece by piece
-// and takes fifteen times as much memory for an entry of 7 MB.
+// connection carries one request at a time. A node of an earlier version accepts no request longer than
+// maxAppend in this codec. The leader sends it such a request by Raft's own protocol, whose decoder grows
+// its buffer piece by piece and takes fifteen times as much memory for an entry of 7 MB.
 
 const maxAppend = 1 << 20
 
@@ -212,7 +212,7 @@ func (t *transport) answerAppends(port *peerport.Port) {
 	}
 }
 
-// answerOn serves one such connection.
+// answerOn serves one connection on which a peer sends entries and heartbeats.
 func (t *transport) answerOn(conn net.Conn) {
 	defer conn.Close()
 	if err := t.answerAll(conn); err == frame.ErrMalformed {
@@ -304,7 +304,7 @@ func readRequest(body []byte) (*raft.AppendEntriesRequest, error) {
 		for ; n > 0 && !r.Bad; n-- {
 			l := &raft.Log{Index: r.Uvarint(), Term: r.Uvarint(), Type: raft.LogType(r.Byte()), Data: r.Bytes(), Extensions: r.Bytes()}
 			if cap(req.Entries) > 1 {
-				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // the log keeps short entries in memory, without the rest of body
+				l.Data, l.Extensions = bytes.Clone(l.Data), bytes.Clone(l.Extensions) // the log keeps short entries in memory; a clone does not keep the rest of body there
 			}
 			if at := r.Fixed(); at != 0 {
 				l.AppendedAt = time.Unix(0, int64(at))

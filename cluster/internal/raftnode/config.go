@@ -82,8 +82,8 @@ type Leadership struct {
 	Self bool   // this node leads
 }
 
-// clusterName makes a name for a new cluster. Each of several first members makes the name for itself, so
-// it is derived from the list of peers, which all of them are told.
+// clusterName makes a name for a new cluster. Each of several first members makes the name on its own, so
+// the name is derived from the list of peers (--peers), which is the same on all of them.
 func clusterName(peers []Peer) string {
 	if len(peers) == 0 {
 		return rand.Text()
@@ -99,9 +99,9 @@ func clusterName(peers []Peer) string {
 
 // The errors of a proposal, and of Transfer.
 var (
-	// ErrNotExecuted: it had no effect and never will; it may be tried again.
+	// ErrNotExecuted: the proposal had no effect and never will; it may be tried again.
 	ErrNotExecuted = errors.New("cluster: not executed")
-	// ErrUnknown: it may or may not have taken effect.
+	// ErrUnknown: the proposal may or may not have taken effect.
 	ErrUnknown = errors.New("cluster: outcome unknown")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")

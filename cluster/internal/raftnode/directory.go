@@ -75,7 +75,7 @@ func (r *Node) meet(id, directory []byte) error {
 }
 
 // separator separates a node's address from its directory in Raft's requests. Versions that know no directory
-// take all of it for the address, and only show it: they do not forward to this version.
+// take the address and what follows for the address. They only show it, because they do not forward to this version.
 var separator = []byte{0}
 
 // EncodePeer adds to this node's own address the names of its directory and cluster, and whether it makes
@@ -115,7 +115,7 @@ func (t *transport) known(by raft.RPCHeader) error {
 }
 
 // knownAs fails if an answer does not come from the member that was asked, names no directory, does not
-// pass known, or cannot be true. lastIndex is the last index of the log as the answer has it.
+// pass known, or cannot be true. lastIndex is the last log index that the answer reports.
 func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex uint64) error {
 	if string(by.ID) != string(id) {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(string(by.ID)), id)

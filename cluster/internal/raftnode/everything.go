@@ -10,9 +10,9 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Everything returns the state after the last entry of the log, committed or not, and its index. A node that has been started again and
-// has no leader does not know how much of its log is committed, and has applied nothing after its last
-// snapshot. But that part of the log may hold what the node has acknowledged.
+// Everything returns the state after the last entry of the log, committed or not, and the index of that entry. A restarted
+// node without a leader does not know how much of its log is committed, and has applied nothing after its last
+// snapshot. But the log after the snapshot may hold what the node has acknowledged.
 func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 	last, err := r.dir.Log.LastIndex()
 	if err != nil {

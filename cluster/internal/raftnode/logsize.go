@@ -14,14 +14,14 @@ import (
 // does. The log is deleted up to the snapshot before the last (datadir.Log), so the whole log is at most
 // about twice as long as the log since the last snapshot may be.
 //
-// When a snapshot is taken because of the size of the log, a quarter of the entries since the snapshot
-// before it stay in the log, or TrailingLogs entries if they are fewer. Entries that the snapshot before
-// it needs stay in any case.
+// After a snapshot because of the size of the log, a quarter of the entries since the previous snapshot stay
+// in the log, or TrailingLogs entries if they are fewer. Entries that the previous snapshot needs stay in
+// any case.
 
 const (
-	// logPerData is how many times the data the log since a snapshot may have.
+	// logPerData is how many times as large as the data the log since a snapshot may be.
 	logPerData = 4
-	// trailingShare is which part of the entries since the last snapshot stays behind the new one, unless
+	// One in trailingShare of the entries since the last snapshot stays in the log after the new one, unless
 	// TrailingLogs are fewer: followers that are a little late need them.
 	trailingShare = 4
 	// boundPause is how long after a failed snapshot the next is tried: the disk may have no

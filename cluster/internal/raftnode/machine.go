@@ -42,7 +42,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
 		return err // the process ends
 	}
-	m.bring(2 * len(l.Data)) // the entry was read, and its values are made now; Load counts long entries
+	m.bring(2 * len(l.Data)) // for the entry that was read, and for the values made of it; for a long entry Load does this
 	own := *l                // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
@@ -154,7 +154,7 @@ type writtenState struct {
 	s       *raftfsm.Snapshot
 	over    chan struct{} // closed when Raft needs the state no more
 	once    sync.Once
-	begun   atomic.Bool // Persist runs; it does not need Raft's main goroutine, which may wait for the state machine
+	begun   atomic.Bool // Persist has begun: it ends without Raft's main goroutine, which may be waiting for the state machine
 	hurried atomic.Bool // somebody waits for over
 }
 

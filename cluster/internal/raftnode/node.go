@@ -370,10 +370,10 @@ func (r *Node) Snapshot() error {
 	return nil
 }
 
-// Trouble says why the log accepts no entries at present; "" if it does.
+// Trouble says why the log accepts no entries at present; "" if it accepts them.
 func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 
-// LastContact returns when this node last heard from a leader, and whether it has since it was started.
+// LastContact returns when this node last heard from a leader, and false if it has heard from none since its start.
 func (r *Node) LastContact() (time.Duration, bool) {
 	last := r.raft.LastContact()
 	return r.cfg.Time.At(last), !last.IsZero()
@@ -413,8 +413,8 @@ type Parts struct {
 	Raft      *raft.Raft
 	Dir       *datadir.Dir
 	Transport raft.Transport
-	Header    raft.RPCHeader // which this member sends
-	Told      uint64         // the highest commit index that leaders have told it
+	Header    raft.RPCHeader // of the requests of this member
+	Told      uint64         // the highest commit index that leaders have sent to this member
 }
 
 // Parts returns what tests look at.

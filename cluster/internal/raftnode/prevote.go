@@ -6,12 +6,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Before a follower stands for election because its leader is silent, it asks the others whether they would
-// vote for it (pre-vote). They refuse as long as they still believe in that leader: until their own timers
+// A follower whose leader is silent first asks the others whether they would vote for it (pre-vote), and then
+// stands for election. The others refuse as long as they still believe in the leader: until their own timers
 // fire, half a second to a second and a half after its last message. So the follower that asks first is
-// refused, and the one that asks last is elected. But if the last one has a shorter log, as a delayed follower
-// may have (delayed_append.go), it is refused, too, and the first one has to wait for an election timeout before it
-// asks again.
+// refused, and the one that asks last is elected. But the others refuse the last follower, too, if it has a
+// shorter log, as a delayed follower may have (delayed_append.go). Then the first follower has to wait for an
+// election timeout before it asks again.
 //
 // So a follower that has heard nothing from its leader for a while holds the request of a candidate with a
 // longer log. It answers when it no longer believes in a leader, or has heard from the leader again. A pre-vote
@@ -20,7 +20,7 @@ import (
 //
 // Measured in virtual time, over 120 elections of three busy nodes whose leader fell silent: a new leader was
 // there after 1.05 s on average without delayed followers (delayed_append.go), after 1.22 s with delayed followers, and
-// after 0.94 s with held pre-votes, too.
+// after 0.94 s with both delayed followers and held pre-votes.
 
 // holdTick is how often hold checks whether a held request can be answered.
 const holdTick = 5 * time.Millisecond

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// The quota of the data directory. When the directory of the leader has more bytes than Config.DataQuota, the
-// leader refuses requests that add data, as at maxmemory, and still accepts requests that delete, release and
-// renew. A full node also takes a snapshot as soon as there are new entries, so that it can delete the log
-// before it.
+// The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses
+// requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Any node
+// with a full directory takes a snapshot as soon as there are new entries, so that it can delete the log before
+// the snapshot.
 
 const (
 	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.

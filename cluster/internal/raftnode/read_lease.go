@@ -14,10 +14,10 @@ import (
 // because of a leadership transfer, or from a node that finds the process of the leader gone.
 //
 // So a node with Config.LeaseReads makes a promise with every request that it takes from a leader: for
-// votePromise the node sends no vote, neither for another node nor for itself (a vote request). If a request of
-// that leader arrives after Raft has decided to vote and before the vote leaves, Raft refuses the request for
-// its old term. A node says in every message of Raft that it makes promises, so a leader never counts on a node
-// that makes none.
+// votePromise the node sends no vote, neither for another node nor for itself (a vote request). A request of
+// that leader may still arrive after Raft has decided to vote and before the vote leaves. Raft refuses it,
+// because its term is old by then. A node says in every message of Raft that it makes promises, so a leader
+// never counts on a node that makes none.
 //
 // A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. It
 // cannot know of a clock that stood still while others went on, such as the clock of a suspended

@@ -29,8 +29,8 @@ const (
 	// paceWindow is how many committed entries may wait for the state machine: with less than LongEntry bytes of data
 	// each they take 8 MB at most. Raft's channel to the state machine takes eight times as many before Raft blocks.
 	paceWindow = 1024
-	// paceStep is how much each request may raise the commit index beyond that if no entry waits. The state machine
-	// may have come further than done says, because some entries never reach it.
+	// paceStep is how much each request may raise the commit index when the window is full, but no entry waits for
+	// the state machine: done does not count the entries that never reach the state machine.
 	paceStep = 64
 )
 
@@ -39,7 +39,7 @@ type progress struct {
 	done atomic.Uint64 // the last entry that reached the state machine
 
 	mu     sync.Mutex
-	passed uint64 // the commit index that Raft has seen
+	passed uint64 // the highest commit index that pace has let pass
 	told   uint64 // the highest commit index from leaders since reset; 0: none
 	goal   uint64 // told at the beginning of the present round of caughtUp
 	caught bool   // the node has caught up since reset

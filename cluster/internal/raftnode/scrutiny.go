@@ -13,9 +13,9 @@ import (
 	"lockstep/raftfsm"
 )
 
-// A node does not trust what its peers send. hashicorp/raft believes every field of a request: a term of 2^64-1
-// leaves a cluster without a leader for good; a request without a sender counts as a request of a member; an
-// entry of an unknown type or an unreadable configuration ends the process; and an entry that differs from a
+// A node does not trust what its peers send. hashicorp/raft believes every field of a request. A term of 2^64-1
+// leaves a cluster without a leader for good. A request without a sender counts as a request of a member. An
+// entry of an unknown type or an unreadable configuration ends the process. An entry that differs from a
 // committed one replaces it. So the transport checks each request and each answer before Raft sees it. A
 // refused request changes nothing: no term, no vote, no entry, no leader.
 //
@@ -30,9 +30,8 @@ import (
 //
 // A node that was away knows only old configurations, and a member that it has never met may lead it.
 // It asks the members that it knows: members tell each other the ids of all members (peers/status.go). A sender
-// is a member if one of them vouches for it, and that one was found at its configured address. If all
-// members that the node knew have been replaced while it was away, it refuses everything and has to join
-// again.
+// counts as a member if its id is in the answer of a member that was found at its configured address. A node
+// whose known members have all been replaced meanwhile refuses everything, and has to join again.
 
 const (
 	// maxEntry is the longest entry that raft-wal takes, including its frame and its header.

@@ -10,15 +10,15 @@ import (
 )
 
 // Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until
-// its successor (the heir) has all of them, and tells the heir to stand for election. hashicorp/raft does that,
-// too, but it asks the goroutine that sends entries to the heir for the progress, and waits for the answer
-// without a limit. If the heir refuses entries because its disk is full, no answer ever comes. So the second
-// such transfer never ended. Raft accepts no entry during a transfer, so the node accepted none in this term,
-// and none in later terms either, when that goroutine was gone.
+// its successor (the heir) has all of them, and tells the heir to stand for election. The transfer of
+// hashicorp/raft is not used: it asks the goroutine that sends entries to the heir for the progress, and waits
+// for the answer without a limit. That goroutine gives no answer if the heir refuses entries because its disk is
+// full. So the second transfer to such an heir never ended. Raft accepts no entry during a transfer, so the node
+// accepted none in this term, and none in later terms either, when that goroutine had ended.
 //
-// The caller of Transfer has asked whether the heir lives. Requests go on until the heir has the log as it was
-// at the beginning. Then the leader proposes nothing until the heir has the rest, stands for election and has
-// won, or until an election timeout is over.
+// The caller of Transfer has checked that the heir answers. The leader serves requests until the heir has the
+// log as it was at the beginning. Then it proposes nothing until the heir has the last entries, too, and has won
+// an election, or until an election timeout is over.
 
 var (
 	ErrTransferring = errors.New("leadership transfer in progress")
@@ -103,7 +103,7 @@ func (r *Node) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	defer r.transferring.Unlock()
 	term := r.raft.CurrentTerm()
 	lost := func() bool { return !r.leads(term) }
-	// Requests go on until the heir has the present log, because that may take long, or for ever.
+	// The leader serves requests until the heir has the present log, because that may take long, or for ever.
 	last := r.raft.LastIndex()
 	if !r.waitFor(r.cfg.ElectionTimeout, func() bool { return lost() || r.trans.has(heir, term, last) }) {
 		return fmt.Errorf("leadership transfer timeout: %s has not got the end of the log; if it does not catch up, its own log says why", heir)

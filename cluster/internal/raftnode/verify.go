@@ -54,8 +54,8 @@ func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, 
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority reports whether a majority of the voters is self or has an ack for which is returns true.
-// t.mu is held.
+// majority reports whether a majority of the voters counts: self does, and every other voter for whose ack
+// the function is returns true. t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
