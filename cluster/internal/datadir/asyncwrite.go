@@ -24,15 +24,16 @@ import (
 // the log on its disk: that can keep a node with a shorter log from being elected, but has no
 // other effect.
 //
-// An entry for which the disk may lack room is written first, too, because Raft cannot take
-// back an entry that it believes is written.
+// StoreLogs also waits for the write if the disk or recentLog may lack room for the entry: Raft
+// cannot take back an entry that it believes is written, and reads unwritten entries from
+// recentLog.
 type asyncWrites struct {
 	store func([]*raft.Log) error // writes to the disk
 	fatal func(error)             // ends the process
-	hooks *Hooks                  // Leads and Replicates; Raft's main goroutine asks
+	hooks *Hooks                  // Leads and Replicates; Raft's main goroutine calls them
 
 	mu    sync.Mutex
-	moved sync.Cond   // on mu; entries were written, or will never be
+	moved sync.Cond   // on mu; entries were written, or lost is set
 	more  sync.Cond   // on mu; queue has entries, or over is set
 	over  bool        // no more entries will come
 	runs  bool        // the writer has been started

@@ -69,9 +69,9 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// Unusable returns an error that says why the directory cannot be used. If err does not come from
-// a full or a broken disk, that is otherwise. A full disk leaves the data intact, and a broken disk
-// says nothing about the data.
+// Unusable returns an error that says why the directory cannot be used: the parameter otherwise,
+// unless err comes from a full or a broken disk. A full disk leaves the data intact, and a broken
+// disk says nothing about the data.
 func (d *Dir) Unusable(err, otherwise error) error {
 	if isFull(err) {
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", d.path, err)

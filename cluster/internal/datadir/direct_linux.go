@@ -12,8 +12,8 @@ import (
 
 // directFile is a segment of the log that is written past the kernel's page cache
 // (O_DIRECT), in blocks. Through the cache, the kernel copies each batch to pages, marks
-// them, finds them again and writes them back in the sync; that took more CPU time than the
-// disk took time.
+// them, finds them again and writes them back in the sync. That took more CPU time than the
+// disk needed for the write.
 //
 // Only appends to reserved room that holds zeros go past the cache. All other writes go
 // through the cache, and so does everything on a file system without O_DIRECT. An append is

@@ -16,7 +16,7 @@ type Options struct {
 	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
 
-	Unfinished bool // for the fill of Make, which holds the lock
+	Unfinished bool // Open checks neither LOCK nor RESTORING, because Make holds the lock and restores
 }
 
 // Hooks are functions of the running node that its data directory calls. They take effect when

@@ -76,8 +76,8 @@ func (s *leanSegment) ForceSeal() (indexStart uint64, err error) {
 	return indexStart, err
 }
 
-// full replaces the writer by a reader of the file. If the file cannot be opened, for lack of descriptors, the
-// segment keeps its writer.
+// full replaces the writer by a reader of the file. If the file cannot be opened, as when there are no file
+// descriptors left, the segment keeps its writer.
 func (s *leanSegment) full(indexStart uint64) error {
 	info := s.info
 	info.IndexStart, info.MaxIndex, info.SealTime = indexStart, s.writer.LastIndex(), time.Unix(0, 0)

@@ -30,11 +30,11 @@ import (
 //
 // When a change of the log fails there are two cases (failed). A write that found no disk space has
 // changed nothing, and Raft tries it again. Every other failure ends the process, because the change
-// cannot be tried again: after a failed sync the kernel may have dropped the written data; raft-wal
-// takes a segment for sealed even if its seal was not written; and hashicorp/raft, when its log was
-// cut and the next append failed, still believes that it has the cut entries. It would acknowledge
-// them to a leader that has them, and use them when it votes. So cutEnd reserves the room of the
-// next segment before it cuts.
+// cannot be tried again. After a failed sync the kernel may have dropped the written data. raft-wal
+// takes a segment for sealed even if its seal was not written. And if the append after a cut fails,
+// hashicorp/raft still believes that it has the cut entries: it would acknowledge them to a leader
+// that has them, and use them when it votes. So cutEnd reserves the room of the next segment before
+// it cuts.
 type Log struct {
 	logStore
 	snaps *Snapshots
@@ -297,8 +297,8 @@ func (g *Log) DeleteRange(first, last uint64) error {
 	return g.begins()
 }
 
-// cutEnd deletes the end of the log. It cuts only if there is room for the next append:
-// Raft does not check the rest of its log between a cut and the next append.
+// cutEnd deletes the end of the log. It cuts only if there is room for the next append: if
+// that append failed, Raft would still believe that it has the cut entries.
 func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	// workPiece is how much work is done between two rests. The timers of the
 	// system do not go below a millisecond.
 	workPiece = 4 * time.Millisecond
-	// longestRest bounds a rest: a piece that took longer was not work, but a
-	// machine that stood still.
+	// longestRest bounds a rest: if a piece took longer, the machine stood still
+	// meanwhile.
 	longestRest = 50 * time.Millisecond
 )
 

@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// reserve takes room on the disk for a part of a file, and extends the file to hold it. Some file
-// systems cannot do that; there, only a write finds out whether there is room.
+// reserve takes room on the disk for a part of a file, and extends the file to hold it. On file systems
+// that cannot do that, it writes zeros in any case, because only a write finds out whether there is room.
 //
 // With fill, reserve writes zeros to the room. The first write to a block that was only allocated makes
 // the file system mark the block as used, and the next sync must commit that mark to the journal, too.

@@ -10,7 +10,7 @@ import (
 )
 
 // restoringFile is in a directory while a backup is restored into it. It is on the disk before any other file but LOCK is made,
-// and is removed when all of them are there, or none.
+// and is removed when the restore has made all files, or has removed them again.
 const restoringFile = "RESTORING"
 
 const restoringText = "lockstep restore has not finished here. Run it again, or name another directory.\n"

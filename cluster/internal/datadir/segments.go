@@ -22,8 +22,9 @@ import (
 // so a write without space changes nothing and can be tried again.
 //
 // Segments take space in steps and not all at once: a log that is cut back often
-// has many segments with little in them. They take it ahead of time, because a
-// leader writes entries synchronously if they may not find space (asyncWrites).
+// has many segments with little in them. A segment takes each step ahead of time,
+// because a leader writes an entry synchronously if the space that is already taken
+// may not suffice for it (asyncWrites).
 type segmentFiles struct {
 	disk Files
 	dir  string
@@ -31,7 +32,8 @@ type segmentFiles struct {
 	cached bool
 	// spare means that a file with room for the beginning of a segment exists.
 	spare bool
-	// limit is the size of a full segment. entries is at least the number of entries in the newest one, but for the batch that began it (index has room for that).
+	// limit is the size of a full segment. entries is at least the number of entries in the newest segment, without the batch that
+	// began the segment (index adds room for that batch).
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment: the room for them is

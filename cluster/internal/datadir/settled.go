@@ -11,11 +11,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The log never cuts entries that are committed or applied. hashicorp/raft would cut them for a
-// leader with different entries, because no honest leader can have such; but then one forged
-// request in a leader's name would end acknowledged locks. raftnode/scrutiny.go refuses such a
-// request before Raft sees it, and the log refuses the cut as well: the node keeps its entries,
-// writes an error to its log output, and acknowledges none of the sent entries.
+// The log never cuts entries that are committed or applied, unless the newest snapshot holds them.
+// hashicorp/raft would cut them for a leader with different entries, because no honest leader has
+// such entries. But one forged request in a leader's name would then end acknowledged locks.
+// raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as
+// well: the node keeps its entries, writes an error to its log output, and acknowledges none of the
+// sent entries.
 //
 // Raft forgets at the end of the process how much is committed. log.settled keeps it:
 //

@@ -30,8 +30,8 @@ import (
 //
 // meta.json is one line of JSON and, from format 1 on, a second with its
 // CRC-32C in hexadecimal. A snapshot is made in a directory whose name ends in
-// ".tmp" and renamed when all of it is on the disk; so one that has its name is
-// whole, unless the disk has damaged it since.
+// ".tmp", and gets its final name when all of it is on the disk. So a snapshot with
+// a final name is whole, unless the disk has damaged it since.
 //
 // hashicorp/raft's own store is not used for two reasons: it syncs a whole snapshot
 // at once at the end, and the log's syncs wait for that; and it does not check the

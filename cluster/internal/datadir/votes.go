@@ -25,7 +25,7 @@ import (
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes   | candidate   | 4 bytes |
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //
-// in little endian. It is written after raft.db and not synced, so its values may be older than
+// in little endian. raft.last is written after raft.db and not synced, so its values may be older than
 // those in raft.db, never newer. Version 0.1.0 ignores the checksum behind a term; it writes
 // values without one, and this version accepts them.
 const (
@@ -43,7 +43,7 @@ var errVotes = errors.New("the term or the vote is not what was written")
 // votes is the content of raft.last.
 type votes struct {
 	term, voteTerm uint64
-	candidate      uint32 // checksum of the candidate; while a vote is being written, of an empty one
+	candidate      uint32 // checksum of the candidate's name, or of an empty name while a vote is being written
 }
 
 func (v votes) encode() []byte {
@@ -268,8 +268,8 @@ func (s fatalStable) Set(k, v []byte) error {
 
 // SetUint64 deletes the candidate of the last vote before it writes the term of the next
 // vote. Raft writes the term first and the candidate later. If the process is killed in
-// between, the next start would find the new term with the old candidate: it would repeat a
-// vote for that candidate that it never gave, without a check of the candidate's log.
+// between, the next start would find the new term with the old candidate: it would confirm a
+// vote in the new term that it never gave, without a check of that candidate's log.
 func (s fatalStable) SetUint64(k []byte, v uint64) error {
 	if string(k) == lastVoteTerm {
 		if err := s.Set([]byte(lastVoteCandidate), nil); err != nil {
