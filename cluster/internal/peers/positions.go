@@ -6,14 +6,14 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// Positions is how far the log of each member has come, as far as members have told.
+// Positions is how far the log of each member has come, by what the members have reported.
 type Positions struct {
 	mu      sync.Mutex
 	known   map[string]uint64        // by id
-	asked   map[string]chan struct{} // members that are being asked, by id and address; the channels wake those who ask
+	asked   map[string]chan struct{} // members that are being asked, by id and address; a channel wakes the goroutine that asks
 	waiting int                      // clients that wait …
 	want    uint64                   // … and the highest index that one of them has waited for
-	waits   map[chan struct{}]uint64 // what clients wait for; a channel is closed when another member has come so far
+	waits   map[chan struct{}]uint64 // the index that each client waits for; its channel is closed when one more member reaches the index
 }
 
 // Heard notes a position.

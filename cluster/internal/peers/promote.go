@@ -12,9 +12,9 @@ import (
 // majorities to which it cannot contribute yet, and a cluster that has just lost a member could not commit
 // until the new member has copied a snapshot.
 //
-// hashicorp/raft-autopilot does this, too. It also removes dead servers, which we do not want; it reads
-// the clock of the machine; and it brings a mock library into the build. This file has only the part
-// that is needed, and uses what the nodes tell each other anyway.
+// hashicorp/raft-autopilot does this, too. But it also removes dead servers, which we do not want. It
+// reads the clock of the machine, and it brings a mock library into the build. This file has only the
+// part that is needed, and uses the status that the nodes send each other anyway.
 
 // keepUp is how far a member may be behind in time: it must have applied by now what was committed
 // that long ago. The applied index in its status may be a Period old.

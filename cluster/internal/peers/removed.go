@@ -11,11 +11,11 @@ import (
 // How a node learns that it has been removed.
 //
 // A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
-// also to the node that is no longer in it. A node that was away at that time gets no messages any more: the
-// members refuse it their votes, and that is all. So it learns of its removal by the questions that it always asks
+// also to the node that is no longer in it. A node that was away at that time gets no message about its removal:
+// the members only refuse it their votes. So it learns of its removal by the questions that every node asks
 // (ask.go): a member that has applied at least as much answers that the node is a stranger, or that the
 // member with its id has another data directory. In both cases the removed node serves no client. Late entries
-// may make it believe that it has a leader; that leader refuses to serve it.
+// may make it believe that it has a leader, but that leader refuses to serve it.
 
 // standing returns what this node thinks of another. A node that has the id of a member and another address is
 // either that member, which has moved, or a former one whose place has been taken. In the second case the
@@ -46,8 +46,8 @@ func (w *Watcher) HasMember(id string) bool {
 }
 
 // judge decides whether this node has been removed, from the configuration that it knows and the answers of the
-// others. A node with a leader has not been removed: a new member that copies the log reads configurations that
-// do not contain it yet.
+// others. A node with a leader does not count as removed, because a new member that copies the log reads
+// configurations that do not contain it yet.
 func (w *Watcher) judge(members []raftnode.Member) {
 	led := w.cfg.Leader().ID != ""
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == w.cfg.ID })
@@ -159,7 +159,7 @@ func (w *Watcher) sameDirectory(f Status) bool {
 
 // disown stops this node if it is a first member that is just beginning (Blank), and another node,
 // which has applied at least as much, has met it with another directory: that directory is lost. (A node
-// with a log is the one that was replaced: see the head of this file.)
+// that has a log goes on: it was replaced, and judge finds that it has been removed.)
 func (w *Watcher) disown(by Status) {
 	if by.You != Other || !w.cfg.Raft().Blank() || by.Applied < w.Own().Applied {
 		return

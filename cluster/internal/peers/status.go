@@ -26,8 +26,8 @@ import (
 //	                str plain with TLS | str sentinel with TLS | str cluster with TLS |
 //	                n, n times (str user | int halvings | int rush | int milliseconds)
 //
-// you is what the answering node thinks of the asking one: 0 nothing, 1 it is a member, 2 it is none, 3
-// it has the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
+// you is what the answering node thinks of the asking one: 0 it does not know, 1 a member, 2 no member, 3
+// a node with the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
 // reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
 // the data directory or the members, so that versions can differ in what they say. A node tells its data
 // directory to members only: another node that names it would pass for this node. To members alone it also
@@ -69,7 +69,7 @@ const (
 	Unknown  Standing = 0
 	Member   Standing = 1
 	Stranger Standing = 2
-	Other    Standing = 3 // with another data directory than it was met with
+	Other    Standing = 3 // has the id of a member, but another data directory than that member was met with
 )
 
 func (f Status) Append(buf []byte) []byte {

@@ -109,8 +109,8 @@ func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, pati
 	for {
 		now := s.Clock.Monotonic()
 		if t := s.Raft.Facts().Term; t != term {
-			// Another member stands already, and may win. If its log is too short, it does not even get the
-			// vote of this node.
+			// Another member stands already, and may win, so this node waits a little longer. But it stands in the
+			// end, because the other member may lose for a log that is too short.
 			term, due = t, now+firstTurn(s.Heartbeat)
 		}
 		if contact, _ := s.Raft.LastContact(); contact > heard {

@@ -51,7 +51,7 @@ type Raft interface {
 	Meet(id, directory string) error
 	// Blank reports whether the node is a first member that is just beginning.
 	Blank() bool
-	// Trouble says why the log accepts no entries; "" if it does.
+	// Trouble says why the log accepts no entries; "" if it accepts them.
 	Trouble() string
 }
 
@@ -226,7 +226,7 @@ func (w *Watcher) Vouched(id string) bool {
 	return false
 }
 
-// Look renews the topology and the health, as time makes members silent.
+// Look renews the topology and logs changes of the health: members may have been silent for too long by now.
 func (w *Watcher) Look() {
 	led := w.cfg.Leader().ID != ""
 	w.mu.Lock()
