@@ -35,7 +35,7 @@ func Garble(rng *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// Number returns the number in an environment variable, or otherwise if there is none.
+// Number returns the number in an environment variable; if there is none, it returns the parameter otherwise.
 func Number(name string, otherwise uint64) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
 		return n
