@@ -11,9 +11,9 @@ import (
 // Calls between nodes:
 //
 //	calls:        n, n times call
-//	call:         db | resp | origin | argc | argc times str; resp has 4 added if a str
-//	              follows it, the user (absent for the default user), and 8 added if
-//	              a uvarint follows the user, the version of the users (Call.Users)
+//	call:         db | resp | origin | argc | argc times str. resp has 4 added if the name
+//	              of the user (str) follows it, as for all but the default user, and 8
+//	              added if the version of the users (Call.Users) follows that name
 //	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
 //	              version) | calls
 //

@@ -23,8 +23,8 @@ import (
 // (cluster, tooEarly). store/version.go describes the versions of absent keys, and when they are forgotten.
 //
 // The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of
-// the entry. The node runs them after the answer of the leader, each at its place among the replies, because
-// before that it does not know whether the transaction takes place. So a PUBLISH does not reach a SUBSCRIBE that
+// the entry. The node runs them after the answer of the leader, because only that answer says whether the
+// transaction takes place, and puts each reply at its place. So a PUBLISH does not reach a SUBSCRIBE that
 // precedes it in the same transaction.
 type Transaction struct {
 	Watched []Watched
@@ -42,8 +42,8 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction and calls run for each of its commands, with the refusal if the command is refused. overrun is set if the transaction
-// may not take place: it has written too much, or one of its scripts was stopped.
+// Run evaluates the transaction and calls run for each of its commands, with the refusal if the command is refused. overrun is set
+// if the transaction may not take place: it has written too much, its replies are too large, or one of its scripts was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""

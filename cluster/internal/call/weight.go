@@ -71,8 +71,8 @@ func AnyLarge(calls []Call) bool {
 	return false
 }
 
-// Size returns the bytes that the arguments of calls take, and the keys that their transactions have watched. Each counts
-// with its place in the list, so an argument without a byte counts, too.
+// Size returns the bytes of the arguments of calls, and of the keys that their transactions have watched. Each argument and key
+// counts with its place in the list, so an empty argument counts, too.
 func Size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
