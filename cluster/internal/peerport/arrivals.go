@@ -180,7 +180,7 @@ func (a *arrival) handshakeDone() {
 	a.late.Stop()
 }
 
-// HandshakeDone notes the handshake of a connection that a protocol was handed, if it is an arrival.
+// HandshakeDone is handshakeDone for a connection that a protocol serves. It does nothing if conn is no arrival.
 func HandshakeDone(conn net.Conn) {
 	if a, ok := conn.(*arrival); ok {
 		a.handshakeDone()
