@@ -10,7 +10,7 @@ import (
 // Work that a node does by itself may be heavy from the first time on: a hash of the whole state, or a file with ten thousand
 // users. A client gives way only after such work (Gate.Rest). So hundreds of clients with one such command each would all
 // have their work done at once, for which the node has neither the processors nor the memory. Therefore the node does one
-// piece of each kind at a time (Gate.Alone), after other clients have had their time since the last piece (Gate.Pace).
+// piece of each kind at a time (Gate.Alone), and leaves other clients some time between two pieces (Gate.Pace).
 // Clients that ask for the same result share it (Shared).
 
 // OwnKind is a kind of heavy work that a node does by itself. No piece waits for one of another kind, because some kinds wait
@@ -52,8 +52,8 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits until other clients have had their time since the last piece. Unlike Rest, it is called before the work; done must be
-// called at the end of the work. ok is as for Alone.
+// Pace waits until the time is over that the last piece has left to other clients (ownTimes). Unlike Rest, it is called before the
+// work; done must be called at the end of the work. ok is as for Alone.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true

@@ -10,14 +10,14 @@ import (
 // Client is what a node remembers of the connection of a client.
 type Client struct {
 	addr     netip.Addr
-	node     *InHand                            // large replies in hand of the node …
+	node     *InHand                            // large replies that the node has in hand …
 	inHand   atomic.Int64                       // … and the bytes of this client among them
 	heavy    atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
-	own      atomic.Bool                        // it counts as heavy by its own work, not only by its address
+	own      atomic.Bool                        // it counts as heavy because of its own work, not only because of its address
 	owes     atomic.Int64                       // cost of the work whose replies have to be held; 0: none
 	since    atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
 	gone     atomic.Bool                        // the server has cut it off
-	admitted atomic.Bool                        // its session answers a command with large arguments
+	admitted atomic.Bool                        // GiveWay has admitted large arguments of its session, which has not called leave yet
 	leave    atomic.Pointer[context.CancelFunc] // called when it is cut off; nil: nothing waits for that
 	light    atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
 }

@@ -34,10 +34,10 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
-	// ownTimes is the same for work that the node does by itself. A client gives way after such work (Rest), so the next piece
-	// is done within the time of the others: such work has a quarter of the time.
+	// ownTimes is yieldTimes for work that the node does by itself. A client gives way after such work (Rest), so the time
+	// of the others includes the client's next piece, and such work has a quarter of all time.
 	ownTimes = 4
-	// ownIdle: such work does not wait if the others have been idle for so long. It is long, because the node does not see
+	// ownIdle is how long the others must have been idle for such work not to wait. It is long, because the node does not see
 	// requests that wait for a processor.
 	ownIdle = time.Second
 	// YieldMost bounds the time that the others get.
@@ -412,7 +412,8 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed to see the work of others. After a short piece too little has, and the field was keeps its value.
+		// Enough time has passed since the last piece to see the work of others. If not, because that piece was short, the field
+		// was keeps its value.
 		g.since(is)
 	}
 	g.running++

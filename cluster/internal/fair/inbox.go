@@ -37,8 +37,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request. It does not, and says why, if the inbox is closed, or if a long script runs and the request is not
-// patient.
+// Add queues a request. It refuses the request, and says why, if the inbox is closed, or if a long script runs and the request is
+// not patient.
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -110,7 +110,7 @@ func (i *Inbox[R]) wantNone() {
 	}
 }
 
-// Await returns when so many requests are queued, when patience has passed, or when ctx ends.
+// Await returns when that many requests are queued, when patience has passed, or when ctx ends.
 func (i *Inbox[R]) Await(ctx context.Context, requests int, patience time.Duration) {
 	i.mu.Lock()
 	enough := len(i.queue) >= requests

@@ -9,12 +9,12 @@ import (
 	"lockstep/store"
 )
 
-// A large reply is in hand from its evaluation until it is encoded for the client. Meanwhile it takes
-// several times as much memory as on the wire; on a follower it stays as the leader has sent it until it
-// is encoded. A client that does not read cannot prolong that, but many clients at once would each have as
-// much in hand as one client may ask for. So a node that makes or receives such replies waits until
-// earlier ones have been encoded: the sequencer before it runs more long reads, and a follower before it
-// reads a large result from its leader.
+// A large reply is in hand from its evaluation until it is encoded for the client. On the leader it takes
+// several times as much memory meanwhile as on the wire; a follower keeps it as the leader has sent it. A
+// client that does not read cannot prolong that, but many clients at once would each have as much in hand
+// as one client may ask for. So a node that makes or receives such replies waits until earlier replies
+// have been encoded: the sequencer before it runs more long reads, and a follower before it reads a large
+// result from its leader.
 
 const (
 	// RepliesInHand is how many bytes of large replies a node has in hand before it waits.

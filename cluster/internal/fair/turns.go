@@ -13,8 +13,8 @@ import (
 
 // Work is a request that waits for its turn.
 type Work interface {
-	// User returns whose work it is; any is false for what the cluster does itself. Then the name is store.SystemUser if clients
-	// wait for it: it asks whether a password still counts.
+	// User returns whose work it is; any is false for work of the cluster itself. The name of such work is store.SystemUser if
+	// clients wait for it, because it asks whether their passwords still count.
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
@@ -44,7 +44,7 @@ const (
 	turnShare = 50 * time.Millisecond
 	// coarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	coarsePiece = 100 * time.Microsecond
-	// turnMemory is after how long half of that time is forgotten.
+	// turnMemory is after how long only half of the time that work took still counts.
 	turnMemory = 10 * time.Second
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
 	HeavyPiece = 20 * time.Millisecond
@@ -52,7 +52,7 @@ const (
 	turnRest = 2 * time.Second
 	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
-	// heavyMemory is after how long heavy work plays no part any more.
+	// heavyMemory is how long heavy work is remembered: after that, light work no longer counts (Counts).
 	heavyMemory = 6 * turnMemory
 	// turnNames is the number of users, or of kinds of work, from which on those with little work are forgotten.
 	turnNames = 1000
@@ -76,7 +76,7 @@ type Turns[W Work] struct {
 	rough int           // the number of users with coarse work of more than HeavyTime
 	spent time.Duration // how long coarse work took in the present batch
 	pause time.Duration // until when users with much coarse work wait while other users send requests, monotonic …
-	calm  time.Duration // … and when one of those last sent a request
+	calm  time.Duration // … and when a user with little coarse work last sent a request
 
 	rest   time.Duration // until when heavy work waits while others send requests, monotonic
 	others [2]lightUse   // the last two users that sent light requests, the latest first
@@ -89,7 +89,7 @@ type lightUse struct {
 	at   time.Duration
 }
 
-// sees notes requests that are not heavy.
+// sees notes the users that have sent requests that are not heavy.
 func (t *Turns[W]) sees(q []W, now time.Duration) {
 	for _, r := range q {
 		user, any := r.User()
@@ -170,7 +170,7 @@ type LargeWrite struct {
 }
 
 // NoteCommit counts the requests that have written most of an entry: their evaluation, and how much longer the entry took to be
-// committed than that of light work does.
+// committed than an entry of light work takes.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
@@ -188,8 +188,8 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 }
 
-// Ended says that a batch has ended. If coarse work took long in it, users with much of that wait for as long now, while others
-// send requests.
+// Ended says that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long, while other
+// users send requests.
 func (t *Turns[W]) Ended(now time.Duration) {
 	if t.spent < HeavyTime {
 		t.spent = 0
