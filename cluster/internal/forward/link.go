@@ -173,7 +173,7 @@ type Forwarded struct {
 type Link struct {
 	Peer  Handshake
 	Out   *Outbox
-	Token uint64 // by which the leader knows the requests of this link; set before it becomes a route
+	Token uint64 // by which the leader knows the requests of this link; set before the link becomes a route
 	Room  func() // if not nil: waits until there is room for a large result
 
 	mu      sync.Mutex

@@ -13,8 +13,8 @@ type Ticket struct {
 	Again  bool   // the write may have been executed already
 }
 
-// Tickets hands out the numbers of the writes that this node forwards. It remembers those only for which a client waits: one that
-// waits for long must not cost memory for all later ones.
+// Tickets hands out the numbers of the writes that this node forwards. It remembers only the numbers for which a client waits, so that
+// a client that waits for long does not cost memory for all later numbers.
 type Tickets struct {
 	mu    sync.Mutex
 	last  uint64

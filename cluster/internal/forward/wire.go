@@ -155,13 +155,13 @@ func ReadReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply,
 
 // What can become of a request that was forwarded, besides a reply and the errors of raftnode.
 var (
-	// ErrCancelled: a blocking command that was cancelled; it had no effect.
+	// ErrCancelled: the blocking command was cancelled, and had no effect.
 	ErrCancelled = errors.New("cluster: cancelled")
-	// ErrStale: not executed, and the node has to claim the link anew before it sends again.
+	// ErrStale: the request was not executed, and the node has to claim the link anew before it sends again.
 	ErrStale = errors.New("cluster: the link is not the one for blocking commands")
-	// ErrReplyLater: it had no effect, and the leader has no room for so large a reply now.
+	// ErrReplyLater: the request had no effect, because the leader has no room for so large a reply now.
 	ErrReplyLater = errors.New("cluster: no room for the reply")
-	// ErrTooLong: not sent, because its frame would be too long for any peer.
+	// ErrTooLong: the request was not sent, because its frame would be too long for any peer.
 	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
