@@ -14,9 +14,9 @@ import (
 //
 // A node that forwards a client's write to the leader gives the write a number. The entry that executes
 // the request holds the number and the replies. Every node keeps the replies until the origin, the
-// forwarding node, reports that it no longer waits for them. If the leader is lost, the origin
-// sends the request again, and the next leader has the replies and does not execute the request
-// again.
+// forwarding node, reports that it no longer waits for them, or until they are too old or too many
+// (OriginLifetime, MaxOrigin, MaxAnswers). If the leader is lost, the origin sends the request again,
+// and the next leader has the replies and does not execute the request again.
 //
 // The requests section of an entry; integers are unsigned varints unless a
 // width is given:
