@@ -36,7 +36,7 @@
 //     scripts and functions exist; any node can make them from their texts.
 //   - The engine has no clock and no goroutine. It is used by one goroutine at a
 //     time, except for Kill, KillFunction, Abort, Running, RunningFunction,
-//     BusyError, BusySince, TimeLimit and SetTimeLimit.
+//     BusyError, BusySince, Kept, TimeLimit and SetTimeLimit.
 //
 // # How gopher-lua is used
 //

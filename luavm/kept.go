@@ -315,8 +315,8 @@ func (w *walk) thread(th *lua.LState) {
 	}
 }
 
-// own returns part as a Lua string. If the script may keep it, own copies it, so that it does
-// not keep the larger string that part belongs to.
+// own returns part as a Lua string. If the script may keep the string, own copies it, so that the
+// script does not keep the larger string that part belongs to.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
 		e.charge(int64(len(part)) + boxSize)

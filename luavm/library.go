@@ -19,8 +19,9 @@ const maxFunctions = 10_000
 
 // loadedLibrary is a library whose code has run in the present Lua state. The
 // store has the code and the registered names and flags. The functions themselves exist
-// only in the Lua state: the engine loads them when one is called first, and they
-// keep the locals of their library from call to call as long as the state lives.
+// only in the Lua state: if they are not there when one of them is called, the engine runs
+// the code again. They keep the locals of their library from call to call as long as the
+// state lives.
 type loadedLibrary struct {
 	lib *store.Library
 	fns map[string]*lua.LFunction // by registered name

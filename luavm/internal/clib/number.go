@@ -42,8 +42,8 @@ func FormatG(f float64, prec int) string {
 
 const cSpaces = " \t\n\v\f\r"
 
-// ParseNumber parses a number as Lua 5.1 on glibc does: with strtod, and only white
-// space around it. A zero byte ends the text, as in C.
+// ParseNumber parses a number as Lua 5.1 on glibc does: by strtod, with nothing but white
+// space around the number. A zero byte ends the text, as in C.
 func ParseNumber(s string) (lua.LNumber, bool) {
 	if i := strings.IndexByte(s, 0); i >= 0 {
 		s = s[:i]
