@@ -67,8 +67,8 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of entries and replies are worked on between two Looks: an element of a list takes a few bytes in an
-// entry or reply, and fifty times as much in memory while it is worked on.
+// lookEvery is how many bytes of entries and replies are worked on between two Looks. It is small, because an element of a list takes
+// fifty times as much memory while it is worked on as in its entry or reply.
 const lookEvery = 64 << 10
 
 // Worker is a goroutine whose work allocates many times the bytes that it works on.
