@@ -16,7 +16,7 @@ const wallSlack = 5 * time.Millisecond
 const wallEvery = time.Millisecond
 
 // Lease decides expiry. It is the last stamp applied plus the monotonic
-// time that has passed here since, so a wall clock that jumps never ends a
+// time that has passed here since. So a wall clock that jumps never ends a
 // lease, and a new leader goes on where the log stopped.
 //
 // Three rules follow. A leader's own entries do not move its clock: under load it would stand still. A
