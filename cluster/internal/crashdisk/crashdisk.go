@@ -29,9 +29,9 @@ const (
 // SegmentSize is how long a segment of the log becomes on a Disk: a short log has many.
 const SegmentSize = 8 << 10
 
-// Disk is a disk that counts what is done to it, stops at a chosen step, and
-// knows what a power failure would leave: of a file the content at its last sync,
-// of a directory the names at its last sync. It works in a real directory, because
+// Disk is a disk that counts the steps of what is done to it, and stops at a chosen
+// step. It knows what a power failure would leave: a file has its content, and a
+// directory its names, as of the last sync. It works in a real directory, because
 // other code reads many of the files directly.
 //
 // bbolt maps its file and writes it by itself; what it does in one transaction
