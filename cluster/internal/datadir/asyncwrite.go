@@ -18,11 +18,11 @@ import (
 //
 // Every other entry is written to disk before StoreLogs returns, after all entries that are
 // still unwritten: entries from other leaders, the first entry of a term, configurations and
-// barriers. So the entries that this node acknowledges to another leader are on its disk when
-// that matters, because only an entry of the leader's own term commits an entry of an earlier
-// term. When this node votes or stands for election, the log that it knows may be longer than
-// the log on its disk: that can keep a node with a shorter log from being elected, but has no
-// other effect.
+// barriers. So it does no harm if this node acknowledges an unwritten entry to another leader:
+// that leader commits the entry only with an entry of its own term, before which StoreLogs
+// writes the unwritten one. The log that this node knows when it votes or stands for election
+// may be longer than the log on its disk. That can only keep a node with a shorter log from
+// being elected.
 //
 // StoreLogs also waits for the write if the disk or recentLog may lack room for the entry: Raft
 // cannot take back an entry that it believes is written, and reads unwritten entries from

@@ -19,7 +19,7 @@ import (
 // through the cache, and so does everything on a file system without O_DIRECT. An append is
 // written by the next sync at the latest, and can be read only after it.
 //
-// --without direct-io turns it off; docs/performance-history.md says what it brings, and which command measures that.
+// --without direct-io turns direct writes off; docs/performance-history.md says what they bring, and which command measures that.
 type directFile struct {
 	File // reads and writes through the cache
 	path string

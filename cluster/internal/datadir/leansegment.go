@@ -10,7 +10,7 @@ import (
 )
 
 // leanFiler makes segments that close their writer when they are full. raft-wal reads a segment through its writer
-// until the process ends, and the writer keeps a buffer as long as its longest write: a log of values of 8 MB held
+// until the process ends, and the writer keeps a buffer as long as its longest write. So a log of values of 8 MB held
 // 8 MB for each of its segments.
 type leanFiler struct{ types.SegmentFiler }
 

@@ -453,9 +453,9 @@ func (g *Log) WriteError() error { return g.async.failed() }
 func (g *Log) WrittenUpTo(index uint64) uint64 { return g.async.upTo(index) }
 
 // failed handles a failed change of the log. If the change left the log unchanged, Raft tries
-// again, and the node is not ready until that succeeds. If the content of the disk is
-// unknown, or Raft takes the log for longer than it is, failed ends the process: only a new
-// start can read the true log, and until then the node must not vote or acknowledge.
+// again, and the node is not ready until that succeeds. failed ends the process if the content
+// of the disk is unknown, or if Raft takes the log for longer than it is: only a new start can
+// read the true log, and until then the node must not vote or acknowledge.
 func (g *Log) failed(err error, unchanged bool) error {
 	if g.hooks.Logger == nil {
 		return err // Raft has not begun

@@ -11,8 +11,8 @@ import (
 )
 
 // longEntries keeps long entries out of memory. Raft reads dozens of entries at once, to send or to apply them, and
-// passes them on as fast as it can read: a node that starts again would hold its whole log in memory, and a leader
-// would send 64 entries at once to a node that has fallen behind. So Raft gets only the head of a long entry,
+// passes them on as fast as it can read. So a restarted node would hold its whole log in memory, and a leader would
+// send 64 entries at once to a node that has fallen behind. Therefore Raft gets only the head of a long entry,
 // without its data. Load reads the data when the entry is applied, LoadBatch when it is sent, one entry at a time.
 type longEntries struct {
 	count atomic.Int32  // len(heads), for reading without mu

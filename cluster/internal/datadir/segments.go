@@ -143,7 +143,7 @@ type segmentFile struct {
 	path   string
 	file   File  // nil until the first write
 	room   int64 // bytes for which the file has disk space
-	filled int64 // bytes of that which were written, if only with zeros
+	filled int64 // bytes of that space that were written, if only with zeros
 	tight  bool  // the last reserveAhead failed, and no write has taken room since
 	named  bool  // the directory entry is on the disk
 }

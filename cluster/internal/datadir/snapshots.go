@@ -33,8 +33,8 @@ import (
 // ".tmp", and gets its final name when all of it is on the disk. So a snapshot with
 // a final name is whole, unless the disk has damaged it since.
 //
-// hashicorp/raft's own store is not used for two reasons: it syncs a whole snapshot
-// at once at the end, and the log's syncs wait for that; and it does not check the
+// hashicorp/raft's own store is not used for two reasons. It syncs a whole snapshot
+// at once at the end, and the log's syncs wait for that. And it does not check the
 // data that a peer or an FSM has written.
 const (
 	snapshotDir   = "snapshots"
