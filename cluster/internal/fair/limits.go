@@ -13,8 +13,8 @@ import (
 const (
 	// LeastTime is the smallest limit of a user whose work has been stopped many times …
 	LeastTime = 50 * time.Millisecond
-	// … and rushTime the smallest one while such work arrives without a break from many connections. It does not
-	// apply to scripts that do little (luavm): locks are made of those.
+	// … and rushTime the smallest one while such work arrives without a break from many connections. rushTime
+	// does not apply to scripts that do little (luavm), because locks are made of them.
 	rushTime = time.Millisecond
 	// RushMemory is the time after which a limit below LeastTime doubles again.
 	RushMemory = time.Second
@@ -44,7 +44,7 @@ type Limits struct {
 	users map[string]overrun
 }
 
-// Overrun is what a node tells the others of a user in Limits: one of them may be the next leader.
+// Overrun is what a node reports to the other nodes of a user in Limits: one of these nodes may be the next leader.
 type Overrun struct {
 	User     string
 	Halvings int

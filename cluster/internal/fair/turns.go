@@ -30,13 +30,13 @@ type Work interface {
 // up a release, and takes the lock again by another connection, counts on it.
 //
 // Many users may each send a piece of heavy work at once. So the leader predicts how long a command or script takes from
-// the times of those of the same kind lately, whoever sent them. Heavy work is no part of a batch of other requests, and
-// between two pieces of it the leader serves others for as long as the last one took, if they have requests. The entry of
-// a large write takes longer to reach the disks than other entries, and nothing else is run meanwhile: that time counts
+// the recent times of the same kind of work, whoever sent it. Heavy work is no part of a batch of other requests. Between
+// two pieces of it the leader serves others for as long as the last piece took, if they have requests. The entry of a
+// large write takes longer to reach the disks than other entries, and nothing else is run meanwhile: that time counts
 // like the write's evaluation.
 //
-// A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of them as take a few milliseconds, and
-// then the leader serves only the other users for as long as the pieces and their entry took, if those users have requests.
+// A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of these pieces as take a few
+// milliseconds. Then the leader serves only the other users, if they have requests, for as long as the pieces and their entry took.
 
 const (
 	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place. All users with
@@ -391,7 +391,7 @@ func (t *Turns[W]) Drain() []W {
 }
 
 // LeftOver gets the requests from Order that a batch has not run. If all of them go behind others, it keeps them, because
-// requests that go before them may have come meanwhile. Otherwise it returns them, and those that wait, for the next batch.
+// requests that go before them may have come meanwhile. Otherwise it returns them, and the waiting requests, for the next batch.
 func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	if t.Idle(now) {
 		return rest
@@ -401,7 +401,7 @@ func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 		t.passed = len(back) >= t.tried && len(front) < t.front
 	}
 	if len(front) > 0 {
-		// What is left over stays before what waits, because the same user may have sent it earlier.
+		// The requests that are left over stay before the waiting ones, because the same user may have sent them earlier.
 		front = slices.Concat(front, back, heavy, t.waiting)
 		t.waiting, t.ready = nil, 0
 		return front

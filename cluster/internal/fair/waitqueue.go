@@ -6,8 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// WaitQueue holds the submissions that wait for a leader. They go on in order of arrival, and clients count on
-// that: redsync sends a release of a lock that it has given up, and then takes the lock again by another
+// WaitQueue holds the submissions that wait for a leader. They are sent in order of arrival, because clients
+// count on it: redsync sends a release of a lock that it has given up, and then takes the lock again by another
 // connection, with the same token. A release that came last would end a lock that its owner believes to
 // hold. The order is the same for all connections of the node; submissions that had been sent to an
 // earlier leader go first.
