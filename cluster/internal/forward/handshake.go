@@ -22,8 +22,8 @@ import (
 // Nodes of different versions do not forward to each other: their frames may not mean the same. A minor
 // version adds what a node of an earlier minor can do without. That may be fields in "more": a node skips
 // the fields that it does not know. Or it may be frames: a node does not send them to a peer of an
-// earlier minor. So a cluster whose nodes are upgraded one after the other serves all clients all the
-// while, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
+// earlier minor. So a cluster serves all clients while its nodes are upgraded one after the other, unless
+// the version itself has changed. Versions up to 4 had neither a minor nor "more".
 const (
 	Magic = "LKST"
 	Major = 5
