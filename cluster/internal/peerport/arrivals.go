@@ -10,8 +10,8 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// A caller costs a goroutine, a socket and buffers before it has shown that it is a peer, and on a port
-// that others reach, anybody may call as often as they like. So a caller has to say within HandshakeTimeout
+// A caller costs a goroutine, a socket and buffers before it has shown that it is a peer. On a port that
+// others reach, anybody may call as often as they like. So a caller has to say within HandshakeTimeout
 // what it wants, and there are at most maxStrangers such callers at once. If one more comes, the node
 // finds the address with most of these callers, and cuts off the oldest caller from there.
 // Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
@@ -20,8 +20,8 @@ import (
 // last.
 //
 // A caller stops being a stranger when it has proved by its certificate that it is a peer. Where the node
-// asks for no proof, a caller can do no more than begin as a peer would: such callers count as strangers
-// for as long as they stay, and are cut off after those that have sent no handshake.
+// asks for no proof, a caller can do no more than begin as a peer would. Such callers count as strangers
+// for as long as they stay, and are cut off after the callers that have sent no handshake.
 //
 // Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
 // peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to

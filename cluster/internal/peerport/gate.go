@@ -47,9 +47,9 @@ import (
 // from one to the other while they run.
 //
 // Both sides check certificates by the same function (peerKeys.verify). crypto/tls checks differently
-// on each side: a server does not require server usage, and a client does not require client usage, so
-// the certificate of any client of a common CA would make its owner a member. A reload replaces the
-// keys behind a pointer. A connection is checked once, when it is made, so a reload ends no connection.
+// on each side: a server does not require server usage, and a client does not require client usage. By
+// these checks the certificate of any client of a common CA would make its owner a member. A reload
+// replaces the keys behind a pointer. A connection is checked once, when it is made, so a reload ends no connection.
 
 const (
 	tlsHandshake = 0x16
