@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// health is what the program's log says of the members: a line when one falls silent and when it is back,
-// when too many are silent for a majority, and when there has been no leader for a while. Only a change
-// makes a line, however long the new state lasts.
+// health is what the program's log says of the members. It has a line when a member falls silent and when it
+// is back, when too many members are silent for a majority, and when there has been no leader for a while.
+// Only a change makes a line, however long the new state lasts.
 type health struct {
 	down       map[string]bool
 	noMajority bool

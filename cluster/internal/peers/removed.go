@@ -73,8 +73,8 @@ type misplaced struct {
 }
 
 // compareAddress compares the address of this node in the configuration with its own, and logs a lasting
-// difference. It returns false while the difference may be temporary: the other members may still remember this
-// node at its old address, and take it for a stranger at the new one; or this node has yet to read the entry
+// difference. It returns false while the difference may be temporary. The other members may still remember this
+// node at its old address, and take it for a stranger at the new one. Or this node has yet to read the entry
 // with its new address.
 func (w *Watcher) compareAddress(known string) (settled bool) {
 	now, own := w.cfg.Clock.Monotonic(), w.cfg.PeerAddr
@@ -157,8 +157,8 @@ func (w *Watcher) sameDirectory(f Status) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }
 
-// disown stops this node if it is a first member that is just beginning (Blank), and another node,
-// which has applied at least as much, has met it with another directory: that directory is lost. (A node
+// disown stops this node if it is a first member that is just beginning (Blank), and another node that
+// has applied at least as much has met it with another directory. That directory is lost. (A node
 // that has a log goes on: it was replaced, and judge finds that it has been removed.)
 func (w *Watcher) disown(by Status) {
 	if by.You != Other || !w.cfg.Raft().Blank() || by.Applied < w.Own().Applied {

@@ -16,7 +16,7 @@ import (
 // port. Raft would tell about the leader only. A client that asks a follower for the other nodes wants to
 // know all of them, and which of them are up.
 //
-// Such a connection begins with 'D'. Then the asking node sends a frame with its status and gets one with
+// A connection for these questions begins with 'D'. Then the asking node sends a frame with its status and gets one with
 // the other node's, as often as it likes.
 //
 //	kind 1  status  str id | str plain | str sentinel | str cluster |

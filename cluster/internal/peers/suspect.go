@@ -16,15 +16,15 @@ import (
 // silence, which means little on a busy machine. So a follower that loses its link to the leader, and whose new
 // connection is refused, waits for a few missing heartbeats and then stands for election.
 //
-// This decides only the time of an election. The winner still needs the votes of a majority. A leader that
+// The suspicion decides only the time of an election. The winner still needs the votes of a majority. A leader that
 // lives after all, behind a port that refuses, sends heartbeats, and then no follower stands.
 //
 // The first member stands after a quarter of the heartbeat timeout, 125 ms, and the next one 200 ms later, so
 // that they do not split the votes. A member stands by sending itself the message by which a leader transfers
-// leadership (Campaign): Raft's timers cannot be set below the leader lease, and other voters would refuse
-// while they believe in the old leader. That message skips the pre-vote. So the follower also waits for
-// silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50 to 100 ms. If a machine or a
-// network falls silent, Raft's timers start the election.
+// leadership (Campaign). Raft's own timers would be too slow, because they cannot be set below the leader lease,
+// and other voters would refuse a pre-vote while they believe in the old leader. The message skips the pre-vote.
+// So the follower also waits for silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50
+// to 100 ms. If a machine or a network falls silent, Raft's timers start the election.
 
 // SuspectTick is how often silent checks for signs of life of the leader.
 const SuspectTick = 5 * time.Millisecond
