@@ -73,8 +73,8 @@ func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 }
 
 // confine lowers the commit index to the last entry that the request proves. Raft takes all entries up to the
-// commit index for entries of the leader, but it has compared only the entries of the request. Behind those
-// there may still be an entry of an earlier leader, which Raft could not delete so far because the disk was
+// commit index for entries of the leader, but it has compared only the entries of the request. Behind these
+// entries there may still be an entry of an earlier leader, which Raft could not delete so far because the disk was
 // full.
 func confine(req *raft.AppendEntriesRequest) {
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
