@@ -41,9 +41,9 @@
 // # How gopher-lua is used
 //
 // gopher-lua provides the interpreter of instructions and the tables. Everything
-// that makes a script behave as on Redis is in this package: a compiler, because
-// gopher-lua's miscompiles some programs and words its errors differently, and the
-// libraries, which check their arguments and print as C Lua's do. The interpreter
+// that makes a script behave as on Redis is in this package. It has a compiler, because
+// gopher-lua's miscompiles some programs and words its errors differently. Its
+// libraries check their arguments and print as C Lua's do. The interpreter
 // calls Done of a context before every instruction. There, hook.go corrects what the
 // interpreter itself does differently: numbers joined to strings, numeric for over
 // strings, % and ^, writes to read-only tables. The hook needs the current call frame,
@@ -67,8 +67,8 @@
 //   - If a coroutine returns more than 8,000 values, resume raises an error, and the
 //     coroutine is dead. In C Lua a script can resume it again, which calls one of the
 //     returned values.
-//   - The length of a table with holes may be another of its borders; pairs goes in
-//     the order of insertion, where C Lua goes in the order of its hash; next does
+//   - The length of a table with holes may be another of its borders. pairs goes in
+//     the order of insertion, where C Lua goes in the order of its hash. next does
 //     not refuse a key that was never in the table.
 //   - Setting an index below 4,194,304 fills the array with nil up to that index,
 //     so a sparse table of numbers costs memory; a larger index fills nothing. An array

@@ -9,9 +9,9 @@ import (
 )
 
 // A panic that is no error of Lua is a fault: of gopher-lua, of this package, or of a command that the script called. It
-// ends the script as a limit does, and the Lua state is not used again. passErrors must recover it before gopher-lua does:
-// gopher-lua's protected call would make a trace for it, in steps that grow with the square of the calls on the stack, and its
-// coroutines would make an error of it that the script can catch.
+// ends the script as a limit does, and the Lua state is not used again. passErrors must recover it before gopher-lua does.
+// gopher-lua's protected call would make a trace for it, in steps that grow with the square of the calls on the stack. The
+// coroutines of gopher-lua would make an error of it that the script can catch.
 
 // fault stops the script because of a panic; it can be called only while the panic is on the stack.
 func (e *Engine) fault(p any) {

@@ -23,8 +23,8 @@ type hook struct {
 	L     *lua.LState
 	frame **interp.Frame
 	armed bool // L.Panic is set to onError
-	// returns says that L is a coroutine that waits in a yield which its function called as a tail call: gopher-lua has no frame
-	// of the function any more, so the next resume must end the coroutine.
+	// returns says that L is a coroutine that waits in a yield, and that its function called the yield as a tail call. gopher-lua has
+	// no frame of that function any more, so the next resume must end the coroutine.
 	returns bool
 }
 

@@ -8,7 +8,7 @@ const (
 	comparedInStep = 8          // how many variables are compared in the time of a step
 )
 
-// Chunk's watch is called after so many steps, or bytes.
+// These are the steps, and the bytes, after which Chunk's watch is called.
 const (
 	watchSteps = 4096
 	watchBytes = 64 << 10

@@ -264,8 +264,8 @@ func (p *parser) table() exp {
 	return t
 }
 
-// roomForFields bounds the fields for which a constructor makes room in advance. The smallest map has room for so many anyway;
-// more could be wasted, because a field whose value is nil takes no room.
+// roomForFields bounds the fields for which a constructor makes room in advance. The smallest map has room for that many anyway. Room
+// for more could be wasted, because a field whose value is nil takes none.
 const roomForFields = 8
 
 // record reads a field with a key.
