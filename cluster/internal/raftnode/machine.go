@@ -155,7 +155,7 @@ type writtenState struct {
 	over    chan struct{} // closed when Raft needs the state no more
 	once    sync.Once
 	begun   atomic.Bool // Persist has begun: it ends without Raft's main goroutine, which may be waiting for the state machine
-	hurried atomic.Bool // somebody waits for over
+	hurried atomic.Bool // awaitRoom waits for over, so Persist does not rest
 }
 
 func (w *writtenState) isOver() bool {

@@ -41,7 +41,7 @@ type progress struct {
 	mu     sync.Mutex
 	passed uint64 // the highest commit index that pace has let pass
 	told   uint64 // the highest commit index from leaders since reset; 0: none
-	goal   uint64 // told at the beginning of the present round of caughtUp
+	goal   uint64 // value of told at the beginning of the present round of caughtUp
 	caught bool   // the node has caught up since reset
 }
 

@@ -56,7 +56,7 @@ type transport struct {
 	deaf    bool         // the transport is closed
 
 	mu    sync.Mutex
-	steps uint64 // orders calls and requests
+	steps uint64 // counter that orders calls of Verify and requests (step)
 	acks  map[raft.ServerID]ack
 
 	heard   map[raft.ServerID]uint64 // step of the last answer to a heartbeat
