@@ -48,7 +48,7 @@ var _ types.SegmentWriter = (*leanSegment)(nil)
 
 // Append implements types.SegmentWriter.
 func (s *leanSegment) Append(entries []types.LogEntry) error {
-	if s.writer == nil { // only the goroutine that appends changes it, so it needs no lock here
+	if s.writer == nil { // only the goroutine that appends changes writer, so Append needs no lock
 		return types.ErrSealed
 	}
 	return s.writer.Append(entries)
