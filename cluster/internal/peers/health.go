@@ -12,7 +12,7 @@ import (
 type health struct {
 	down       map[string]bool
 	noMajority bool
-	leaderless time.Duration // since when, by the monotonic clock; 0: there is a leader
+	leaderless time.Duration // since when there has been no leader, by the monotonic clock; 0: there is one
 	told       bool          // the log says that there is no leader
 }
 

@@ -69,7 +69,7 @@ func (w *Watcher) judge(members []raftnode.Member) {
 type misplaced struct {
 	known string        // address in the configuration; "": its own
 	since time.Duration // when this node found the difference
-	told  bool          // it has been logged
+	told  bool          // the difference has been logged
 }
 
 // compareAddress compares the address of this node in the configuration with its own, and logs a lasting
