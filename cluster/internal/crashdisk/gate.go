@@ -11,7 +11,7 @@ import (
 type Gate struct {
 	UnsyncedFiles
 	mu    sync.Mutex
-	shut  chan struct{} // closed when it opens; nil: it is open
+	shut  chan struct{} // closed when the gate opens; nil: the gate is open
 	takes time.Duration
 	fails error
 }
