@@ -75,7 +75,7 @@ type Shared[T any] struct {
 	begun atomic.Uint64 // number of results begun
 
 	// Only the goroutine that Alone has let in uses these.
-	number uint64 // which result last is, as counted by begun
+	number uint64 // number of last, as counted by begun
 	last   T      // the last result
 }
 

@@ -61,8 +61,8 @@ const (
 // Turns knows how much time the work of users has taken lately, and holds the requests that wait because of that.
 type Turns[W Work] struct {
 	used    uses // by users
-	coarse  uses // by users, without pieces that are not coarse
-	kinds   uses // by what was run
+	coarse  uses // by users, coarse pieces only
+	kinds   uses // by kinds of work
 	waiting []W  // requests that go behind others, in order
 	tried   int  // how many such requests the present batch has …
 	front   int  // … and how many requests before them
