@@ -18,7 +18,7 @@ import (
 // the sequencer must never wait for a peer. Frames that are queued together
 // leave together.
 type Outbox struct {
-	Longest int // bytes of a frame; less than frame.MaxLength in tests
+	Longest int // most bytes that a frame may have; less than frame.MaxLength in tests
 
 	conn net.Conn
 
@@ -166,7 +166,7 @@ func (o *Outbox) write(out []byte) bool {
 type Forwarded struct {
 	Client *fair.Client                 // that has sent it; nil: none
 	Done   func(body []byte, err error) // called once
-	Waits  func()                       // if not nil: called when the peer says that it waits, or runs for long
+	Waits  func()                       // if not nil: called when the peer says that the request waits, or runs for long
 }
 
 // Link is a connection to a peer for forwarding to it.
