@@ -131,7 +131,7 @@ func readAnswers(b []byte) ([]Answer, error) {
 // it is the same on all nodes.
 type Answers struct {
 	origins map[uint64]*origin
-	count   int // all replies
+	count   int // number of all replies
 	size    int // their bytes
 }
 
