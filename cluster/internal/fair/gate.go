@@ -282,8 +282,8 @@ func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leav
 	return func() { g.large.Release(n) }
 }
 
-// HoldReplies delays the replies to heavy work that kept its place, until the others have had the time that
-// they get after heavy work. The commands themselves have run in order of arrival. If many clients do such
+// HoldReplies delays the replies to heavy work that kept its place, until the time is over that such work leaves
+// to the others (yieldTimes). The commands themselves have run in order of arrival. If many clients do such
 // work, HoldReplies answers them one by one, far enough apart that the leader has time left even if the clients
 // of every node do such work. So a client that takes a lock waits for one of these commands, not for all of
 // them. more is how many bytes the caller keeps beside the replies, and most is for how long they may be held.
@@ -434,8 +434,8 @@ func (g *Gate) end(began, now time.Duration) {
 }
 
 // owe accounts for a piece that did not wait for its turn. It returns the work of others until now, and the
-// time until which to hold the reply: until the slots of all earlier held replies are over. The slot of a reply
-// is as long as the cost of its piece, multiplied by times.
+// time until which the reply is held: the end of the slots of all earlier held replies, but at most yieldCrowd
+// from now. The slot of a reply is as long as the cost of its piece, multiplied by times.
 func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -249,9 +249,9 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns the requests that are next: those of users who have used little time, and behind them those of other users. Of these,
-// users who have used less go first.
-// Heavy work waits while holdsOf holds it back, and for one batch of other requests, but not for a second one.
+// Order returns the requests that are next: those of users who have used little time, and behind them those of other users. Of the
+// latter, users who have used less go first. But one request of them goes before all others if the last batch has run none. Heavy
+// work waits while holdsOf holds it back, and for one batch of other requests, but not for a second one.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {
