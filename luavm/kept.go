@@ -16,10 +16,11 @@ import (
 // sum, besides the limit on the memory of one running script.
 //
 // The engine knows roughly how much calls allocate (charge). When calls have allocated
-// enough, a walk over the kept values measures them. It enters only libraries that may have grown
-// since the last walk: no other library can reach their values. The walk over the called library counts
-// as work of the call. If the values are too large, the largest library begins anew from its code, as
-// every library does when a script is stopped.
+// enough, a walk over the kept values measures them. It enters only libraries whose calls have
+// allocated much since the last walk (grownShare). For the others, the allocated bytes are added to
+// the last size, because no library can reach the values of another. The walk over the called
+// library counts as work of the call. If the values are too large, the largest library begins anew
+// from its code, as every library does when a script is stopped.
 
 // keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
 const keptShare = 2
