@@ -1,6 +1,8 @@
 package server
 
 import (
+	"io"
+
 	"lockstep/cluster"
 	"lockstep/store"
 )
@@ -95,6 +97,11 @@ func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 		s.endBlock(cmd, r)
 	case <-gone:
 		stop()
+		if s.conn.aheadEnd == io.EOF {
+			s.unblock() // the client may still read the reply, if the leader has one already
+			s.endBlock(cmd, <-done)
+			return
+		}
 		s.abandon()
 		s.closeAfterReply()
 	}

@@ -90,6 +90,34 @@ func TestBlockingCommandFromHalfClosed(t *testing.T) {
 	})
 }
 
+// TestHalfClosedClientHasItsElement: a client half-closes the connection while the leader looks for an element. It gets the element,
+// as from Redis; if there is none, the connection ends.
+func TestHalfClosedClientHasItsElement(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		for _, there := range []bool{true, false} {
+			c, other := ts.dial(t), ts.dial(t)
+			evaluate := ts.fake.lookLater()
+			c.send("BLPOP list 0\r\n")
+			until(t, "BLPOP", func() bool { return ts.stats.blocked.Load() == 1 })
+			if err := closeWrite(c.conn); err != nil {
+				t.Fatal(err)
+			}
+			until(t, "the end of input to be noticed", func() bool { return ts.fake.unreadEnds() == 1 })
+			if there {
+				other.do("RPUSH list x", ":1\r\n")
+			}
+			evaluate()
+			if there {
+				c.expect("*2\r\n$4\r\nlist\r\n$1\r\nx\r\n")
+			}
+			until(t, "the connection to end", func() bool { return ts.clients() == 1 && ts.stats.blocked.Load() == 0 })
+			other.do("EXISTS list", ":0\r\n")
+			_ = other.conn.Close()
+			until(t, "nobody", func() bool { return ts.clients() == 0 })
+		}
+	})
+}
+
 // A server that shuts down does not wait for those who wait.
 func TestShutdownEndsWaiting(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {

@@ -13,11 +13,53 @@ func (f *fakeBackend) Block(b *cluster.Blocked) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.begun.Add(1)
+	if f.unread != nil {
+		f.unread[b] = nil
+		return
+	}
+	f.look(b)
+}
+
+// look evaluates a command for the first time; mu is held.
+func (f *fakeBackend) look(b *cluster.Blocked) {
 	f.waiting = append(f.waiting, b)
 	f.serveWaiting()
 	if ms, ok := store.WaitTimeout(b.Call.Cmd, b.Call.Args); ok && ms > 0 {
 		time.AfterFunc(time.Duration(ms)*time.Millisecond, func() { f.Unblock(b, store.WaitTimedOut, nil) })
 	}
+}
+
+// lookLater keeps the commands that begin to wait from now on until evaluate is called, which evaluates them once.
+func (f *fakeBackend) lookLater() (evaluate func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unread = map[*cluster.Blocked]*store.Reply{}
+	return func() {
+		f.mu.Lock()
+		unread := f.unread
+		f.unread = nil
+		for b := range unread {
+			f.look(b)
+		}
+		f.mu.Unlock()
+		for b, reply := range unread {
+			if reply != nil {
+				f.Unblock(b, *reply, nil)
+			}
+		}
+	}
+}
+
+// unreadEnds is how many commands are to end after they have been evaluated.
+func (f *fakeBackend) unreadEnds() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, reply := range f.unread {
+		if reply != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // serveWaiting tries the waiting commands in order; mu is held.
@@ -58,6 +100,13 @@ func (f *fakeBackend) take(b *cluster.Blocked) bool {
 }
 
 func (f *fakeBackend) Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool)) {
+	f.mu.Lock()
+	if _, unread := f.unread[b]; unread {
+		f.unread[b] = &reply
+		f.mu.Unlock()
+		return
+	}
+	f.mu.Unlock()
 	ok := f.take(b)
 	if ok {
 		b.Done(reply)
@@ -67,7 +116,12 @@ func (f *fakeBackend) Unblock(b *cluster.Blocked, reply store.Reply, ended func(
 	}
 }
 
-func (f *fakeBackend) Abandon(b *cluster.Blocked) { f.take(b) }
+func (f *fakeBackend) Abandon(b *cluster.Blocked) {
+	f.take(b)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.unread, b)
+}
 
 // blockedClients is how many commands wait.
 func (f *fakeBackend) blockedClients() int {

@@ -42,7 +42,8 @@ type fakeBackend struct {
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
 	held      atomic.Int32                  // calls that wait for hold or stuck
 	snapshots atomic.Int32
-	waiting   []*cluster.Blocked // guarded by mu
+	waiting   []*cluster.Blocked                // guarded by mu
+	unread    map[*cluster.Blocked]*store.Reply // commands that have not been evaluated, and the reply of Unblock; see lookLater
 	turns     atomic.Int32
 	parts     atomic.Int64
 	rested    atomic.Int64           // ns

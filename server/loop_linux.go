@@ -228,7 +228,11 @@ func (l *loop) event(ev *unix.EpollEvent) {
 			c.hungUp = true
 			switch c.state {
 			case connBlocked:
-				l.retire(c)
+				if ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || c.s.parked.Load() {
+					l.retire(c)
+				} else {
+					c.s.unblock() // the client may still read the reply, if the leader has one already
+				}
 				return
 			case connAway:
 				c.s.left.Store(true)
