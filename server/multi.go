@@ -343,7 +343,7 @@ func (s *session) askExec() *cluster.Transaction {
 	user, users := s.caller()
 	t.before = s.tracking.Load()
 	s.reading = 0
-	early, known := true, s.srv.asksOnce()
+	early, known := true, s.asksAnew()
 	for i := range t.commands {
 		q := &t.commands[i]
 		if q.do == nil {
@@ -439,7 +439,7 @@ func (s *session) watch(w cluster.Watched) {
 // message may come between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
-	t.known = s.srv.asksOnce() // anew: the leader's part may have changed a password
+	t.known = s.asksAnew() // anew: the leader's part may have changed a password
 	s.out.hold()
 	defer s.out.release()
 	if !s.muted() {

@@ -46,6 +46,8 @@ type ownWork struct {
 	told  time.Duration // the part of took that has been added to all
 	since time.Time
 	paid  time.Duration // the part of the next command's time for which the client has given way already
+
+	waited time.Duration // how much of the present command's time was a wait for the leader's answer
 }
 
 // allOwnWork is what a node has done by itself for all its clients in this second.
@@ -64,7 +66,7 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 // isMuch reports whether the node has worked so much in this second that each client has only ownSlice/ownCrowd.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add counts a command that has just ended. bytes are those of its arguments and its reply. cmd is nil if the name is unknown.
+// add counts a command that has just ended, without its wait for the leader. bytes are those of its arguments and its reply. cmd is nil if the name is unknown.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -72,7 +74,7 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	if isPlumbing(cmd) {
 		took = plumbingTakes
 	}
-	took, w.paid = max(took-w.paid, 0), 0
+	took, w.paid, w.waited = max(took-w.paid-w.waited, 0), 0, 0
 	w.took += took + time.Duration(max(bytes, 0))*byteTakes
 	if untold := w.took - w.told; untold > ownStep {
 		w.all.add(now, untold)

@@ -61,6 +61,28 @@ func TestOwnWorkRests(t *testing.T) {
 	})
 }
 
+// TestLoginsThatWaitAreNoWork: while the leader does not answer whether a password still counts, the node does nothing for the client.
+// So the client does not give way afterwards.
+func TestLoginsThatWaitAreNoWork(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		ts.dial(t).do("ACL SETUSER u on >pw +@all ~*", "+OK\r\n")
+		for _, login := range []string{"AUTH u pw\r\n", "HELLO 2 AUTH u pw\r\n", "MULTI\r\nAUTH u pw\r\nEXEC\r\n"} {
+			c := ts.dial(t)
+			release := ts.fake.holdBack()
+			c.send(login + "CLIENT SETNAME x\r\nQUIT\r\n")
+			until(t, "the question", func() bool { return ts.fake.held.Load() == 1 })
+			ts.fake.advance(5 * ownSlice)
+			release()
+			if _, err := io.ReadAll(c.conn); err != nil {
+				t.Error(err)
+			}
+			if n := ts.fake.rested.Load(); n != 0 {
+				t.Errorf("%q: the client has given way for %d ns", login, n)
+			}
+		}
+	})
+}
+
 // TestKillsGiveWayForNobody: SCRIPT KILL and FUNCTION KILL run at once, because a command that gives way might wait for the script
 // that they are to end.
 func TestKillsGiveWayForNobody(t *testing.T) {

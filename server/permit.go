@@ -91,7 +91,17 @@ func (s *session) asksOnce() func() knowledge {
 	if s.executing != nil {
 		return s.executing.known
 	}
-	return s.srv.asksOnce()
+	return s.asksAnew()
+}
+
+// asksAnew is Server.asksOnce for a command of the session. The time until the leader answers is no work of this node.
+func (s *session) asksAnew() func() knowledge {
+	ask := s.srv.asksOnce()
+	return func() knowledge {
+		began := s.srv.cfg.Clock()
+		defer func() { s.own.waited += s.srv.cfg.Clock().Sub(began) }()
+		return ask()
+	}
 }
 
 // upToDate makes this node learn what the leader knows of the users. It searches for a leader for the
