@@ -163,10 +163,7 @@ func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
 		e.stop = msgKilled
 		return e.stopped(c)
 	}
-	if !c.HasRoomForScript(chunk.sha, chunk.body) {
-		return store.Err(store.ErrTooMuchCode)
-	}
-	c.LoadScript(chunk.sha, chunk.body, true)
+	c.LoadScript(chunk.sha, chunk.body, c.HasRoomForScript(chunk.sha, chunk.body))
 	return store.Str(chunk.sha)
 }
 

@@ -112,7 +112,7 @@ func ErrEntryTooBig(limit int64) Error {
 		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
-// ErrTooMuchCode is the reply to a command that loads scripts or functions when the loaded ones fill their share of maxmemory.
+// ErrTooMuchCode is the reply to a command that loads functions when the loaded scripts and functions fill their share of maxmemory.
 const ErrTooMuchCode Error = "OOM loaded scripts and functions may take a quarter of 'maxmemory': drop some (SCRIPT FLUSH, FUNCTION DELETE), or raise it"
 
 // ErrTooLong is the reply to a command that is too long to be sent to the leader.

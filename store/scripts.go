@@ -2,7 +2,7 @@ package store
 
 // maxEvalScripts limits the number of scripts that came by EVAL: a client that creates a new script
 // for every call must not fill the memory of every node. Scripts from SCRIPT LOAD stay until SCRIPT
-// FLUSH.
+// FLUSH, as far as there is room for them (HasRoomForScript).
 const maxEvalScripts = 500
 
 // maxEvalBytes limits the total size of the scripts that came by EVAL, because a script may be as long as an entry.
@@ -12,7 +12,7 @@ const maxEvalBytes = 8 << 20
 type script struct {
 	sha    string
 	body   string
-	pinned bool   // loaded by SCRIPT LOAD
+	pinned bool   // loaded by SCRIPT LOAD while there was room
 	order  uint64 // order of arrival
 }
 
@@ -133,7 +133,8 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 }
 
 // codeShare is the divisor of maxmemory that bounds the pinned scripts and the libraries: a user who may load code, but not write
-// keys, must not take the room for keys. Scripts and libraries may always have leastCode bytes.
+// keys, must not take the room for keys. Pinned scripts have half of that, so they leave room for libraries. Scripts and libraries
+// may always have leastCode bytes.
 const (
 	codeShare = 4
 	leastCode = 1 << 20
@@ -147,18 +148,27 @@ func (t *Txn) pinnedSize() int64 {
 	return t.s.scripts.pinnedSize + t.pinned
 }
 
-// hasRoomForCode reports whether the pinned scripts and the libraries may grow by so many bytes.
-func (t *Txn) hasRoomForCode(bytes int64) bool {
+// codeRoom returns how many bytes the pinned scripts and the libraries may have; ok is false if there is no limit.
+func (t *Txn) codeRoom() (bytes int64, ok bool) {
 	limit := t.config.memoryLimit(t.env.Limits)
-	return bytes <= 0 || limit <= 0 || t.pinnedSize()+t.libraries().size()+bytes <= max(limit/codeShare, leastCode)
+	return max(limit/codeShare, leastCode), limit > 0
 }
 
-// HasRoomForScript reports whether SCRIPT LOAD may load a script.
+// hasRoomForCode reports whether the libraries may grow by so many bytes.
+func (t *Txn) hasRoomForCode(bytes int64) bool {
+	room, limited := t.codeRoom()
+	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room
+}
+
+// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room is kept as one from EVAL: a user
+// who has loaded many scripts must not keep others from loading theirs.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
 	if s, ok := t.script(sha); ok && s.pinned {
 		return true
 	}
-	return t.hasRoomForCode(script{sha: sha, body: body}.size())
+	size := script{sha: sha, body: body}.size()
+	room, limited := t.codeRoom()
+	return !limited || t.hasRoomForCode(size) && t.pinnedSize()+size <= room/2
 }
 
 // FlushScripts removes all scripts.
