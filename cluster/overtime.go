@@ -135,20 +135,21 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	return any
 }
 
-// leastUse is how long the evaluation of a batch takes before its users are charged for it.
+// leastUse is how long the evaluation of a batch without coarse work takes before its users are charged for it.
 const leastUse = 2 * time.Millisecond
 
 // noteUse charges users with the time that their requests of a batch took.
 func (s *sequencer) noteUse(q []*request) {
-	all := time.Duration(0)
+	all, coarse := time.Duration(0), false
 	for _, r := range q {
 		all += r.used
+		coarse = coarse || r.used >= fair.CoarsePiece
 	}
 	if all >= leastUse {
 		brake.Look() // so long an evaluation may have allocated much more than its replies and writes
 	}
 	now := s.node.cfg.Time.Monotonic()
-	if all < leastUse && !s.users.Counts(now) {
+	if all < leastUse && !coarse && !s.users.Counts(now) {
 		return
 	}
 	long := time.Duration(0)

@@ -57,7 +57,7 @@ type request struct {
 	finished atomic.Bool
 }
 
-// User and Kind say whose request it is and what it runs (fair.Work).
+// User, Kind, KeepsPlace and Calls say whose request it is and what it runs (fair.Work).
 func (r *request) User() (name string, any bool) { return call.User(r.calls) }
 
 func (r *request) Kind() string {
@@ -65,6 +65,17 @@ func (r *request) Kind() string {
 		return r.kind // its arguments must not be touched: it may have been cancelled
 	}
 	return call.Kind(r.calls)
+}
+
+func (r *request) KeepsPlace() bool {
+	return r.blockedClient == nil && r.claim == nil && call.KeepsPlace(r.calls)
+}
+
+func (r *request) Calls() int {
+	if len(r.calls) == 1 && r.calls[0].Txn != nil {
+		return max(len(r.calls[0].Txn.Calls), 1)
+	}
+	return max(len(r.calls), 1)
 }
 
 // IsGone and End are for requests whose clients were cut off (fair.Work).

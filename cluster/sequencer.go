@@ -29,8 +29,9 @@ import (
 // the number of a state is unique only while one entry at a time is evaluated.) The second answered
 // batches of reads while the next batch was evaluated.
 //
-// Requests are evaluated in the order of their arrival, scripts included. Clients count on it: a client
-// that gives up waiting for the reply to a release takes the lock again by another connection.
+// Requests of one user are evaluated in the order of their arrival, scripts included. Clients count on it: a client
+// that gives up waiting for the reply to a release takes the lock again by another connection. Only work that is known
+// to take long goes behind later requests (package fair).
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.

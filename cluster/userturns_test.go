@@ -57,11 +57,11 @@ func TestUsersOfManyPieces(t *testing.T) {
 			})
 		}
 		time.Sleep(200 * ms)
-		for range 50 {
+		for i := range 50 {
 			at := time.Now()
 			as("", "INCR lock")
-			if took := time.Since(at); took > 20*ms {
-				t.Errorf("a lock took %v", took)
+			if took := time.Since(at); took > 20*ms && (i > 0 || took > 35*ms) { // the batch before the first lock is long
+				t.Errorf("lock %d took %v", i, took)
 			}
 			time.Sleep(7 * ms)
 		}

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"hash/maphash"
 	"strconv"
 
 	"lockstep/store"
@@ -171,8 +172,11 @@ func AreLongReads(calls []Call) bool {
 	return long
 }
 
-// Kind names what calls run: the first command (of a transaction, its first command), the length and the beginning of a
-// script, and whether the arguments of all calls together are large.
+// scripts is the seed of the hashes that Kind gives scripts.
+var scripts = maphash.MakeSeed()
+
+// Kind names what calls run: the first command (of a transaction, its first command), a hash of a script, and whether the arguments
+// of all calls together are large.
 func Kind(calls []Call) string {
 	if Exceeds(calls, HeavyBytes) {
 		return named(calls) + " with large arguments"
@@ -190,8 +194,7 @@ func named(calls []Call) string {
 	}
 	name := c.Cmd.FullName()
 	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {
-		script := c.Args[1]
-		return name + " " + strconv.Itoa(len(script)) + " " + string(script[:min(len(script), 40)])
+		return name + " " + strconv.FormatUint(maphash.Bytes(scripts, c.Args[1]), 36)
 	}
 	return name
 }

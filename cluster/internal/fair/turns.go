@@ -18,6 +18,11 @@ type Work interface {
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
+	// KeepsPlace reports whether it is work of which locks are made. Such work is heavy only if its kind is, and does not wait behind
+	// heavy work of its user.
+	KeepsPlace() bool
+	// Calls is how many commands it has.
+	Calls() int
 	// IsGone reports whether the node of its client has cut the client off.
 	IsGone() bool
 	// End ends the work without running it.
@@ -27,7 +32,8 @@ type Work interface {
 // Users take turns. A user could send work over many connections and have all others wait for all of it, though no
 // piece of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
 // behind those of others. The requests of one user keep their order, by whatever connections they come: a client that gives
-// up a release, and takes the lock again by another connection, counts on it.
+// up a release, and takes the lock again by another connection, counts on it. Only heavy work is overtaken by locks that its user
+// asks for later: reports must not block the locks of their user.
 //
 // Many users may each send a piece of heavy work at once. So the leader predicts how long a command or script takes from
 // the recent times of the same kind of work, whoever sent it. Heavy work is no part of a batch of other requests. Between
@@ -42,8 +48,13 @@ const (
 	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place. All users with
 	// coarse work share it.
 	turnShare = 50 * time.Millisecond
-	// coarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
-	coarsePiece = 100 * time.Microsecond
+	// CoarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
+	CoarsePiece = 100 * time.Microsecond
+	// knownPieces is how many pieces of a kind tell whether it is coarse. A request of more commands than fewCalls is not light.
+	knownPieces = 2
+	fewCalls    = 4
+	// applyTimes bounds the time of a commit that counts for coarse work, as a multiple of the time of its evaluation.
+	applyTimes = 20
 	// turnMemory is after how long only half of the time that work took still counts.
 	turnMemory = 10 * time.Second
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
@@ -62,7 +73,8 @@ const (
 type Turns[W Work] struct {
 	used    uses // by users
 	coarse  uses // by users, coarse pieces only
-	kinds   uses // by kinds of work
+	kinds   uses // by what was run …
+	weights uses // … and by what was run for users with much coarse work
 	waiting []W  // requests that go behind others, in order
 	tried   int  // how many such requests the present batch has …
 	front   int  // … and how many requests before them
@@ -74,7 +86,8 @@ type Turns[W Work] struct {
 	small time.Duration // how long entries without large writes take to be committed
 
 	rough int           // the number of users with coarse work of more than HeavyTime
-	spent time.Duration // how long coarse work took in the present batch
+	ran   []piece       // coarse work of the present batch …
+	spent time.Duration // … and how long it took
 	pause time.Duration // until when users with much coarse work wait while other users send requests, monotonic …
 	calm  time.Duration // … and when a user with little coarse work last sent a request
 
@@ -103,6 +116,12 @@ func (t *Turns[W]) sees(q []W, now time.Duration) {
 	}
 }
 
+// piece is coarse work of a user.
+type piece struct {
+	user string
+	took time.Duration
+}
+
 // uses is how much time work has taken lately, by name.
 type uses map[string]use
 
@@ -122,39 +141,43 @@ func (u use) isHeavy() bool {
 	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(HeavyPiece))
 }
 
-// note counts a piece of work.
-func (t uses) note(name string, cost, now time.Duration) {
+// note counts work of some pieces.
+func (t uses) note(name string, pieces int, cost, now time.Duration) {
 	if len(t) >= turnNames {
 		maps.DeleteFunc(t, func(_ string, u use) bool { return u.now(now).took < time.Millisecond })
 	}
 	if u, known := t[name]; known || len(t) < turnNames {
 		u = u.now(now)
-		t[name] = use{u.took + cost, u.pieces + 1, now}
+		t[name] = use{u.took + cost, u.pieces + float64(pieces), now}
 	}
 }
 
 // Note counts the work of a request.
 func (t *Turns[W]) Note(r W, cost, now time.Duration) {
 	if user, any := r.User(); any {
-		t.noteWork(user, r.Kind(), cost, now)
+		t.noteWork(user, r.Kind(), r.Calls(), cost, now)
 	}
 }
 
 // noteWork counts work of a kind for a user.
-func (t *Turns[W]) noteWork(user, kind string, cost, now time.Duration) {
+func (t *Turns[W]) noteWork(user, kind string, calls int, cost, now time.Duration) {
 	if cost <= 0 {
 		return
 	}
 	if t.used == nil {
-		t.used, t.coarse, t.kinds = uses{}, uses{}, uses{}
+		t.used, t.coarse, t.kinds, t.weights = uses{}, uses{}, uses{}, uses{}
 	}
-	t.used.note(user, cost, now)
-	if cost >= coarsePiece {
-		t.coarse.note(user, cost, now)
+	t.used.note(user, 1, cost, now)
+	if cost >= CoarsePiece {
+		t.coarse.note(user, 1, cost, now)
+		t.ran = append(t.ran, piece{user, cost})
 		t.spent += cost
 	}
 	if cost >= HeavyPiece || t.kinds[kind].pieces > 0 {
-		t.kinds.note(kind, cost, now)
+		t.kinds.note(kind, 1, cost, now)
+	}
+	if t.usesMuch(user, now) {
+		t.weights.note(kind, calls, cost, now)
 	}
 	if cost >= HeavyPiece {
 		t.rest = max(t.rest, now+min(cost, turnRest))
@@ -170,13 +193,14 @@ type LargeWrite struct {
 }
 
 // NoteCommit counts the requests that have written most of an entry: their evaluation, and how much longer the entry took to be
-// committed than an entry of light work takes.
+// committed than that of light work does. Without such requests, the time counts for coarse work: all nodes do it again when they
+// apply the entry.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
 	case len(large) > 0:
-	case t.spent >= HeavyTime:
-		t.spent += more
+	case t.spent > 0:
+		t.noteApplied(min(more, applyTimes*t.spent), now)
 	case t.small == 0:
 		t.small = took
 	default:
@@ -184,19 +208,28 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 	for _, w := range large {
 		share := float64(w.Bytes) / float64(max(entry, w.Bytes))
-		t.noteWork(w.User, w.Kind, w.Used+time.Duration(float64(more)*share), now)
+		t.noteWork(w.User, w.Kind, 1, w.Used+time.Duration(float64(more)*share), now)
 	}
+}
+
+// noteApplied counts the time that it took to commit the coarse work of the present batch.
+func (t *Turns[W]) noteApplied(took, now time.Duration) {
+	for _, p := range t.ran {
+		t.coarse.note(p.user, 1, time.Duration(float64(took)*float64(p.took)/float64(t.spent)), now)
+	}
+	t.spent += took
 }
 
 // Ended says that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long, while other
 // users send requests.
 func (t *Turns[W]) Ended(now time.Duration) {
-	if t.spent < HeavyTime {
-		t.spent = 0
+	spent := t.spent
+	t.ran, t.spent = t.ran[:0], 0
+	if spent < HeavyTime {
 		return
 	}
-	t.pause = now + min(t.spent, turnRest)
-	t.spent, t.rough = 0, 0
+	t.pause = now + min(spent, turnRest)
+	t.rough = 0
 	for _, u := range t.coarse {
 		if u.now(now).took > HeavyTime {
 			t.rough++
@@ -221,7 +254,15 @@ func (t *Turns[W]) usesMuch(user string, now time.Duration) bool {
 
 // isHeavy predicts whether a request is heavy, from the recent work of its user and of its kind.
 func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
-	return t.Counts(now) && (t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
+	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
+}
+
+// weighs says what is known of a request of a user with much coarse work: whether it is light, and whether its kind is coarse. A user
+// with reports must not wait for its locks.
+func (t *Turns[W]) weighs(r W, now time.Duration) (light, coarse bool) {
+	u := t.weights[r.Kind()].now(now)
+	coarse = u.took >= time.Duration(u.pieces*float64(CoarsePiece))
+	return u.pieces >= knownPieces && !coarse && r.Calls() <= fewCalls, u.pieces >= knownPieces && coarse
 }
 
 // AnyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
@@ -265,7 +306,7 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 		t.isCalm(q, now)
 		return q
 	}
-	front, back, heavy := t.part(q, now)
+	front, back, heavy, behind := t.part(q, now)
 	t.isCalm(front, now)
 	others := len(front)+len(back) > 0
 	t.sees(front, now)
@@ -279,7 +320,7 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 		t.waiting, heavy, t.overtaken = heavy, nil, true
 	case others:
 		t.waiting, heavy = heavy, nil
-		if i := firstAlone(t.waiting, front, back); i >= 0 {
+		if i := firstAlone(t.waiting, behind); i >= 0 {
 			heavy, t.overtaken = t.waiting[i:i+1:i+1], false
 			t.waiting = slices.Concat(t.waiting[:i], t.waiting[i+1:])
 		}
@@ -324,10 +365,12 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 }
 
 // part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
-// earlier one of the same user.
-func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
+// earlier one of the same user, but a request of a lock comes before work that is known to be coarse or heavy. behind are the users whose heavy work has come behind other
+// requests of theirs.
+func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
+	var held map[string]bool              // users of whom a request behind others may be of a lock
 	last, much := store.SystemUser, false // many requests of one user follow one another
 	for _, r := range q {
 		user, any := r.User()
@@ -339,21 +382,36 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W) {
 			last, much = user, t.usesMuch(user, now)
 		}
 		switch {
-		case hogs[user]:
+		case hogs[user] && !r.KeepsPlace():
 			heavy = append(heavy, r)
 		case t.isHeavy(r, user, now):
 			if hogs == nil {
-				hogs = map[string]bool{}
+				hogs, behind = map[string]bool{}, map[string]bool{}
+			}
+			of := func(r W) bool { u, any := r.User(); return any && u == user }
+			if !hogs[user] && (slices.ContainsFunc(front, of) || slices.ContainsFunc(back, of)) {
+				behind[user] = true
 			}
 			hogs[user] = true
 			heavy = append(heavy, r)
 		case much:
+			light, coarse := t.weighs(r, now)
+			if light && !held[user] {
+				front = append(front, r)
+				continue
+			}
+			if r.KeepsPlace() && !coarse {
+				if held == nil {
+					held = map[string]bool{}
+				}
+				held[user] = true
+			}
 			back = append(back, r)
 		default:
 			front = append(front, r)
 		}
 	}
-	return front, t.byUse(back, now), t.byUse(heavy, now)
+	return front, t.byUse(back, now), t.byUse(heavy, now), behind
 }
 
 // byUse returns q with the requests of users who have used less coarse work first. The requests of one user keep their order.
@@ -396,7 +454,7 @@ func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	if t.Idle(now) {
 		return rest
 	}
-	front, back, heavy := t.part(rest, now)
+	front, back, heavy, _ := t.part(rest, now)
 	if t.tried > 0 {
 		t.passed = len(back) >= t.tried && len(front) < t.front
 	}
@@ -410,16 +468,11 @@ func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	return nil
 }
 
-// firstAlone returns the index of the first heavy request whose user has no other request before it; -1: there is none.
-func firstAlone[W Work](heavy, front, back []W) int {
-	users := map[string]bool{}
-	for _, r := range slices.Concat(front, back) {
-		if user, any := r.User(); any {
-			users[user] = true
-		}
-	}
+// firstAlone returns the index of the first heavy request whose user has no request in front or back that came before it; -1: there
+// is none.
+func firstAlone[W Work](heavy []W, behind map[string]bool) int {
 	return slices.IndexFunc(heavy, func(r W) bool {
 		user, _ := r.User()
-		return !users[user]
+		return !behind[user]
 	})
 }

@@ -28,6 +28,10 @@ func (w *work) Kind() string {
 	return name
 }
 
+func (w *work) KeepsPlace() bool { return w.Kind() == "SET" || w.Kind() == "DEL" }
+
+func (w *work) Calls() int { return 1 }
+
 func (w *work) IsGone() bool { return w.gone }
 
 func (w *work) End() { w.ended = true }
@@ -94,13 +98,13 @@ func TestHeavyWorkIsKnown(t *testing.T) {
 	for range 1000 {
 		u.Note(ask("c", "DEL k"), ms/10, now)
 	}
-	check("one long DEL among many", "c:DEL ", ask("c", "DEL k"), ask("a", "DEL k"))
+	check("one long DEL among many", "c:DEL a:DEL ", ask("c", "DEL k"), ask("a", "DEL k"))
 	now += heavyMemory
-	check("it is forgotten", "a:DEL b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
+	check("it is forgotten", "b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
 }
 
 // What a user sends before heavy work is run before it, also where a batch has left it over, and where the heavy work's
-// turn has come: a release must not be overtaken by what its client has sent later.
+// turn has come. A lock that the user asks for later overtakes the heavy work, and not the release that came before both.
 func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
 		u := Turns[*work]{overtaken: overtaken}
@@ -121,7 +125,7 @@ func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
 			now += 10 * ms
 		}
 		at := func(r *work) int { return slices.Index(ran, r) }
-		if len(ran) != 4 || at(release) > at(heavy) || at(heavy) > at(take) {
+		if len(ran) != 4 || at(release) > at(take) || at(take) > at(heavy) {
 			t.Errorf("overtaken %v: %d were run, the release as number %d, the heavy work %d, the lock %d", overtaken, len(ran), at(release), at(heavy), at(take))
 		}
 	}
@@ -182,7 +186,7 @@ func TestCoarseWorkPauses(t *testing.T) {
 	}
 	u.NoteCommit(nil, 100, entry, now)
 	for range 10_000 {
-		u.Note(ask("busy", "GET k"), coarsePiece-1, now)
+		u.Note(ask("busy", "GET k"), CoarsePiece-1, now)
 	}
 	u.Ended(now)
 	now += time.Millisecond
@@ -219,6 +223,69 @@ func TestCoarseWorkPauses(t *testing.T) {
 	}
 	if got := show(u.Order([]*work{ask("hog", "f")}, now)); got != "hog:e hog:f " {
 		t.Errorf("nobody else sends requests: %q", got)
+	}
+}
+
+// TestLocksOfUsersWithHeavyWork: the locks of a user who has written large values a moment ago do not wait among heavy work.
+func TestLocksOfUsersWithHeavyWork(t *testing.T) {
+	var u Turns[*work]
+	now := time.Second
+	for range 10 {
+		u.Note(ask("bulk", "RPUSH"), 2*HeavyPiece, now)
+		u.Note(ask("hog", "eval"), 500*ms, now)
+	}
+	later := now + turnMemory
+	if q := u.Order([]*work{ask("hog", "eval"), ask("bulk", "SET lock"), ask("you", "SET lock")}, later); len(q) != 2 {
+		t.Errorf("%d requests are run at once, want two locks", len(q))
+	}
+	u.Drain()
+	u.overtaken, u.rest = false, later+ms
+	if q := u.Order([]*work{ask("bulk", "RPUSH"), ask("bulk", "DEL lock"), ask("you", "SET lock")}, later); len(q) != 2 {
+		t.Errorf("%d requests are run while heavy work waits, want two", len(q))
+	}
+}
+
+// TestLocksBesideReports: a user has reports that take long, and locks. Once two of its locks have shown that their kind is light, its
+// locks keep their places, but no lock overtakes a release of a kind that is not known yet.
+func TestLocksBesideReports(t *testing.T) {
+	var u Turns[*work]
+	now := time.Second
+	order := func(lines ...string) (got string) {
+		var q []*work
+		for _, line := range append(lines, "GET other") {
+			user := "app"
+			if line == "GET other" {
+				user = "other"
+			}
+			q = append(q, ask(user, line))
+		}
+		u.Drain()
+		u.pause = now + 10*ms
+		for _, r := range u.Order(q, now) {
+			got += r.line + ", "
+		}
+		return got
+	}
+	for range 100 {
+		u.Note(ask("app", "report"), ms, now)
+	}
+	if got := order("report", "SET lock"); got != "GET other, " {
+		t.Errorf("nothing is known of its locks: %q", got)
+	}
+	for range knownPieces {
+		u.Note(ask("app", "SET lock"), CoarsePiece/10, now)
+	}
+	if got := order("report", "SET lock", "report"); got != "SET lock, GET other, " {
+		t.Errorf("its locks are known to be light: %q", got)
+	}
+	if got := order("DEL lock", "SET lock"); got != "GET other, " {
+		t.Errorf("a release of a kind that is not known, and a lock: %q", got)
+	}
+	for range knownPieces {
+		u.Note(ask("app", "DEL lock"), 2*CoarsePiece, now)
+	}
+	if got := order("DEL lock", "SET lock"); got != "SET lock, GET other, " {
+		t.Errorf("a kind that is known to be coarse, and a lock: %q", got)
 	}
 }
 
