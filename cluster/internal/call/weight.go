@@ -172,11 +172,12 @@ func AreLongReads(calls []Call) bool {
 	return long
 }
 
-// scripts is the seed of the hashes that Kind gives scripts.
-var scripts = maphash.MakeSeed()
+// seed is for the hashes that Kind returns.
+var seed = maphash.MakeSeed()
 
-// Kind names what calls run: the first command (of a transaction, its first command), a hash of a script, and whether the arguments
-// of all calls together are large.
+// Kind names what calls run: their command, and of a script a hash. Calls with several commands or scripts have a hash of all their
+// names: otherwise a user could make others' work of one command count as heavy. The name also says whether the arguments of all
+// calls together are large.
 func Kind(calls []Call) string {
 	if Exceeds(calls, HeavyBytes) {
 		return named(calls) + " with large arguments"
@@ -185,7 +186,22 @@ func Kind(calls []Call) string {
 }
 
 func named(calls []Call) string {
-	c := &calls[0]
+	first := nameOf(&calls[0])
+	for i := range calls[1:] {
+		if nameOf(&calls[1+i]) == first {
+			continue
+		}
+		var all maphash.Hash
+		all.SetSeed(seed)
+		for j := range calls {
+			_, _ = all.WriteString(nameOf(&calls[j]) + "\n") // it never fails
+		}
+		return "several " + strconv.FormatUint(all.Sum64(), 36)
+	}
+	return first
+}
+
+func nameOf(c *Call) string {
 	switch {
 	case c.Txn != nil && len(c.Txn.Calls) > 0:
 		return "exec " + named(c.Txn.Calls)
@@ -194,7 +210,7 @@ func named(calls []Call) string {
 	}
 	name := c.Cmd.FullName()
 	if c.Cmd.Is(store.Scripting) && len(c.Args) > 1 {
-		return name + " " + strconv.FormatUint(maphash.Bytes(scripts, c.Args[1]), 36)
+		return name + " " + strconv.FormatUint(maphash.Bytes(seed, c.Args[1]), 36)
 	}
 	return name
 }

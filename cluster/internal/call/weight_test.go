@@ -27,13 +27,18 @@ func TestKind(t *testing.T) {
 	}{
 		{line(get, "GET", "k"), "get"},
 		{line(get, "GET", strings.Repeat("k", HeavyBytes)), "get with large arguments"},
-		{exec(line(union, "ZUNIONSTORE", "z"), line(get, "GET", "k")), "exec zunionstore"},
-		{exec(line(get, "GET", "k"), line(union, "ZUNIONSTORE", "z")), "exec get"},
+		{exec(line(union, "ZUNIONSTORE", "z"), line(union, "ZUNIONSTORE", "y")), "exec zunionstore"},
+		{exec(line(get, "GET", "k")), "exec get"},
 		{Call{Cmd: Exec, Txn: &Transaction{Observe: true}}, "watch"},
 	} {
 		if got := Kind([]Call{tt.call}); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
+	}
+	one, two := line(get, "GET", "k"), line(union, "ZUNIONSTORE", "z")
+	mixed := Kind([]Call{one, two})
+	if mixed == Kind([]Call{one}) || mixed == Kind([]Call{two, one}) || mixed != Kind([]Call{line(get, "GET", "q"), two}) || Kind([]Call{exec(one, two)}) == Kind([]Call{exec(one)}) {
+		t.Errorf("calls with several commands: %q", mixed)
 	}
 	script := Kind([]Call{line(eval, "EVAL", long+"1", "0")})
 	if other := Kind([]Call{line(eval, "EVAL", long+"2", "0")}); other == script || script != Kind([]Call{line(eval, "EVAL", long+"1", "1", "k")}) {

@@ -365,8 +365,8 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 }
 
 // part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
-// earlier one of the same user, but a request of a lock comes before work that is known to be coarse or heavy. behind are the users whose heavy work has come behind other
-// requests of theirs.
+// earlier one of the same user, but a request of a lock comes before work that is known to be coarse or heavy. behind are the users
+// whose heavy work has come behind other requests of theirs.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
