@@ -32,7 +32,15 @@ func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
 	g.out, g.line, g.marks = nil, nil, nil
 	g.drop()
+	if g.strange.Load() > 0 {
+		g.setStrange(int64(cap(g.buf))) // the rest is free now, and not only when the session ends
+	}
 	g.end = io.EOF
+}
+
+// setStrange sets how many bytes of a client that has not authenticated count, and returns how many those of all such clients are.
+func (g *guard) setStrange(n int64) (all int64) {
+	return g.memory.strangers.Add(n - g.strange.Swap(n))
 }
 
 func (g *guard) parseInput() {
@@ -324,8 +332,8 @@ func (g *guard) countStranger() {
 			n += int64(cap(arg))
 		}
 	}
-	by := n - g.strange.Swap(n)
-	if all := g.memory.strangers.Add(by); by > 0 && n > 2*smallBuffer && g.atRest() && g.memory.noRoomFor(all) {
+	grows := n > g.strange.Load()
+	if all := g.setStrange(n); grows && n > 2*smallBuffer && g.atRest() && g.memory.noRoomFor(all) {
 		g.refuse(n)
 	}
 }
