@@ -177,6 +177,7 @@ func (s *session) refuse(d decision, args [][]byte) {
 
 // answerHere answers a command on this node, and calls leave when the reply is in the output.
 func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte, leave func()) {
+	s.own.waited = 0
 	start, size := s.srv.cfg.Clock(), s.out.size()
 	r := s.runHere(cmd, do, args)
 	end := s.srv.cfg.Clock()

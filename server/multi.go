@@ -457,6 +457,7 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			continue
 		}
 		s.rest(q.cmd, q.args)
+		s.own.waited = 0
 		size := s.out.size()
 		r, ran, took := s.runQueued(q)
 		s.reply(q.cmd, r)

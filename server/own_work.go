@@ -66,7 +66,8 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 // isMuch reports whether the node has worked so much in this second that each client has only ownSlice/ownCrowd.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add counts a command that has just ended, without its wait for the leader. bytes are those of its arguments and its reply. cmd is nil if the name is unknown.
+// add counts a command that has just ended, without its wait for the leader. bytes are those of its arguments and its reply. cmd is
+// nil if the name is unknown.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now

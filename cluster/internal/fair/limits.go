@@ -183,7 +183,11 @@ func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 			u.halvings, u.rush, u.last = halvings, rush, now
 		}
 		if spent := o.Spent - time.Duration(float64(full)*float64(age)/float64(GraceMemory)); spent > u.spent.left(full, now) {
-			u.spent = spending{min(spent, 2*full), now}
+			most := full
+			if o.User == everyone {
+				most = 2 * full
+			}
+			u.spent = spending{min(spent, most), now}
 		}
 		l.users[o.User] = u
 	}

@@ -257,12 +257,15 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs says what is known of a request of a user with much coarse work: whether it is light, and whether its kind is coarse. A user
-// with reports must not wait for its locks.
-func (t *Turns[W]) weighs(r W, now time.Duration) (light, coarse bool) {
+// weighs says what is known of a request of a user with much coarse work: whether it is light, and whether its kind takes long
+// (HeavyTime), so that it cannot be the release of a lock. A user with reports must not wait for its locks.
+func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
-	coarse = u.took >= time.Duration(u.pieces*float64(CoarsePiece))
-	return u.pieces >= knownPieces && !coarse && r.Calls() <= fewCalls, u.pieces >= knownPieces && coarse
+	if u.pieces < knownPieces {
+		return false, false
+	}
+	mean := time.Duration(float64(u.took) / u.pieces)
+	return mean < CoarsePiece && r.Calls() <= fewCalls, mean >= HeavyTime
 }
 
 // AnyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
@@ -365,7 +368,7 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 }
 
 // part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
-// earlier one of the same user, but a request of a lock comes before work that is known to be coarse or heavy. behind are the users
+// earlier one of the same user, but a request of a lock comes before work that is known to take long. behind are the users
 // whose heavy work has come behind other requests of theirs.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
@@ -395,12 +398,12 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 			hogs[user] = true
 			heavy = append(heavy, r)
 		case much:
-			light, coarse := t.weighs(r, now)
+			light, long := t.weighs(r, now)
 			if light && !held[user] {
 				front = append(front, r)
 				continue
 			}
-			if r.KeepsPlace() && !coarse {
+			if r.KeepsPlace() && !long {
 				if held == nil {
 					held = map[string]bool{}
 				}
