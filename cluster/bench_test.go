@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 
+	"lockstep/conformance/ports"
 	"lockstep/store"
 )
 
@@ -32,13 +32,8 @@ func benchmarkSubmit(b *testing.B, count int) {
 	cfg.Ephemeral = count == 0
 	var list []*Node
 	if count > 1 {
-		for i := range count {
-			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
-			cfg.Peers = append(cfg.Peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: ln.Addr().String()})
-			ln.Close()
+		for i, addr := range ports.Addrs(b, count) {
+			cfg.Peers = append(cfg.Peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: addr})
 		}
 	}
 	for i := range max(count, 1) {

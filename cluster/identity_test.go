@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"lockstep/cluster/internal/clustertest"
+	"lockstep/conformance/ports"
 )
 
 // Of five members one, n2, is stopped, and its address now leads to n4. What n4 says must
@@ -49,13 +49,8 @@ func TestAddressOfAnotherCluster(t *testing.T) {
 	c.expect(0, "OK", "SET lock owner")
 	c.same()
 	var peers []Peer
-	for _, id := range []string{"a1", "a2", "a3"} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		peers = append(peers, Peer{ID: id, Addr: ln.Addr().String()})
-		ln.Close()
+	for i, addr := range ports.Addrs(t, 3) {
+		peers = append(peers, Peer{ID: fmt.Sprintf("a%d", i+1), Addr: addr})
 	}
 	w := newWires()
 	other := newThree(t, peers, w.attach, discoverable)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/raftnode"
+	"lockstep/conformance/ports"
 	"lockstep/store"
 )
 
@@ -28,14 +28,9 @@ func wired(t *testing.T, change ...func(*Config)) (*three, *wires) {
 // newcomer adds the place of a node that joins through others.
 func (c *three) newcomer(w *wires, id string, through ...int) int {
 	c.t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer ln.Close()
 	i := len(c.cfg)
 	cfg := c.cfg[0]
-	cfg.ID, cfg.Peers, cfg.PeerListen = id, nil, ln.Addr().String()
+	cfg.ID, cfg.Peers, cfg.PeerListen = id, nil, ports.Addrs(c.t, 1)[0]
 	cfg.Data = filepath.Join(c.t.TempDir(), id)
 	cfg.Advertise, cfg.RunID = fmt.Sprintf("client-%d:6379", i+1), fmt.Sprint("run-", i+1)
 	for _, j := range through {
@@ -395,15 +390,10 @@ func TestAddBeforeStartAndChangeAddress(t *testing.T) {
 	c.voters("n1", "n2", "n3", "n4")
 
 	for _, moves := range []int{i, c.leader()} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
 		c.stop(moves)
 		c.leader()
-		c.cfg[moves].PeerListen, c.cfg[moves].Peers, c.cfg[moves].Join = ln.Addr().String(), nil, nil
+		c.cfg[moves].PeerListen, c.cfg[moves].Peers, c.cfg[moves].Join = ports.Addrs(t, 1)[0], nil, nil
 		w.attach(&c.cfg[moves])
-		ln.Close()
 		n, err := Open(c.cfg[moves])
 		if err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
+	"lockstep/conformance/ports"
 )
 
 // ballot is a log of a cluster of four voters and a non-voter, led by n0.
@@ -181,12 +182,7 @@ func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln.Close()
-	if _, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(ln.Addr().String(), peerport.ProtoForward, peerport.DialTimeout); !peers.Refused(err) {
+	if _, err := (&peerport.Dialer{Network: peerport.DialTCP}).Dial(ports.Addrs(t, 1)[0], peerport.ProtoForward, peerport.DialTimeout); !peers.Refused(err) {
 		t.Errorf("nobody listens: %v", err)
 	}
 	for _, err := range []error{nil, io.EOF, &net.OpError{Op: "dial", Err: syscall.ETIMEDOUT}, &net.OpError{Op: "dial", Err: syscall.EHOSTUNREACH}} {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/raftnode"
+	"lockstep/conformance/ports"
 	"lockstep/store"
 )
 
@@ -49,13 +49,8 @@ func (s *notes) all() []string {
 func startThree(t *testing.T, change ...func(*Config)) *three {
 	t.Helper()
 	var peers []Peer
-	for i := range 3 {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: ln.Addr().String()})
-		defer ln.Close() // when all have one
+	for i, addr := range ports.Addrs(t, 3) {
+		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: addr})
 	}
 	// One of them has clients that listen, and one may be left alone.
 	listen := func(cfg *Config) { cfg.Listens = func() bool { return cfg.ID == "n2" } }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"lockstep/cluster"
-	"lockstep/conformance/nodes"
+	"lockstep/conformance/ports"
 	"lockstep/conformance/transcript"
 )
 
@@ -49,7 +49,7 @@ func startMembers(t *testing.T) []*member {
 
 func startMembersWith(t *testing.T, failoverWait time.Duration, change ...func(*cluster.Config)) []*member {
 	t.Helper()
-	addrs := nodes.FreeAddrs(t, 12)
+	addrs := ports.Addrs(t, 12)
 	peers := fmt.Sprintf("n1=%s,n2=%s,n3=%s", addrs[0], addrs[1], addrs[2])
 	dir := t.TempDir()
 	var list []*member
@@ -300,7 +300,7 @@ func TestDiscoveryFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	free := nodes.FreeAddrs(t, 1)
+	free := ports.Addrs(t, 1)
 	refused(t, exitRuntime, []string{"--cluster-listen", ln.Addr().String()}, "--listen", free[0], "--cluster-listen", ln.Addr().String())
 }
 
@@ -308,7 +308,7 @@ func TestDiscoveryFlags(t *testing.T) {
 // said that anybody may ask where the leader is.
 func TestSentinelAuth(t *testing.T) {
 	for auth, want := range map[string]string{"yes": "-NOAUTH Authentication required.", "no": "*2 "} {
-		addrs := nodes.FreeAddrs(t, 2)
+		addrs := ports.Addrs(t, 2)
 		o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: auth, masterName: "mymaster", password: "secret",
 			protected: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
 		cfg, err := o.clusterConfig()

@@ -15,7 +15,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"lockstep/cluster"
-	"lockstep/conformance/nodes"
+	"lockstep/conformance/ports"
 )
 
 func TestLimitMemory(t *testing.T) {
@@ -66,7 +66,7 @@ func TestMemoryOf(t *testing.T) {
 
 // TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory, of the flag or of the cluster, is more than its memory.
 func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
-	addrs := nodes.FreeAddrs(t, 2)
+	addrs := ports.Addrs(t, 2)
 	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: time.Second}
 	cfg, err := o.clusterConfig()

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"lockstep/conformance/nodes"
+	"lockstep/conformance/ports"
 )
 
 // administered runs an administration command that must succeed.
@@ -184,11 +185,11 @@ func TestJoinRefused(t *testing.T) {
 	refused(t, exitUsage, []string{"--join", "--peers"}, "--join", n1.PeerAddr, "--peers", "n1=127.0.0.1:7379")
 	refused(t, exitUsage, []string{"--peer-advertise"}, "--join", n1.PeerAddr, "--peer-listen", "0.0.0.0:7399")
 	// A directory whose node never became a member does not begin a cluster.
-	waits := nodes.Newcomer(t, "n3", []*nodes.Node{{PeerAddr: nodes.FreeAddrs(t, 1)[0]}})
+	waits := nodes.Newcomer(t, "n3", []*nodes.Node{{PeerAddr: ports.Addrs(t, 1)[0]}})
 	waits.Run()
 	until(t, "its asking", func() bool { return readyz(t, waits) == "not a member yet" })
 	waits.Kill()
-	free := nodes.FreeAddrs(t, 2)
+	free := ports.Addrs(t, 2)
 	refused(t, exitRuntime, []string{"not become a member yet", "--join"},
 		"--id", "n3", "--data", waits.Data, "--listen", free[0], "--peer-listen", free[1], "--http-listen", "")
 }
@@ -210,7 +211,7 @@ func TestAdminNeedsThePassword(t *testing.T) {
 // win over the environment there, too.
 func TestFlagsBehindArguments(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
-	t.Setenv("LOCKSTEP_ADDR", nodes.FreeAddrs(t, 1)[0])
+	t.Setenv("LOCKSTEP_ADDR", ports.Addrs(t, 1)[0])
 	for _, args := range [][]string{
 		{"remove", "n3", "--addr", n.Addr}, {"remove", "--addr", n.Addr, "n3"}, {"transfer", "n3", "--addr", n.Addr},
 	} {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"lockstep/conformance/nodes"
+	"lockstep/conformance/ports"
 )
 
 // TestSignals: only what is meant to ends a node. A hangup (a terminal that is closed, a
@@ -55,7 +56,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := nodes.FreeAddrs(t, 1)[0]
+	addr := ports.Addrs(t, 1)[0]
 	cmd := exec.Command(nodes.Binary(t), "--ephemeral", "--listen", addr, "--http-listen", "")
 	cmd.Stdout, cmd.Stderr = w, w
 	if err := cmd.Start(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"lockstep/conformance/nodes"
+	"lockstep/conformance/ports"
 )
 
 // start runs the program until it ends and returns its exit code and output.
@@ -218,7 +219,7 @@ func TestPortsTaken(t *testing.T) {
 	}
 	defer ln.Close()
 	taken := ln.Addr().String()
-	free := nodes.FreeAddrs(t, 2)
+	free := ports.Addrs(t, 2)
 	refused(t, exitRuntime, []string{"--listen", taken}, "--listen", taken)
 	refused(t, exitRuntime, []string{"--peer-listen", taken}, "--listen", free[0], "--peer-listen", taken, "--http-listen", "")
 	refused(t, exitRuntime, []string{"--http-listen", taken}, "--listen", free[0], "--peer-listen", free[1], "--http-listen", taken)
@@ -229,7 +230,7 @@ func TestDataDirectoryRefused(t *testing.T) {
 	if got, err := n.Do("SET", "k", "v"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	free := nodes.FreeAddrs(t, 2)
+	free := ports.Addrs(t, 2)
 	flags := func(id string) []string {
 		return []string{"--id", id, "--data", n.Data, "--listen", free[0], "--peer-listen", free[1], "--http-listen", ""}
 	}
@@ -297,7 +298,7 @@ func TestPeerPortIsProtected(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	free := nodes.FreeAddrs(t, 2)
+	free := ports.Addrs(t, 2)
 	_, port, err := net.SplitHostPort(free[1])
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"lockstep/conformance/nodes"
+	"lockstep/conformance/ports"
 	"lockstep/server/respclient"
 )
 
@@ -52,7 +52,7 @@ func newProject(t testing.TB, e *engine, root, image string) *project {
 	for _, m := range published.FindAllStringSubmatch(string(text), -1) {
 		free[m[1]] = ""
 	}
-	addrs := nodes.FreeAddrs(t, len(free))
+	addrs := ports.Addrs(t, len(free))
 	for port := range free {
 		free[port], addrs = addrs[0], addrs[1:]
 	}

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"lockstep/conformance/environ"
+	"lockstep/conformance/ports"
 )
 
 // Newcomer returns the place of a node that joins a running cluster through some
 // of its members. Run starts it.
 func Newcomer(t testing.TB, id string, members []*Node, flags ...string) *Node {
 	t.Helper()
-	addrs := FreeAddrs(t, 3)
+	addrs := ports.Addrs(t, 3)
 	n := &Node{ID: id, Addr: addrs[0], PeerAddr: addrs[1], HTTPAddr: addrs[2], Data: filepath.Join(t.TempDir(), id), t: t}
 	var through []string
 	for _, m := range members {
@@ -59,7 +60,7 @@ func (n *Node) Restarted(flags ...string) *Node { return n.place(n.PeerAddr, fla
 
 // Moved returns this node at another peer address, of which nobody has been told.
 func (n *Node) Moved(flags ...string) *Node {
-	return n.place(FreeAddrs(n.t, 1)[0], flags...)
+	return n.place(ports.Addrs(n.t, 1)[0], flags...)
 }
 
 // place returns a node with the id, the other addresses and the data directory of this one.

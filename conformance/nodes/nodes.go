@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"lockstep/conformance/environ"
+	"lockstep/conformance/ports"
 	"lockstep/server/respclient"
 )
 
@@ -89,21 +90,6 @@ type Node struct {
 	done   chan struct{}
 }
 
-// FreeAddrs returns n free loopback addresses.
-func FreeAddrs(t testing.TB, n int) []string {
-	t.Helper()
-	addrs := make([]string, n)
-	for i := range addrs {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		addrs[i] = ln.Addr().String()
-	}
-	return addrs
-}
-
 // Setup is how nodes are started.
 type Setup struct {
 	Flags []string // extra ones, of all nodes
@@ -128,8 +114,7 @@ func Start(t testing.TB, n int, flags ...string) []*Node {
 // StartSetup is Start for nodes that need more than flags.
 func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
-	// All addresses at once: an address that is closed again may be given out a second time.
-	dir, addrs := t.TempDir(), FreeAddrs(t, (3+setup.own)*n)
+	dir, addrs := t.TempDir(), ports.Addrs(t, (3+setup.own)*n)
 	list := make([]*Node, n)
 	var peers []string
 	for i := range list {

@@ -1,0 +1,56 @@
+// Package ports finds the addresses at which a test starts nodes, and starts them again.
+package ports
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"strconv"
+	"testing"
+)
+
+// The ports lie below those that Linux, macOS and Windows give to outgoing connections: such a
+// connection would take the port of a node that has not started yet, or is down for a moment.
+const first, end = 10_240, 32_768
+
+// Addrs returns n loopback addresses. No other test is given one of them before t has ended.
+func Addrs(t testing.TB, n int) []string {
+	t.Helper()
+	var list []string
+	var failed error
+	for range 100 * n {
+		if len(list) == n {
+			return list
+		}
+		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(end-first)))
+		held, err := hold(addr)
+		if err != nil {
+			failed = err
+			continue
+		}
+		t.Cleanup(func() {
+			if err := held.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+		list = append(list, addr)
+	}
+	t.Fatalf("found %d of %d free ports from %d to %d: %v", len(list), n, first, end-1, failed)
+	return nil
+}
+
+// hold tries whether TCP is free at an address. The UDP socket that it returns says to others that the address is given out.
+func hold(addr string) (net.PacketConn, error) {
+	held, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		return nil, err
+	}
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	if err := ln.Close(); err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	return held, nil
+}
