@@ -28,7 +28,7 @@ var (
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: a call of a request has written more than it may.
 	errOverrun = errors.New("cluster: too much is written")
-	// errEntryFull: with the writes of a request the entry of its batch is too large.
+	// errEntryFull: the writes of a request would make the entry of its batch too large.
 	errEntryFull = errors.New("cluster: the entry is full")
 	// errForNow: a request takes long while requests before it in its batch wait; it is stopped and will be run
 	// again.

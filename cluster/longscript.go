@@ -97,8 +97,8 @@ func (l *longScript) check() {
 	l.refuseWaiting()
 }
 
-// refuseWaiting answers BUSY to the requests that wait behind the script. The caller holds mu;
-// refuseWaiting releases it.
+// refuseWaiting answers BUSY to the requests that wait behind the script; those of clients that are blocked wait on. The
+// caller holds mu; refuseWaiting releases it.
 func (l *longScript) refuseWaiting() {
 	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
 	q := slices.Concat(l.behind, l.in.Shut(false))

@@ -57,8 +57,8 @@ func (p *pendingBatches) settle(b *batch) {
 	b.answer(errNotExecuted)
 }
 
-// leave notes that the sequencer no longer waits for b, because it no longer leads. If b was accepted
-// already, leave answers it.
+// leave notes that the sequencer no longer waits for b, because it no longer leads. If b has taken effect already,
+// leave answers b's requests with errLate. Otherwise applied or the watchdog answers them.
 func (p *pendingBatches) leave(b *batch) {
 	p.mu.Lock()
 	b.proposing = false

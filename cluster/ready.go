@@ -12,8 +12,8 @@ func (n *Node) Reaches() bool {
 }
 
 // Ready reports whether this node can take the place of another one: it is a voter, it reaches the leader or
-// leads, it has caught up with the commit index of the leader, and its log accepts entries. So an operator can
-// stop another node now without stopping the service.
+// leads, it has caught up with the leader but for a few entries, and its log accepts entries. When all members are
+// ready, an operator can stop one of them without stopping the service.
 func (n *Node) Ready() bool {
 	rt := n.routes.get()
 	return (rt.seq != nil || rt.link != nil && n.cons.CaughtUp()) && n.Membership() == Voter && n.Trouble() == ""

@@ -227,9 +227,8 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 // buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap compares the heap with its size at the script's first look at it.
-// Unreachable objects count until a collection; checkHeap runs one only if it
-// would otherwise stop the script.
+// checkHeap stops the script if the heap has grown by more than MemoryLimit since its smallest size at a check of this
+// script. Unreachable objects count until a collection; checkHeap runs one before it stops the script.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)

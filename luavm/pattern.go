@@ -144,8 +144,8 @@ func matchClass(c, class byte) bool {
 	return is == (class&0x20 != 0)
 }
 
-// match matches the pattern from p on at s; it returns the end of the match or
-// -1.
+// match matches the pattern from its offset p on against the subject from its offset s on. It returns where the
+// match ends in the subject, or -1.
 func (m *matcher) match(s, p int) int {
 	m.depth++
 	if m.depth > matchDepth {

@@ -7,8 +7,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// scriptFlags holds the flags that the first line of a script declares. The flags besides
-// no-writes and allow-oom are about replicas and hash slots, which do not exist here.
+// scriptFlags holds the flags of a script's first line that have an effect here. The others that Redis
+// knows (allow-stale, no-cluster, allow-cross-slot-keys) are accepted and have none.
 type scriptFlags struct {
 	declared bool // there is a shebang
 	noWrites bool

@@ -182,7 +182,7 @@ func (o *outbox) exceeds(l limit, now time.Time) bool {
 	return now.Sub(o.over) > l.softFor
 }
 
-// checkLimit cuts a client off that is beyond its limit, and reports false for such a client.
+// checkLimit cuts off a client whose output is beyond its limit, and reports false for such a client.
 func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

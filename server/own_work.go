@@ -19,7 +19,7 @@ import (
 const (
 	// ownSlice is how long a node works for a client before the client gives way …
 	ownSlice = time.Millisecond
-	// … and ownMemory is the time after which this count begins anew.
+	// … and ownMemory is the time after which this count begins at 0 again.
 	ownMemory = time.Second
 	// ownAtOnce is how long a node works for all clients in a second before each of them has only ownSlice/ownCrowd.
 	ownAtOnce = 100 * time.Millisecond

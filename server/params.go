@@ -122,7 +122,7 @@ func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list 
 	return list, true
 }
 
-// foundParam is a parameter that CONFIG GET shows under a name.
+// foundParam is a parameter that CONFIG GET has found, and the name under which the reply shows it.
 type foundParam struct {
 	def   *paramDef
 	shown string

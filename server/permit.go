@@ -94,7 +94,8 @@ func (s *session) asksOnce() func() knowledge {
 	return s.asksAnew()
 }
 
-// asksAnew is Server.asksOnce for a command of the session. The time until the leader answers is no work of this node.
+// asksAnew is Server.asksOnce for a command of the session. It adds the time until the leader answers to own.waited, so
+// that this time does not count as work that this node does for the client.
 func (s *session) asksAnew() func() knowledge {
 	ask := s.srv.asksOnce()
 	return func() knowledge {

@@ -244,8 +244,8 @@ func (l *loop) resume(c *loopConn) {
 	l.step(c)
 }
 
-// sendAway makes a goroutine call first and then run the rest of the pipeline, because first or the next
-// command may wait.
+// sendAway leaves the connection to a goroutine. That runs first(), and then the pipeline up to a command that blocks
+// or has to pause: first() or the next command may wait, and the event loop must not.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {

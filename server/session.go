@@ -248,7 +248,7 @@ func (s *session) subscriptions(kind subKind) int64 {
 	return int64(others)
 }
 
-// confirm queues a subscription message. CLIENT REPLY OFF does not suppress it.
+// confirm queues the confirmation of SUBSCRIBE, UNSUBSCRIBE and their like. CLIENT REPLY OFF does not suppress it.
 func (s *session) confirm(word string, name store.Reply, count int64) {
 	r := store.Reply{Kind: store.Push, Elems: []store.Reply{store.Str(word), name, store.Int(count)}}
 	s.out.add(0, func(b []byte) []byte { return appendReply(b, &r, s.protocol()) })

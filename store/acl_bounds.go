@@ -60,8 +60,8 @@ func (t *Txn) crowd() crowd {
 	return crowd{a.byName.Len() + t.grown.users, a.size + t.grown.size}
 }
 
-// weigh returns the number of an account's rules and its share of the data size. The size is an estimate from the rules alone, so it
-// is the same on every node. For a nil account both results are 0.
+// weigh returns the number of an account's rules and how many bytes it adds to the data size. The size is an estimate from the rules
+// and the name alone, so it is the same on every node. For a nil account both results are 0.
 func (a *Account) weigh() (rules int, size int64) {
 	if a == nil {
 		return 0, 0

@@ -169,8 +169,8 @@ type keyspace struct {
 
 func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
 
-// get finds a key. A command looks up a key several times, and Apply once more after it, so get
-// caches the last result.
+// get finds a key. A command looks up the same key several times, and Apply once more, so get caches the last key that
+// it found.
 func (ks *keyspace) get(key string) *Entry {
 	if ks.found != nil && ks.found.key == key {
 		return ks.found

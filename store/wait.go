@@ -8,11 +8,11 @@ import (
 	"lockstep/store/redistext"
 )
 
-// How a command waits. Run never blocks. A blocking command that finds nothing sets Ctx.Wait and
-// returns its reply for a transaction or a script, where it cannot wait. For a command outside of
-// these the caller holds back the reply and keeps the Wait. When Txn.TakeReady reports one of its
-// keys, the caller runs the command again with Ctx.Ready set to that key. If the command sets
-// Ctx.Wait again, another client was faster. When Wait.Timeout is over, the reply is WaitTimedOut.
+// How a command waits. Run never blocks. A blocking command that finds nothing sets Ctx.Wait and returns the reply that
+// it gives in a transaction or a script, where it cannot wait. Elsewhere the caller drops that reply and keeps the Wait.
+// When Txn.TakeReady reports one of its keys, or all keys, the caller runs the command again with Ctx.Ready set to that
+// key. If the command sets Ctx.Wait again, there was nothing left for it. When Wait.Timeout is over, the reply is
+// WaitTimedOut.
 
 // Wait describes what a blocking command waits for.
 type Wait struct {

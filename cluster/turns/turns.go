@@ -83,8 +83,8 @@ func (l line) rank() int {
 	return 0
 }
 
-// maxRest bounds a rest: a goroutine that held its turn for longer was stopped by the system,
-// and did not compute all that time.
+// maxRest bounds a rest: a goroutine that held its turn for longer did not compute all that time; the system had
+// given its processor to others.
 const maxRest = 20 * time.Millisecond
 
 // giveAfter gives a turn back that was held for had, after a rest if the turns have rests.

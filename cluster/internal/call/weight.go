@@ -116,7 +116,8 @@ func sizeLeft(calls []Call, limit int) int {
 	return limit
 }
 
-// compared returns the keys whose versions EXEC compares. WATCH compares none: its keys count as its arguments.
+// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none: its keys are its
+// arguments, and are counted there.
 func (t *Transaction) compared() []Watched {
 	if t.Observe {
 		return nil

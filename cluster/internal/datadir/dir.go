@@ -261,8 +261,7 @@ func (d *Dir) SnapshotConfiguration() uint64 {
 	return list[0].ConfigurationIndex
 }
 
-// openLog opens the term, the vote and the log. bbolt panics on some kinds of
-// damage.
+// openLog opens the term, the vote and the log. bbolt panics on some kinds of damage; openLog returns an error then.
 func (d *Dir) openLog(logs hclog.Logger) (err error) {
 	part := boltFile
 	damaged := func(why any) error {

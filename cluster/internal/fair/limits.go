@@ -79,7 +79,7 @@ func (s *spending) add(by, most, full, now time.Duration) (added time.Duration) 
 	return s.took - left
 }
 
-// halvings returns how often the time limit of a user is halved now.
+// halvings returns the number of halvings of a user's time limit that are in force now.
 func (l *Limits) halvings(user string, now time.Duration) int {
 	u := l.users[user]
 	return max(u.halvings-int((now-u.last)/OverrunMemory), 0)

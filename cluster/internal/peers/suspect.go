@@ -81,8 +81,8 @@ func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	}
 }
 
-// turnAfter returns the place of this node among the members that may take over from a leader; less than 0 if
-// this node may not.
+// turnAfter returns the place of this node, from 0 and by id, among the members that may take over from a leader; less
+// than 0 if this node may not.
 func (s *Suspicion) turnAfter(leader string) int {
 	members, err := s.Raft.Members()
 	if err != nil {

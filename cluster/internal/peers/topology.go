@@ -11,8 +11,8 @@ import (
 // What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
 // all of them (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
 // (ask.go). A Topology combines the answers with what Raft says. It is an immutable value that costs one load
-// to read; a channel closes when it is out of date. Raft alone says who leads. The answers only tell addresses
-// and silence (Config.DownAfter), so no majority of answers ever decides where a client is sent.
+// to read; a channel closes when it is out of date. Raft alone says who leads. The answers only say at which addresses
+// a node is, how far it is, and whether it is silent (Config.DownAfter): they are no vote on who leads.
 
 // Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
 type Addresses struct {

@@ -58,8 +58,7 @@ func Atan2(y, x float64) float64 {
 	return math.Copysign(r, y)
 }
 
-// Log10 is fdlibm's e_log10.c. It is exact for powers of ten, which matters to scripts that
-// count digits.
+// Log10 is fdlibm's e_log10.c. It is exact for the powers of ten from 0 to 22, which matters to scripts that count digits.
 func Log10(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 1) {
 		return math.Log10(x)
