@@ -48,7 +48,7 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	m := &s.srv.clientMemory
 	if m.beyondWith(n-s.built) && !s.spared(n-s.built) {
 		m.refused(s.conn.RemoteAddr(), n)
-		s.out.abort()
+		s.out.cut()
 		return 0, false
 	}
 	s.holds(room)

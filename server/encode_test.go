@@ -95,12 +95,16 @@ func TestRoomForRepliesIsTakenFirst(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(limit)
 	r := packedEmpties(t, elems)
-	goOn, room := 0, int64(0)
+	goOn, gone, room := 0, 0, int64(0)
 	for range clients {
 		s, _ := ts.join(t)
+		s.out.gone = func() { gone++ }
 		if n, ok := s.takesRoom(&r); ok {
 			goOn, room = goOn+1, room+n
 		}
+	}
+	if gone != clients-goOn {
+		t.Errorf("%d clients had no room, and the leader was told that %d are cut off", clients-goOn, gone)
 	}
 	if most := limit * 9 / 8 / len(appendReply(nil, &r, 2)); goOn == 0 || goOn > most {
 		t.Errorf("%d clients encode replies that take %d KB, of a limit of %d KB", goOn, int(room)>>10, limit>>10)

@@ -188,7 +188,7 @@ func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	defer o.mu.Unlock()
 	if !o.failed && o.exceeds(l, now) {
 		o.cutOff.Add(1)
-		o.fail()
+		o.cutOffNow()
 		return false
 	}
 	return true
