@@ -50,7 +50,7 @@ func newHeldVotes(now func() time.Duration) *heldVotes {
 	return v
 }
 
-// promise extends the promise. The transport calls it before it looks at a request of a leader.
+// promise extends the promise. The transport calls it for each request of a leader that it admits, before the request is answered.
 func (v *heldVotes) promise() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

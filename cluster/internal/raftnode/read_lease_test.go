@@ -109,3 +109,28 @@ func TestSaidBy(t *testing.T) {
 		}
 	}
 }
+
+// A heartbeat that the node refuses extends no promise: it could keep the node from voting for as long as the sender likes.
+func TestRefusedHeartbeatsExtendNoPromise(t *testing.T) {
+	a := startAlone(t, func(cfg *Config) { cfg.LeaseReads = true })
+	tr := a.log.trans
+	until := func() time.Duration {
+		tr.held.mu.Lock()
+		defer tr.held.mu.Unlock()
+		return tr.held.until
+	}
+	stranger := a.header()
+	stranger.ID = []byte("n9")
+	for _, c := range []struct {
+		by       raft.RPCHeader
+		promises bool
+	}{{stranger, false}, {a.header(), true}} {
+		before := until()
+		answer := make(chan raft.RPCResponse, 1)
+		tr.heartbeat(raft.RPC{RespChan: answer, Command: &raft.AppendEntriesRequest{RPCHeader: c.by, Term: 5}}, func(rpc raft.RPC) { rpc.Respond(nil, nil) })
+		got := <-answer
+		if promised := until() > before; promised != c.promises || (got.Error == nil) != c.promises {
+			t.Errorf("a heartbeat of %s: a promise %v, the answer %v", c.by.ID, promised, got.Error)
+		}
+	}
+}

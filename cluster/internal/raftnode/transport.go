@@ -132,9 +132,6 @@ func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 }
 
 func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
-	if t.promises {
-		t.held.promise()
-	}
 	if t.beat(rpc, handle) {
 		return
 	}
@@ -159,6 +156,9 @@ func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	if err := t.admits(rpc); err != nil {
 		rpc.Respond(nil, err)
 		return true
+	}
+	if t.promises {
+		t.held.promise()
 	}
 	r := t.raft.Load()
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
