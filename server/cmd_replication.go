@@ -62,10 +62,12 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 		timeout = 1
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	if timeout > 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), timeout)
-	}
 	defer cancel()
+	if timeout > 0 {
+		var end context.CancelFunc
+		ctx, end = context.WithTimeout(ctx, timeout)
+		defer end()
+	}
 	if !s.onLoop {
 		defer s.conn.watch(cancel)()
 	}

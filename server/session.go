@@ -315,7 +315,6 @@ func (s *session) countStrange() {
 		s.strange.since, s.strange.count = now, 0
 	}
 	if s.strange.count++; s.strange.count > strangeCommands {
-		s.srv.clientMemory.cut.Add(1)
 		s.out.cut()
 		s.closeAfterReply()
 	}
