@@ -8,8 +8,8 @@ const (
 	noHLL     = "HyperLogLogs are not part of a lock server"
 )
 
-// absent lists the command families that are not in the command table. A client gets the usual error
-// for an unknown command, with the reason at its end (WhyAbsent). A pattern that ends in '*' matches
+// absent lists commands of Redis that are not in the command table. A client that sends one gets the usual
+// error for an unknown command, with the reason at its end (WhyAbsent). A pattern that ends in '*' matches
 // every name with that prefix.
 var absent = []struct{ pattern, why string }{
 	{"geo*", noGeo}, {"pf*", noHLL},
@@ -19,8 +19,8 @@ var absent = []struct{ pattern, why string }{
 	{"restore-asking", "nothing migrates slots: RESTORE does the same"},
 }
 
-// WhyAbsent returns why the server does not have a command of Redis; "" for a command that Redis does
-// not have either.
+// WhyAbsent returns why the server does not have a command of Redis; "" for a name that absent does not
+// list, such as one that Redis does not have either.
 func WhyAbsent(name string) string {
 	name = strings.ToLower(name)
 	for _, a := range absent {

@@ -11,7 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// serveLoops is Serve with event loops. It reports false for a listener that event loops cannot serve.
+// serveLoops is Serve with event loops. It returns served = false, and has done nothing, if the listener is
+// not a TCP listener or the configuration turns event loops off.
 func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {
@@ -69,7 +70,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 	}
 }
 
-// adoptLater does the TLS handshake and then calls adopt.
+// adoptLater starts the TLS handshake on another goroutine, which calls adopt after the handshake.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
 		if err := srv.adopt(conn, w, l, face); err != nil {

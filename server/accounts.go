@@ -62,8 +62,8 @@ func (a *accounts) bind(srv *Server) {
 	a.update()
 }
 
-// ACL returns what this node adds to the users of the state: password is its requirepass, users are the
-// users of its ACL file.
+// ACL returns what this node's configuration adds to the users in the replicated state: password is the
+// node's requirepass, and users are the users in its ACL file.
 func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
 	env := store.ACLEnv{PasswordHash: passwordHash(password)}
 	for _, u := range users {
@@ -126,7 +126,8 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// ruling returns the accounts that say who is admitted.
+// ruling returns the accounts that decide who is admitted. At a Sentinel they may be those of the plain
+// listener.
 func (a *accounts) ruling() *accounts {
 	if a.cluster != nil {
 		return a.cluster
@@ -136,7 +137,7 @@ func (a *accounts) ruling() *accounts {
 
 // admits reports whether a password is right for a user. Until this node has caught up with the leader,
 // it admits neither users that need no password nor the default user of its own configuration: the
-// leader may know other rules, and the leader believes this node.
+// leader may know other rules, and the leader does not check the password again.
 func (a *accounts) admits(acc *account, password []byte) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)
@@ -157,8 +158,8 @@ func (a *accounts) isInitial(u *store.User) bool {
 	return u == a.init
 }
 
-// comparePassword logs a warning if requirepass is not the password of the default user. The log may have
-// set another password or none. The caller holds mu.
+// comparePassword logs a warning if requirepass is not the password of the default user: an entry of the Raft
+// log may have set another password or none. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -171,8 +172,8 @@ func (a *accounts) comparePassword() {
 	a.warned = other
 }
 
-// dropAnonymous closes unauthenticated connections that listen: they began to listen before this node knew
-// that a password is necessary.
+// dropAnonymous closes unauthenticated connections with subscriptions, MONITOR or CLIENT TRACKING: they began
+// these before this node knew that a password is necessary.
 func (a *accounts) dropAnonymous() {
 	var lost []*session
 	a.eachOf(a.def, func(s *session) {
@@ -206,8 +207,8 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// losses maps the accounts that have lost rights to their new users; nil for a deleted user. One command may delete thousands of
-// users, so the node goes through the sessions once for all of them.
+// losses maps each account that has lost rights to its new user, or to nil if the user has been deleted. One command may delete
+// thousands of users, so the node goes through the sessions once for all of them.
 type losses map[*account]*store.User
 
 // expel closes the connections of deleted users, and those with a subscription that the user's new rules do not permit.
@@ -228,8 +229,8 @@ func (a *accounts) expel(lost losses) {
 	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
-// close closes connections that have lost their rights, and ends their subscriptions. If these are many, another goroutine ends
-// them, because this one holds the state machine's lock.
+// close closes connections that have lost their rights, and ends the subscriptions of those that run no pipeline. Another goroutine
+// ends many subscriptions, because this one holds the state machine's lock.
 func (a *accounts) close(lost []*session) {
 	names, idle := 0, lost[:0]
 	for _, s := range lost {
@@ -244,16 +245,16 @@ func (a *accounts) close(lost []*session) {
 	}
 }
 
-// lookSteps bounds the search for subscriptions that a change of users no longer permits. The search takes some 10 ms at most,
-// because its goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, and the steps of its user's
-// patterns. If the steps of a session do not suffice, the node closes the connection, because no client may get a message without
-// the right.
+// lookSteps bounds the search for subscriptions that a change of users no longer permits. The search must not take more than some
+// 10 ms, because its goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, plus the steps of
+// matching it against its user's patterns. If the steps of a session do not suffice, the node closes the connection, because no
+// client may get a message without the right to its channel.
 const (
 	lookSteps           = 1 << 20
 	stepsOfSubscription = 16
 )
 
-// listenElsewhere returns the sessions with a subscription that their users no longer permit. The sessions share the steps
+// listenElsewhere returns the sessions with a subscription that their users no longer permit. The sessions share lookSteps
 // equally. Sessions with few subscriptions come first; the steps that they do not use go to the sessions after them.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
@@ -273,7 +274,7 @@ func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session
 	for i, s := range sessions {
 		part := left / (len(sessions) - i)
 		left -= part
-		// The session may have become another user in the meantime.
+		// The session may have logged in as another user in the meantime.
 		if u, is := lost[s.account.Load()]; is && s.listensElsewhere(u, &part) {
 			ends = append(ends, s)
 		}
@@ -282,8 +283,8 @@ func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session
 	return ends
 }
 
-// listensElsewhere reports whether a session has a subscription that its user does not permit, or left does not suffice to find
-// out. The caller holds Hub.mu.
+// listensElsewhere reports whether a session has a subscription that its user does not permit, or whether the remaining steps
+// (*left) do not suffice to find out. The caller holds Hub.mu.
 func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	for kind := range s.subs {
 		for name := range s.subs[kind].all() {
@@ -296,8 +297,8 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	return false
 }
 
-// expel closes a connection that has lost its rights: now, or when the submitted commands are answered. If it returns true, the
-// connection is closed now, and the caller ends the session's subscriptions.
+// expel closes a connection that has lost its rights, now or when the commands that it has submitted are answered. If it returns
+// true, it has closed the connection, and the caller ends the session's subscriptions.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running

@@ -24,9 +24,9 @@ const maxACLFile = 4 << 20
 // The server itself gives these arguments to ACL LOAD; the arity keeps clients from doing so:
 //
 //	ACL LOAD version HASH again [NAME RULES]...   asks for the version of the users. HASH is the hash of the password
-//	                                              that this node was started with: the leader makes it the default user's
-//	                                              (store.Txn.EstablishPassword, which also explains again). The users
-//	                                              are those of this node's ACL file
+//	                                              that this node was started with. It may become the default user's
+//	                                              (store.Txn.EstablishPassword says when, and explains "again"). The
+//	                                              users are those of this node's ACL file
 //	ACL LOAD users [NAME RULES]...                makes these the users of the cluster
 const (
 	aclLoadVersion = "version"
@@ -40,9 +40,9 @@ func (srv *Server) hasUsers() bool {
 	return ok && cmd.Run != nil
 }
 
-// usersVersion asks the leader for the version of the users, and tells the leader the password and
-// users that this node was started with. The node sends the command as the system user; no client can
-// send it.
+// usersVersion asks the leader for the version of the users. It tells the leader the password that this
+// node was started with and, until the node has caught up for the first time, the users of its ACL file.
+// The node sends the command as the system user; no client can send it.
 func (srv *Server) usersVersion() store.Reply {
 	again, current := "", srv.hub.accounts.current.Load()
 	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !current {
@@ -257,8 +257,8 @@ func replaceFile(path, text string) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// compareACLFile logs a warning if the cluster's users are not the users in the ACL file that this node
-// was started with.
+// compareACLFile logs a warning if the cluster's users are not the users that this node read from its ACL
+// file at its start. A default user that is not in the file makes no difference.
 func (srv *Server) compareACLFile() {
 	a := srv.hub.accounts
 	if srv.cfg.ACLFile == "" || !a.current.Load() || srv.table.Lookup([]byte("acl")) == nil {

@@ -143,9 +143,9 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 	return c
 }
 
-// checkOperator brings this node's users up to date with the leader before this node runs a command for
-// operators: another node may have taken the right from the user. The leader itself checks the commands
-// that the leader runs.
+// checkOperator returns why this node must not run a command for operators; "" if it may. Before that, it
+// brings this node's users up to date with the leader: a client of another node may have changed them. The
+// leader itself checks the commands that the leader runs.
 func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts.ruling()
 	srv := a.srv // a Sentinel uses the server of the plain listener
@@ -208,8 +208,8 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node runs an operator's command even if it has no leader. The node then checks the users that
-// it has applied. They include the cluster's password: if the first node was started with one, an early log entry sets it.
+// asksNodeAlone reports whether a node runs an operator's command even if it has no leader. The node then decides by the users that
+// it has applied. These include the cluster's password: if the first node was started with one, an early log entry sets it.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":

@@ -5,12 +5,13 @@ import (
 	"lockstep/store"
 )
 
-// A node runs the heavy commands that it answers itself one at a time for each kind (cluster.OwnKind), even the first command of
-// a client. The limits in own_work.go begin only after a client's first command.
+// Of each kind of heavy commands that a node answers itself (cluster.OwnKind), the node runs one at a time. This holds even for the
+// first command of a client, which the limits in own_work.go do not delay.
 
-// findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with what clients have, or if
-// hundreds of them at once would take the processors from the leader. LOCKSTEP STATUS is not heavy: all clients that wait share
-// its hash (cluster.Node.StateHash). Commands that only wait, for the leader or for time, are not heavy either.
+// findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with the number of connections,
+// subscriptions or log entries, or if hundreds of such commands at once would take the processors from the leader. LOCKSTEP STATUS
+// is not heavy: all clients that wait share its hash (cluster.Node.StateHash). Commands that only wait, for the leader or for time,
+// are not heavy either.
 func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.OwnKind {
 	found := map[*store.Command]cluster.OwnKind{}
 	for cmd := range handlers {
@@ -27,9 +28,9 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	return found
 }
 
-// alone waits until the node runs no other command of the same kind. If the node has worked for ownAtOnce within a second, alone
-// then also waits for the client's turn (Backend.Pace): hundreds of clients may send one such command each. ok is false if the
-// client has been cut off, or the node closes. Otherwise the caller must call leave when the command has been run.
+// alone waits until the node runs no other heavy command of the same kind. If the node has worked for its clients for ownAtOnce
+// within a second, alone then also waits for the client's turn (Backend.Pace): hundreds of clients may send one such command each.
+// ok is false if the client has been cut off, or the node closes. Otherwise the caller must call leave after the command.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {
@@ -53,8 +54,8 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	}, true
 }
 
-// paced gives way, and then calls work. Neither the wait nor the work counts as the client's own work afterwards (own.paid). ok
-// is as for alone.
+// paced waits for the client's turn, and then calls work. Neither the wait nor the work counts as work for the client afterwards
+// (own.paid). ok is as for alone.
 func (s *session) paced(work func()) (ok bool) {
 	begun := s.srv.cfg.Clock()
 	defer func() { s.own.paid += s.srv.cfg.Clock().Sub(begun) }()

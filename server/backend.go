@@ -23,7 +23,7 @@ type Submitter interface {
 	// names it.
 	NewClient(addr netip.Addr) *cluster.Client
 	// GiveWay waits for the turn of a client that has sent a command which the session does not submit. It returns at once if the
-	// command has few bytes and arguments. leave must be called when the reply is in the output.
+	// command has few bytes. leave must be called when the reply is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
 	// Rest waits for the turn of a client after the node itself has worked for the client for the time took.
 	Rest(client *cluster.Client, took time.Duration)
@@ -33,13 +33,13 @@ type Submitter interface {
 	// Pace waits for the turn of a client before the node does heavy work for it. The caller calls done at the end of the work. ok
 	// is as for Alone.
 	Pace(client *cluster.Client) (done func(), ok bool)
-	// Submit runs commands in order and returns their replies when their writes are safe. It may use
-	// the memory of replies.
+	// Submit runs commands in order and returns their replies when their writes are safe. The result
+	// may reuse the memory of the argument replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitPart is Submit that may run only the first commands, at least one: the caller submits the
-	// rest when it has room for their replies.
+	// SubmitPart is Submit, but it may run only the first of the commands, at least one. The caller
+	// submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitAsync is SubmitPart that does not wait. It may delay the submission until Flush; Flush may
+	// SubmitAsync is SubmitPart, but it does not wait. It may delay the submission until Flush; Flush may
 	// run it on the caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
@@ -52,7 +52,7 @@ type Submitter interface {
 	Abandon(b *cluster.Blocked)
 }
 
-// Observer tells what this node knows. Its methods wait for no other node.
+// Observer tells what this node knows. Of its methods, only RunningFunction waits for another node.
 type Observer interface {
 	// Config returns a parameter of the cluster as this node knows it; false if
 	// it has never been set.
@@ -65,12 +65,13 @@ type Observer interface {
 	MaxReply() int64
 	// Script returns a cached script by its SHA-1 in lower case, as this node knows it.
 	Script(sha string) (body string, ok bool)
-	// FunctionFlags returns what a function declares, as this node knows it.
+	// FunctionFlags returns the flags that a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// RunningFunction returns the reply of FUNCTION STATS while a function runs, Nil if none does.
+	// RunningFunction asks the leader for the reply of FUNCTION STATS while a function runs. The reply is
+	// Nil if none runs, and an error if the leader cannot be asked.
 	RunningFunction() store.Reply
-	// Busy reports whether a script has been running for longer than the busy threshold. The server
-	// calls it before every command.
+	// Busy reports whether this node is the leader and has been running a script for longer than the busy
+	// threshold. The server calls it before every command.
 	Busy() bool
 	// BusyError is the error that clients get while Busy is true.
 	BusyError() store.Error
@@ -105,8 +106,8 @@ type Admin interface {
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have all acknowledged writes on disk, and whether this
-	// node has them. It waits until at least others members have them, and also this node if here is
-	// true, or until ctx ends.
+	// node has them. It waits until that number is at least others and, if here is true, this node has
+	// them, too; or until ctx ends.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads it; complete is true if it holds
 	// all acknowledged writes.

@@ -32,9 +32,10 @@ func (s *session) mayHold(n int64) bool {
 	return s.goesOn()
 }
 
-// takesRoom reports whether there is memory to encode a reply. If not, it cuts the client off: many large replies at once could
-// take more memory than the node has before the largest holders are cut off. The room counts as the client's from here on,
-// because many clients may wait for the garbage collector at once. The caller gives it back when the reply is in the output.
+// takesRoom reports whether there is memory to encode a reply. If not, it cuts the client off at once: before evictClients could cut
+// off the clients that hold most, many large replies could take more memory than the node has. room bytes count as the client's
+// from here on, because many clients may wait for the garbage collector at once. The caller gives them back (holds) when the reply
+// is in the output.
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true
@@ -58,7 +59,7 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	return room, true
 }
 
-// growthStep is after how many names a command calls goesOn.
+// growthStep is how many names a command handles between two calls of goesOn.
 const growthStep = 64
 
 // eachName calls do for each name as long as the command may continue.
@@ -71,8 +72,8 @@ func eachName[T string | []byte](s *session, names []T, do func(name string)) {
 	}
 }
 
-// building is an array reply under construction. It ends when the reply is larger than the limit, or
-// when its client is cut off: elements added after that are dropped.
+// building is a reply under construction. When the reply exceeds the limit, or its client is cut off,
+// building drops all elements, and the reply becomes an error.
 type building struct {
 	s     *session
 	elems []store.Reply
@@ -120,7 +121,7 @@ func (b *building) takes(n int64) bool {
 	return !b.over
 }
 
-// reply returns the finished reply, or an error if it was too large.
+// reply returns the finished reply, or an error if it was too large or the client has been cut off.
 func (b *building) reply(kind store.Kind) store.Reply {
 	if b.over {
 		return store.Err(store.ErrReplyTooBig(b.limit))
@@ -128,7 +129,8 @@ func (b *building) reply(kind store.Kind) store.Reply {
 	return store.Reply{Kind: kind, Elems: b.elems}
 }
 
-// builds counts the memory of the client's next reply until the reply is queued.
+// builds adds by (bytes, perhaps negative) to the memory of the reply that the client's present command builds.
+// session.reply subtracts that memory again.
 func (s *session) builds(by int64) {
 	if s.script == nil {
 		s.built += by

@@ -32,8 +32,8 @@ type TLSFiles struct {
 	Ciphersuites          string // suites of TLS 1.3
 }
 
-// Certificates holds the TLS configuration of a process. It reads the files again when one has changed,
-// for new connections; it ignores files that cannot be used.
+// Certificates holds the TLS configuration of a process. When a file has changed, it reads the files
+// again, for new connections. If the new files cannot be used, the previous configuration stays in use.
 type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config] // nil: there is no certificate

@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// The pools keep buffers for replies between keepOutput and 4 times keepOutput. A client gives its buffer back when it has read
-// its replies. The collector may free unused buffers, so their memory does not grow with the number of clients.
-var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with room for 2 and 4 times keepOutput
+// The pools keep buffers for replies between keepOutput and 4 times keepOutput. An outbox gives its buffer back when it has sent
+// the replies. The collector may free unused buffers, so their memory does not grow with the number of clients.
+var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with capacities of 2 and 4 times keepOutput
 
-// borrow returns an empty buffer with room for size bytes, but for 4 times keepOutput at most.
+// borrow returns an empty buffer with a capacity of at least size bytes; size must not exceed 4 times keepOutput.
 func borrow(size int) []byte {
 	pool, room := &halves, 2*keepOutput
 	if size > room {

@@ -81,14 +81,14 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 }
 
 // describe returns the session's line in CLIENT LIST. query is the length of the CLIENT command if this
-// session has sent it, and 0 otherwise. The only buffer that exists here is the pending output. The
-// figures of Redis's other buffers are those of a client that is idle, or that runs a command of that
-// length.
+// session has sent it, and 0 otherwise. Of the buffers in the line, only the pending output is measured.
+// The figures of the others are those of an idle client in Redis, or of one that runs a command of length
+// query.
 func (s *session) describe(now time.Time, query int) string {
 	return s.describeWith(now, query, func(name string) string { return name })
 }
 
-// describeWith is describe with each name that the client chose in the form that cut gives it.
+// describeWith is describe, but it passes each name that the client chose through cut.
 func (s *session) describeWith(now time.Time, query int, cut func(name string) string) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()

@@ -32,7 +32,7 @@ type clientMemory struct {
 	exempt    atomic.Int64 // about how much clients with CLIENT NO-EVICT hold; holders corrects it
 
 	cutting atomic.Bool  // a goroutine looks for the clients that hold most
-	cut     atomic.Int64 // clients that were cut off
+	cut     atomic.Int64 // clients that were cut off for memory, or for too many commands before AUTH
 	relieve func()
 	evictions
 
@@ -85,8 +85,7 @@ func (m *clientMemory) beyondWith(n int64) bool {
 // sparesWith reports whether clients with CLIENT NO-EVICT are spared even if they hold n more bytes.
 func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.limit.Load()/2 }
 
-// strangersShare is the divisor of the limit: all clients that have not authenticated share that
-// fraction for their buffers.
+// All clients that have not authenticated share 1/strangersShare of the limit for their buffers.
 const strangersShare = 8
 
 // noRoomFor reports whether the buffers of unauthenticated clients are too large.
@@ -109,11 +108,11 @@ func (m *clientMemory) refused(addr net.Addr, n int64) {
 const (
 	subscriptionCost = 320 // in the session's table and in the hub's, with a set of subscribers
 	prefixCost       = 320 // a prefix of CLIENT TRACKING, in the same two kinds of tables
-	watchCost        = 192 // a watched key: its place in the list and in the set
+	watchCost        = 192 // a watched key: its entries in the list and in the set
 )
 
-// holdings is the memory that a client holds in tables and lists. The session reports it to the sum of
-// all clients when it has changed by much.
+// holdings is the memory that a client holds in tables and lists. The session adds a change to the sum of
+// all clients (clientMemory.large) when the change exceeds keepOutput, or the client holds nothing any more.
 type holdings struct {
 	bytes atomic.Int64
 	told  atomic.Int64 // the last reported value; goneClient: no more reports
@@ -122,7 +121,7 @@ type holdings struct {
 // goneClient is a value that no report can have.
 const goneClient = -1 << 62
 
-// holds adds by bytes to what the client holds; by may be negative. Any goroutine may call it.
+// holds adds by (bytes, perhaps negative) to what the client holds. Any goroutine may call it.
 func (s *session) holds(by int64) {
 	now, told := s.held.bytes.Add(by), s.held.told.Load()
 	if told == goneClient {
@@ -283,7 +282,7 @@ func (e *evictions) say(log *slog.Logger, now time.Time) {
 }
 
 // ClientMemory returns the bytes in the large buffers of clients, and how many clients were cut off for
-// memory.
+// memory, or because they sent too many commands before they authenticated.
 func (srv *Server) ClientMemory() (bytes, cutOff int64) {
 	return srv.clientMemory.large.Load(), srv.clientMemory.cut.Load()
 }

@@ -15,15 +15,15 @@
 // commands of all its connections together, and writes the replies; a goroutine runs the commands that
 // may wait.
 //
-// A server has one keyspace and up to three faces (face.go), each with a listener of its own. Plain
+// A server has one keyspace and up to three faces (face.go), each with listeners of its own. Plain
 // Redis and a node of a Redis Cluster are one Server; a Sentinel (sentinel.go) is a second Server with
 // its own command table, clients and channels. What they report about the other nodes comes from
 // Backend.Topology.
 //
 // Invariants:
 //   - Replies leave in the order of the commands, and a frame is never torn:
-//     everything that is sent goes through the session's outbox.
-//   - Publishing never waits for a client. One that reads too slowly is
+//     a session sends everything through its outbox.
+//   - Publishing never waits for a client. A client that reads too slowly is
 //     disconnected when its output passes the limits of its class.
 //   - The package does not ask for the time; Config.Clock gives it.
 //   - Only this package imports redcon.
