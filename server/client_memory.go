@@ -183,9 +183,10 @@ type holder struct {
 	exempt bool // CLIENT NO-EVICT
 }
 
-// evictClients cuts off the clients that hold most, of the users whose clients hold most, until the others hold no more than the
-// limit: the connections of one user must not cause the clients of another to be cut off. Clients with NO-EVICT stay, as in Redis,
-// while they together hold no more than half of the limit: the node must survive, and the other clients need room.
+// evictClients cuts off clients until the others hold no more than the limit. Next is always the largest client of the user whose
+// clients together hold most, so that the connections of one user do not cause the clients of another to be cut off. Clients with
+// NO-EVICT stay, as in Redis, while they together hold no more than half of the limit: the node must survive, and the other clients
+// need room.
 func (srv *Server) evictClients() {
 	e := &srv.clientMemory.evictions
 	e.mu.Lock()

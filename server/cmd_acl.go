@@ -70,7 +70,7 @@ func doACLCat(s *session, args [][]byte) store.Reply {
 	return store.Err(errSubcommandArgs("acl", args[1]))
 }
 
-// genPassBits is the default length of a password from ACL GENPASS, and maxGenPassBits is the maximum.
+// genPassBits is the default length of a password from ACL GENPASS in bits, and maxGenPassBits is the maximum.
 const (
 	genPassBits    = 256
 	maxGenPassBits = 4096
@@ -127,8 +127,9 @@ func doChangeUsers(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// changesUsers reports whether doChangeUsers runs a command outside transactions. In a transaction the
-// leader runs the command with the others, and no one waits for this node to catch up.
+// changesUsers reports whether a command is one that doChangeUsers runs, if it is in no transaction. In a
+// transaction, the leader runs the command with the others, and EXEC does not wait until this node has the
+// changed users.
 func changesUsers(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "acl|setuser", "acl|deluser":

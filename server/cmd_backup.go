@@ -15,11 +15,11 @@ import (
 // of one piece only, and its reader may be slow.
 
 const (
-	// backupPiece is the size of a piece.
+	// backupPiece is the size of a piece in bytes.
 	backupPiece = 1 << 20
 	// backupIdle is how long a backup stays open for a reader that asks for no piece.
 	backupIdle = time.Minute
-	// backupMost is how long a backup stays open in all: until its end, the node keeps all data that is overwritten.
+	// backupMost is how long a backup may stay open in all: while it is open, the node keeps all data that commands overwrite.
 	backupMost = time.Hour
 )
 

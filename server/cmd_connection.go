@@ -89,7 +89,7 @@ func doAuth(s *session, args [][]byte) store.Reply {
 const maxHelloLogins = 8
 
 // doHello executes its options one by one: options before an error keep their effect. The protocol
-// changes only at the end. It asks the leader once, however many users and passwords it gets.
+// changes only at the end. doHello asks the leader at most once, however many users and passwords it gets.
 func doHello(s *session, args [][]byte) store.Reply {
 	resp := s.protocol()
 	if len(args) > 1 {

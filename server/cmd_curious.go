@@ -43,7 +43,7 @@ func curiousRows() []row {
 	}
 }
 
-// keyToMigrate returns the place of the one key that MIGRATE names before its options.
+// keyToMigrate returns the index of the one key that MIGRATE names before its options.
 func keyToMigrate(args [][]byte) (places []int) {
 	if wordKeys(args) == 0 && len(args) > 3 {
 		places = []int{3}
@@ -51,8 +51,8 @@ func keyToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// keysToMigrate returns the places of the keys behind the word KEYS. As in Redis, there are none if the argument key is not
-// empty: MIGRATE refuses the two together.
+// keysToMigrate returns the indexes of the keys behind the word KEYS. As in Redis, there are none if the key before the options is
+// not empty: MIGRATE refuses that key and KEYS together.
 func keysToMigrate(args [][]byte) (places []int) {
 	if at := wordKeys(args); at > 0 && len(args[3]) == 0 {
 		for i := at + 1; i < len(args); i++ {
@@ -62,8 +62,8 @@ func keysToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// wordKeys returns the place of the word KEYS among the options of MIGRATE; 0 if there is none that a key follows. A password
-// or a user may be called like an option.
+// wordKeys returns the index of the word KEYS among the options of MIGRATE; 0 if there is none that a key follows. It skips
+// passwords and user names, because they may be the same as an option.
 func wordKeys(args [][]byte) int {
 	for i := 6; i+1 < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {

@@ -21,7 +21,7 @@ type debugCommand struct {
 	do          handler
 }
 
-// debugCommands are the subcommands that test suites of clients use. Some only answer OK: what they
+// debugCommands returns the subcommands that test suites of clients use. Some only answer OK: what they
 // change in Redis does not exist here, or need not change.
 func debugCommands() []debugCommand {
 	return []debugCommand{
@@ -73,8 +73,8 @@ func debugHelp() store.Reply {
 	return r
 }
 
-// scriptNap is how many seconds a script may sleep at once: the server serves no other client
-// meanwhile, and the script's time limit must be able to end it.
+// scriptNap is the longest DEBUG SLEEP of a script, in seconds: meanwhile the leader runs no other client's
+// commands, and the time limit of scripts can end the script only after the sleep.
 const scriptNap = 1
 
 func doDebugInScripts(s *session, args [][]byte) store.Reply {
@@ -132,7 +132,7 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 }
 
 // runDebug is the leader's part of DEBUG. A user with the right to DEBUG may read every key, as in
-// Redis. Clients cannot call these forms.
+// Redis. Only other code of this package calls it (session.onLeader): the DEBUG of clients goes to doDebug.
 func runDebug(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) == 3 && c.Arg(1) == "object":
@@ -180,8 +180,8 @@ func debugObject(c *store.Ctx) store.Reply {
 	return store.List(encoding, store.Int(int64(len(dump.Str)-dumpFrame)))
 }
 
-// populateStep is how many keys one log entry creates at most, and populateKey what a key takes at least besides its name and
-// its value.
+// populateStep is how many keys one log entry creates at most, and populateKey is how many bytes of the entry a key may take besides
+// its prefix and its value.
 const (
 	populateStep = 1024
 	populateKey  = 64

@@ -69,7 +69,7 @@ func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
 // memoryReport is the memory of a node in bytes, for MEMORY STATS and INFO.
 type memoryReport struct {
 	memoryFigures
-	peak, first             uint64 // of the memory of objects
+	peak, first             uint64 // the highest and the first measured value of objects
 	rss, clients, scripts   uint64
 	keys                    int
 	overhead, data, eachKey uint64
@@ -92,7 +92,7 @@ func (srv *Server) memory(st *cluster.Status) memoryReport {
 // residentMemory returns how much of the machine's memory the process uses.
 func residentMemory(m memoryFigures) uint64 {
 	var size, pages uint64
-	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // not everywhere
+	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // only Linux has this file
 		if _, err := fmt.Sscanf(string(statm), "%d %d", &size, &pages); err == nil {
 			return pages * uint64(os.Getpagesize())
 		}
@@ -103,7 +103,7 @@ func residentMemory(m memoryFigures) uint64 {
 // machineMemory returns how much memory the machine has; 0 if the system does not say.
 func machineMemory() uint64 {
 	var kib uint64
-	if meminfo, err := os.ReadFile("/proc/meminfo"); err == nil { // not everywhere
+	if meminfo, err := os.ReadFile("/proc/meminfo"); err == nil { // only Linux has this file
 		if _, err := fmt.Sscanf(string(meminfo), "MemTotal: %d kB", &kib); err != nil {
 			return 0
 		}
@@ -161,11 +161,11 @@ func doMemoryStats(s *session, _ [][]byte) store.Reply {
 }
 
 const (
-	sessionMemory = 6 << 10 // an idle connection
-	keyOverhead   = 48      // the place of a key in a tree
+	sessionMemory = 6 << 10 // bytes of an idle connection
+	keyOverhead   = 48      // bytes of a key's entry in a tree
 )
 
-// littleMemory is the use below which MEMORY DOCTOR gives no opinion, as in Redis.
+// MEMORY DOCTOR gives no opinion if objects take fewer than littleMemory bytes, as in Redis.
 const littleMemory = 5 << 20
 
 func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
@@ -188,10 +188,10 @@ func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
 	return store.Text("What looks unusual about this node's memory:\n\n" + strings.Join(found, "\n") + "\n")
 }
 
-// purgePause is the shortest time between two purges, because each is a whole garbage collection.
+// purgePause is the shortest time between the starts of two purges, because each is a whole garbage collection.
 const purgePause = time.Second
 
-// purging returns memory to the system. It does nothing during a purge, or within purgePause of the last one.
+// purging returns memory to the system. purge does nothing during another purge, or if the last one began less than purgePause ago.
 type purging struct {
 	mu   sync.Mutex
 	last time.Time

@@ -12,7 +12,8 @@ import (
 )
 
 // replicationRows are the commands that manage replicas in Redis. Here Raft replicates. Commands with a
-// counterpart here work; the others answer with an error that says what to use instead.
+// counterpart here work. SYNC, PSYNC and most forms of REPLICAOF answer with an error that says why they do
+// not; REPLCONF only answers OK.
 func replicationRows() []row {
 	const admin = store.Admin | store.NoScript
 	plain := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler) row {
@@ -134,7 +135,7 @@ func doWaitAOF(s *session, args [][]byte) store.Reply {
 	return store.List(store.Flag(self), store.Int(int64(n)))
 }
 
-// doReplicaOf accepts NO ONE on the leader, where it changes nothing.
+// doReplicaOf accepts only NO ONE, and only on the leader; it changes nothing.
 func doReplicaOf(s *session, args [][]byte) store.Reply {
 	if strings.EqualFold(string(args[1]), "no") && strings.EqualFold(string(args[2]), "one") {
 		if s.srv.leads() {

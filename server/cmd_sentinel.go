@@ -132,7 +132,7 @@ func (f *traits) ms(name string, d time.Duration) {
 	f.num(name, int64(d/time.Millisecond))
 }
 
-// common adds the fields that every kind of instance begins with.
+// common adds the fields with which the description of every kind of instance begins.
 func (f *traits) common(w watched, n *cluster.Sighting, name string, at endpoint, runID, kind string) {
 	flags := kind
 	if !n.Up {
@@ -349,7 +349,7 @@ func doSentinelConfig(s *session, args [][]byte) store.Reply {
 }
 
 // sentinelTimes are the default times of redis-sentinel, in milliseconds. They do not govern this
-// server: Config.DownAfter of the cluster, for example, is shorter.
+// server: cluster.Config.DownAfter, for example, is shorter than DEFAULT-DOWN-AFTER.
 var sentinelTimes = [][2]string{
 	{"INFO-PERIOD", "10000"}, {"PING-PERIOD", "1000"}, {"ASK-PERIOD", "1000"}, {"PUBLISH-PERIOD", "2000"},
 	{"DEFAULT-DOWN-AFTER", "30000"}, {"DEFAULT-FAILOVER-TIMEOUT", "180000"}, {"TILT-TRIGGER", "2000"}, {"TILT-PERIOD", "30000"},

@@ -81,7 +81,7 @@ func clusterRows() []row {
 	}
 }
 
-// inCluster makes a handler refuse commands on other listeners than the Cluster listener.
+// inCluster makes a handler refuse commands on all listeners but those of Redis Cluster.
 func inCluster(do handler) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if s.face != FaceCluster {
@@ -138,12 +138,12 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
 // runKeysInSlot runs on the leader. It is in this package, because the store does not know slots. A follower of an older version
-// counts the names itself: it asks for all names with the count 0.
+// counts the names itself: it asks for a list with the count 0, which means all names.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
 	}
-	var n [2]int64 // the slot, and how many names
+	var n [2]int64 // the slot, and how many names to list at most
 	for i, arg := range c.Args[2:] {
 		var ok bool
 		if n[i], ok = redistext.ParseInt(arg); !ok {
@@ -214,10 +214,10 @@ type shard struct {
 	nodes []cluster.Sighting
 }
 
-// shard finds the owner of the slots: the leader. Without a leader that this node can reach, this node
-// names itself. So clients that look for a better node come here, and their commands wait for the next
-// leader instead of failing at a dead one. A node that sees too few members for an election may be cut
-// off itself: it names the last leader.
+// shard finds the owner of the slots. If this node can reach the leader, the owner is the leader; otherwise
+// this node names itself. So clients that look for a better node come here, and their commands wait for the
+// next leader instead of failing at a dead one. But a node that sees too few members for an election may be
+// cut off itself, so it names the last leader.
 func (s *session) shard() shard {
 	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}
@@ -230,8 +230,7 @@ func (s *session) shard() shard {
 		if !s.clusterEndpoint(&n).known() {
 			continue
 		}
-		// A leader that is not the owner does not answer this node: the node notices that before Raft
-		// does.
+		// A leader that is not the owner does not answer this node, which notices that before Raft does.
 		n.Up = n.Up && (n.ID == sh.owner || n.ID != t.Leader)
 		if n.ID == sh.owner {
 			sh.nodes = slices.Insert(sh.nodes, 0, n)

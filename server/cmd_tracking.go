@@ -28,7 +28,7 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if !ok {
 				return nil, store.ErrNotInteger
 			}
-			// Otherwise a user could have another user's client cut off, by many messages.
+			// If the users could differ, a user could have another user's client cut off, by many messages.
 			if target := s.srv.session(id); target == nil || target.userName() != s.userName() {
 				return nil, errNoRedirect
 			}
@@ -137,8 +137,9 @@ func merged(a, b []string) []string {
 	return slices.Compact(append(append(all, a...), b...))
 }
 
-// maxPrefixes is how many short prefixes one client may listen to; long prefixes may take the memory of as many short
-// ones. With more prefixes, the client's next short command could take long.
+// maxPrefixes is how many short prefixes one client may listen to. Long prefixes count by their memory: all prefixes of
+// a client may take as much as maxPrefixes short ones. With more prefixes, the client's next short command could take
+// long.
 const maxPrefixes = 10_000
 
 var errManyPrefixes = errf("ERR The client would listen to too many prefixes: it may have %d short ones, fewer if they are long", maxPrefixes)

@@ -74,8 +74,9 @@ func describeCommand(c *store.Command) store.Reply {
 	return doc
 }
 
-// describeArguments gives the i-th key argument the i-th key spec, or the last spec if there are fewer.
-// floats gives increments the type double.
+// describeArguments returns the element "arguments" of COMMAND DOCS. The i-th key argument gets the i-th
+// key spec, or the last spec if there are fewer; *keys counts the key arguments. If floats is true,
+// increments get the type double.
 func describeArguments(args []argument, specs int, keys *int, floats bool) store.Reply {
 	r := store.List()
 	for _, a := range args {

@@ -36,8 +36,8 @@ func namesOfFlags[F store.Flags | store.KeyFlags](have F, names []flagName[F]) [
 	return list
 }
 
-// legacyRange returns the one range of keys that COMMAND showed before key specs existed: the specs
-// with fixed positions together, if they are adjacent.
+// legacyRange returns the one range of keys that COMMAND showed before key specs existed. It joins the
+// specs with fixed positions; if they are not adjacent, it returns zeros.
 func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	fixed := []store.KeySpec{}
 	for _, s := range specs {

@@ -33,9 +33,9 @@ type Config struct {
 	Bind string
 	// DataDir is the reply of CONFIG GET dir.
 	DataDir string
-	// Loops is how many event loops serve connections, on a system that has event loops. With 0, the
-	// server chooses a number that suits the machine. With -1, each connection has a goroutine of its
-	// own, as on other systems.
+	// Loops is how many event loops serve the connections of each TCP listener, on a system that has event
+	// loops. With 0, the server chooses a number that suits the machine. With -1, each connection has a
+	// goroutine of its own, as on other systems.
 	Loops int
 	// Durable is false for a node that keeps nothing on disk.
 	Durable bool
@@ -43,7 +43,7 @@ type Config struct {
 	Memory int64
 	// Ballast is how many bytes of the heap are allocated but not used; memory figures leave them out.
 	Ballast int
-	// TLS has the certificates for TLS listeners; nil: there are none yet.
+	// TLS has the certificates for TLS listeners; nil: no listener speaks TLS.
 	TLS *Certificates
 	// TLSPort is the tls-port in CONFIG.
 	TLSPort int
@@ -65,7 +65,7 @@ type Config struct {
 	ACLUsers               []*store.User // the users in ACLFile at the start
 	ProtectedMode          bool
 	MaxClients             int
-	MaxMemoryClients       int64 // bytes that all clients may make this node hold; 0: no limit
+	MaxMemoryClients       int64 // bytes that all clients together may make this node hold; 0: no limit
 	Timeout                int   // seconds; 0: connections may be idle forever
 	TCPKeepAlive           int   // seconds; 0: off
 	ProtoMaxBulkLen        int64

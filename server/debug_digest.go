@@ -108,7 +108,8 @@ func (s *session) mixValue(d *digest, db int, key string) (failure store.Reply, 
 	return store.Reply{}, false
 }
 
-// digestText returns the second half of a pair; Redis prints a score with %.17g.
+// digestText returns the bytes that Redis hashes for the value of a hash field, or for a score, which Redis
+// prints with %.17g.
 func digestText(typ string, r store.Reply) []byte {
 	if typ == "hash" {
 		return []byte(r.Str)

@@ -13,8 +13,8 @@ import (
 // maxCalls is the maximum number of commands in one submission.
 const maxCalls = 1024
 
-// serve is redcon's handler. It handles a whole pipeline: consecutive commands for the log become one
-// submission, and all replies leave in one write.
+// serve is redcon's handler. It handles a whole pipeline: consecutive commands for the leader are submitted
+// together (maxCalls at most), and the replies are sent together, unless they are large or a command waits.
 func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	s := conn.Context().(*session)
 	rest := conn.ReadPipeline()
@@ -82,9 +82,9 @@ func (s *session) decide(args [][]byte) decision {
 // dispatch runs one command, or collects it for the next submission. It may wait.
 func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide(args), args) }
 
-// handle does what decide has said. It reports false, and has done nothing, if CLIENT PAUSE holds the command of an event loop's
-// client back: a loop has checked for that before, but a pause may have begun while the command waited for its turn. The loop
-// then parks the connection, so that no goroutine waits.
+// handle does what decide has said. It reports false, and has not run the command, if CLIENT PAUSE holds the command of an event
+// loop's client back. The loop has checked for a pause before, but a pause may have begun while the command waited for its turn. In
+// that case the loop parks the connection, so that no goroutine waits.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
 		if refusal := s.sure(d.cmd); refusal != "" {
@@ -166,7 +166,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 	return true
 }
 
-// refuse answers a command with its refusal, and counts that as the client's own work.
+// refuse answers a command with its refusal, and charges the client for that work (session.own).
 func (s *session) refuse(d decision, args [][]byte) {
 	start, size := s.srv.cfg.Clock(), s.out.size()
 	s.reject(d.cmd, args, d.refusal)
@@ -203,7 +203,8 @@ func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error)
 	s.finish()
 }
 
-// runHere runs a command that this node answers itself, after checking the user's rights again.
+// runHere runs a command that this node answers itself. If the command is for operators, it first checks the
+// user's rights again.
 func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.Reply {
 	refusal := s.checkOperator(cmd)
 	if refusal == "" && cmd.Is(store.Admin) {
@@ -216,8 +217,9 @@ func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.R
 	return s.run(do, args)
 }
 
-// giveWay waits for the client's turn if a command that is not submitted is large: reading it was work,
-// too. A loop hands such a command to a goroutine first. leave must be called when the reply is in the output.
+// giveWay waits for the client's turn if a command that the session does not submit is large: reading the
+// command was work, too. A loop hands such a command to a goroutine first. leave must be called when the reply
+// is in the output.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		return s.srv.backend.GiveWay(s.client, size, len(args))
@@ -237,7 +239,7 @@ func (s *session) collect(cmd *store.Command, args [][]byte) {
 	}
 }
 
-// submit sends the collected commands through the log and queues the replies.
+// submit submits the collected commands to the backend, waits, and queues the replies.
 func (s *session) submit() {
 	for len(s.calls) > 0 {
 		start := s.srv.cfg.Clock()
@@ -250,15 +252,15 @@ func (s *session) submit() {
 // Sending shows whether the client has left; if it has, its remaining commands are not run.
 const slowPart = 10 * time.Millisecond
 
-// largeOutput is how much output of a pipeline the session holds before sending it: a client that asks
-// for much and reads nothing has to wait, and does not fill memory.
+// largeOutput is how many bytes of output a session holds before it sends them: a client that asks for much
+// and reads nothing has to wait, and does not fill memory.
 const largeOutput = 1 << 20
 
 // mayWait reports whether the session runs on a goroutine of its own.
 func (s *session) mayWait() bool { return s.away || !s.onLoop }
 
-// flushMuch waits until the client takes large output. If the client has been cut off, its remaining
-// commands are not run.
+// flushMuch sends output of more than largeOutput and waits until the system has taken it. If the client has
+// been cut off, its remaining commands are not run.
 func (s *session) flushMuch() {
 	if s.mayWait() && s.out.size() > largeOutput {
 		s.out.flush()
@@ -269,8 +271,8 @@ func (s *session) flushMuch() {
 }
 
 // answer queues the replies of a submission and counts its commands. Commands that were not run stay in
-// s.calls, but are dropped if the client has been cut off. mayWait lets answer wait until the client
-// takes large output.
+// s.calls, but are dropped if the client has been cut off. If mayWait is true, answer sends large output and
+// waits until the system has taken it.
 func (s *session) answer(took time.Duration, mayWait bool) {
 	each := took / time.Duration(len(s.replies))
 	for i := range s.replies {
@@ -363,7 +365,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		}
 	}
 	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
-		// Redis then queues no command at all; here a transaction can still release a key.
+		// Without memory, Redis queues no command at all; here a transaction can still release a key.
 		return cmd, store.ErrOutOfMemory
 	}
 	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
@@ -384,8 +386,8 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	return cmd, ""
 }
 
-// mayBeSoLong refuses a command that is too long for the leader, which would refuse it, too. This node does not send it,
-// because 500 MB would hold up what all other clients send. The guard has cut most such commands short.
+// mayBeSoLong refuses a command that is too long for the leader. The leader would refuse it, too, but this node does not
+// send it, because 500 MB would delay what all other clients send. The guard has cut most such commands short.
 func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
 	limit := s.conn.cut
 	if limit == 0 {

@@ -102,8 +102,7 @@ const (
 	errOnlyRESP3       store.Error = "ERR RESP2 is not supported by this command"
 	errModules         store.Error = "ERR MODULE command not allowed. If the enable-module-command option is set to \"local\", you can run it from a local connection, otherwise you need to set this option in the configuration file, and then restart the server."
 
-	// These errors refuse commands that Redis can run and this server cannot, in the server's own
-	// words.
+	// These errors, in the server's own words, refuse commands that Redis can run and this server cannot.
 	errNoReplicaOf store.Error = "ERR REPLICAOF is not supported: the nodes of a cluster replicate by Raft, as they are told at their start"
 	errNoPromotion store.Error = "ERR this node follows the leader of its cluster: FAILOVER or LOCKSTEP TRANSFER chooses another leader"
 	errNoSync      store.Error = "ERR SYNC and PSYNC are not supported: a node of this server replicates by Raft, not to a Redis, and gives no RDB file"
@@ -227,7 +226,7 @@ func errUnknownCategory(arg []byte) store.Error {
 	return errf("ERR Unknown category '%s'", cString(arg, maxQuoted))
 }
 
-// errUnmatched is the error for a selector without an end; rule begins the selector.
+// errUnmatched is the error for a selector without a closing parenthesis; rule is the beginning of the selector.
 func errUnmatched(rule string) store.Error {
 	return errf("ERR Unmatched parenthesis in acl selector starting at '%s'.", cString([]byte(rule), len(rule)))
 }

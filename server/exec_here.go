@@ -6,7 +6,7 @@ import (
 	"lockstep/store"
 )
 
-// runEarly runs a queued command before the transaction.
+// runEarly runs a queued command before the leader runs the transaction.
 func (s *session) runEarly(q *queued) {
 	if r, ran, _ := s.runQueued(q); ran {
 		q.done = &r

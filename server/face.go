@@ -47,8 +47,8 @@ func (e endpoint) digits() string { return strconv.Itoa(e.port) }
 func (e endpoint) hostPort() string { return e.host + ":" + e.digits() }
 
 // endpointOf parses an advertised address. If a node listens on all interfaces and advertises no host,
-// the client gets the address that it is connected to: this is right for a cluster of one node; the
-// nodes of a larger cluster must be given their addresses.
+// the client gets the host that it is connected to. For a cluster of one node this is right; the operator
+// of a larger cluster must give each node an address to advertise.
 func (s *session) endpointOf(addr string) endpoint {
 	host, digits, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *session) endpointOf(addr string) endpoint {
 	return endpoint{host: host, port: port}
 }
 
-// identity derives a 40-digit name of a node from its id: the name stays the same after restarts and on
-// every node.
+// identity derives a 40-digit name of a node from its id, so the name is the same on every node and after
+// restarts.
 func identity(kind, id string) string {
 	sum := sha1.Sum([]byte("lockstep " + kind + " " + id))
 	return hex.EncodeToString(sum[:])

@@ -11,8 +11,8 @@ import (
 )
 
 // fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its
-// events. Read and tryWrite never wait, and only the loop calls them. Write waits, and other goroutines
-// call it. Any goroutine may call Close.
+// events. Read and tryWrite never wait, and only the loop calls Read. Write calls tryWrite, and waits for
+// room in the socket; only goroutines other than the loop call it. Any goroutine may call Close.
 //
 // Close only shuts the socket down. The descriptor is closed when the loop has released the connection
 // and no Write is in progress, so that no goroutine uses a number that already belongs to another
@@ -23,14 +23,14 @@ type fdConn struct {
 	remote   net.Addr
 	local    net.Addr
 	onClose  func()      // Close calls it if onLoop is true
-	onLoop   atomic.Bool // a loop has the connection, or will have it
+	onLoop   atomic.Bool // the connection belongs to a loop, or will in a moment
 
 	// Only the loop uses these two:
 	readable bool // the socket may have input
 	hungUp   bool // the input includes the end of the connection, or a fault
 
 	shut     atomic.Bool
-	resets   atomic.Bool   // the end of the connection drops the output that the peer has not taken
+	resets   atomic.Bool   // closing the socket drops the output that the peer has not taken
 	waiting  atomic.Bool   // a Write waits for room in the socket
 	room     chan struct{} // wakes the waiting Write
 	mu       sync.Mutex
@@ -190,13 +190,13 @@ func (c *fdConn) setOption(level, option, value int) error {
 	return unix.SetsockoptInt(c.fd, level, option, value)
 }
 
-// resetAtClose makes the end of the connection throw away what the peer has not taken.
+// resetAtClose makes closeUnused throw away the output that the peer has not taken.
 func (c *fdConn) resetAtClose() { c.resets.Store(true) }
 
 func (c *fdConn) closeUnused() {
 	if c.released && c.writers == 0 && c.fd >= 0 {
 		if c.resets.Load() {
-			// An error does not matter: then the socket is closed in the usual way.
+			// An error does not matter: without the option, Close still sends the output.
 			_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		}
 		// Close frees the descriptor even if it returns an error.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 )
 
-// Pairs sends a command whose reply is a list of names and values.
+// Pairs sends a command whose reply is a list of names and values, and returns the reply as a map.
 func (c *Conn) Pairs(args ...string) (map[string]string, error) {
 	reply, err := c.Do(args...)
 	if err != nil {

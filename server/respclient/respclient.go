@@ -1,4 +1,5 @@
-// Package respclient is a small RESP2 client: the command line and the process tests speak it with servers.
+// Package respclient is a small RESP2 client for the command line, for tests that start processes, and for
+// benchmarks.
 package respclient
 
 import (
@@ -101,7 +102,7 @@ func (c *Conn) bulk(n int64) (any, error) {
 	return string(b[:n]), nil
 }
 
-// array reads elements; an error reply among them is an element.
+// array reads n elements; an error reply among them becomes an element of type ServerError.
 func (c *Conn) array(n int64) (any, error) {
 	if n < 0 {
 		return nil, nil
