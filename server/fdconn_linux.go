@@ -11,8 +11,8 @@ import (
 )
 
 // fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its
-// events. Read and tryWrite never wait, and only the loop calls Read. Write calls tryWrite, and waits for
-// room in the socket; only goroutines other than the loop call it. Any goroutine may call Close.
+// events. Read and tryWrite never wait. Only the loop calls Read. Goroutines other than the loop's call
+// Write, which calls tryWrite and waits. Any goroutine may call Close.
 //
 // Close only shuts the socket down. The descriptor is closed when the loop has released the connection
 // and no Write is in progress, so that no goroutine uses a number that already belongs to another
@@ -30,7 +30,7 @@ type fdConn struct {
 	hungUp   bool // the input includes the end of the connection, or a fault
 
 	shut     atomic.Bool
-	resets   atomic.Bool   // closing the socket drops the output that the peer has not taken
+	resets   atomic.Bool   // see resetAtClose
 	waiting  atomic.Bool   // a Write waits for room in the socket
 	room     chan struct{} // wakes the waiting Write
 	mu       sync.Mutex
@@ -190,7 +190,8 @@ func (c *fdConn) setOption(level, option, value int) error {
 	return unix.SetsockoptInt(c.fd, level, option, value)
 }
 
-// resetAtClose makes closeUnused throw away the output that the peer has not taken.
+// resetAtClose makes the kernel reset the connection when the descriptor is closed, and discard the output
+// that the peer has not acknowledged.
 func (c *fdConn) resetAtClose() { c.resets.Store(true) }
 
 func (c *fdConn) closeUnused() {

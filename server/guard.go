@@ -37,12 +37,12 @@ const (
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
-	keepArgs = 1 << 10 // arguments that a loop keeps room for
+	keepArgs = 1 << 10 // the largest argv, in arguments, that a loop keeps for later commands
 
 	unauthArgs = 10
 	unauthBulk = 16384
-	// unauthBatch is how many commands of an unauthenticated client the guard parses before the client
-	// gets the replies.
+	// unauthBatch is how many commands of an unauthenticated client the guard of a loop's connection parses
+	// before the client gets the replies.
 	unauthBatch = 16
 )
 
@@ -55,12 +55,13 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold so many more bytes although there is no room: the client has CLIENT NO-EVICT,
-	// and with these bytes all such clients together hold at most half of the limit.
+	// spared reports whether the client may hold bytes more although there is no room: the client has CLIENT NO-EVICT, and
+	// with this growth all such clients together hold at most half of the limit.
 	spared(bytes int64) bool
-	// tooLong returns max-entry-size if so many bytes of arguments are too long for any command; 0 if not.
+	// tooLong returns max-entry-size if a command whose arguments have this size is too long, whatever the command; else 0.
 	tooLong(bytes int64) (limit int64)
-	// exempts adds by, which may be negative, to the memory of all clients with CLIENT NO-EVICT if this client is one of them.
+	// exempts changes the count of the memory of all clients with CLIENT NO-EVICT, if this client is one of them. by may be
+	// negative.
 	exempts(by int64)
 	// userMemory returns the counts of the client's user.
 	userMemory() *userMemory
@@ -109,7 +110,7 @@ type guard struct {
 	whole  int64         // … and how many of them belong to complete commands
 	user   *userMemory   // of the user for whom whole counts; nil if whole is 0
 
-	vain    int          // lines without a command that a loop has not charged yet
+	vain    int          // lines without a command that the loop has not counted as work yet (loop.inVain)
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel
@@ -196,20 +197,20 @@ func (g *guard) fill() {
 	}
 }
 
-// release ends the count of the complete large commands: they have been run, or will not be.
+// release stops counting the memory of the complete large commands: they have been run, or will never be run.
 func (g *guard) release() {
 	g.holds(g.takes() - g.held.Load())
 	g.complete(0)
 }
 
-// drop is release, and also drops the large command that is being built.
+// drop does what release does, and also discards the large command that is being built.
 func (g *guard) drop() {
 	g.large = nil
 	g.release()
 }
 
-// takes returns the memory of the large command that is being built. Even an empty argument takes memory, and the last one
-// takes its capacity.
+// takes returns the memory of the large command that is being built. Each argument, even an empty one, costs argumentCost,
+// and the last argument counts with its capacity.
 func (g *guard) takes() int64 {
 	if len(g.large) == 0 || g.cut > 0 {
 		return 0
@@ -283,8 +284,8 @@ func (g *guard) fillArg() {
 	}
 }
 
-// hopeless reports whether an announced size is more than all clients together may have: the guard need
-// not read what it will have to discard.
+// hopeless reports whether an announced size is more than all clients together may hold. The guard need
+// not read such input, because it would have to discard it.
 func (g *guard) hopeless(bytes int64) bool {
 	limit := g.memory.limit.Load()
 	return limit > 0 && bytes > limit

@@ -10,7 +10,8 @@ import "slices"
 // The guard parses such a command only when no other command waits to run, because an earlier one may change the limit. Until the
 // command has been refused, the guard parses no later one: g.cut, which the session reads, is about one command.
 
-// These are the parts of a cut command that are kept: enough to find the command, and for the texts of errors.
+// These are the parts of a cut command that the guard keeps: the session needs them to identify the command, and to quote
+// arguments in errors.
 const (
 	cutArgs     = 64  // the number of arguments
 	cutArgument = 128 // bytes of each

@@ -9,8 +9,8 @@ import (
 )
 
 // parse turns input into commands until the input is used up. It stops early at a fault, at the end of the connection, before a
-// command that must be cut short while earlier commands wait to run, after a command that was cut short, and after unauthBatch
-// commands of a client that has not authenticated.
+// command that must be cut short while earlier commands wait to run, after a command that was cut short, and, for a loop, after
+// unauthBatch commands of a client that has not authenticated.
 func (g *guard) parse() {
 	if g.left == 0 {
 		g.cut = 0 // the command that was cut has been refused
@@ -33,12 +33,13 @@ func (g *guard) refuse(holds int64) {
 	g.out, g.line, g.marks = nil, nil, nil
 	g.drop()
 	if g.strange.Load() > 0 {
-		g.setStrange(int64(cap(g.buf))) // the rest is free now, and not only when the session ends
+		g.setStrange(int64(cap(g.buf))) // the other buffers are freed now, and not only when the session ends
 	}
 	g.end = io.EOF
 }
 
-// setStrange sets how many bytes of a client that has not authenticated count, and returns how many those of all such clients are.
+// setStrange makes this client count with n bytes among the clients that have not authenticated, and returns the sum for all of
+// them.
 func (g *guard) setStrange(n int64) (all int64) {
 	return g.memory.strangers.Add(n - g.strange.Swap(n))
 }
@@ -75,7 +76,7 @@ const (
 
 // takeWhole is the fast path for nearly all commands: an array of small arguments that is complete in
 // buf and in the form that clients write. The arguments stay in buf. For any other input takeWhole
-// reports false and has done nothing.
+// reports false and changes nothing.
 func (g *guard) takeWhole() bool {
 	if len(g.line) > 0 || g.policy.needsAuth() {
 		return false
@@ -259,7 +260,7 @@ func (g *guard) addArgument(n int64) bool {
 	return true
 }
 
-// makeParcel moves the arguments read so far out of redcon's input into a parcel.
+// makeParcel makes the current command a large one: it moves the arguments that have been read from out to large.
 func (g *guard) makeParcel() {
 	g.large = make([][]byte, 0, min(g.left+int64(len(g.marks)/2), 64))
 	for i := 0; i < len(g.marks); i += 2 {
@@ -321,9 +322,9 @@ func (g *guard) grew(n int64) {
 }
 
 // countStranger counts the buffers of a client that has not authenticated. All such clients share a
-// small part of the limit. A client that needs more than the rest of it is cut off at once, because
-// many such clients take memory faster than the garbage collector frees it. The memory for AUTH is
-// always available.
+// small part of the limit (strangersShare). If that part is used up, a client whose buffers grow beyond
+// 2*smallBuffer is cut off at once, because many such clients take memory faster than the garbage
+// collector frees it. Smaller buffers, which suffice for AUTH, are always allowed.
 func (g *guard) countStranger() {
 	n := int64(0)
 	if g.policy.needsAuth() {

@@ -70,7 +70,7 @@ type wire struct {
 	*turns.Conn
 	tls   *tls.Conn
 	from  netip.Addr
-	place int // in handshakes.open; -1: none
+	place int // index in handshakes.open[from]; -1: it is not there
 	ctx   context.Context
 	quiet int // after the handshake: bytes from the socket since the last data; -1: the handshake goes on
 	// end makes the handshake fail. Only the goroutine of the handshake closes the connection: a call
@@ -80,8 +80,9 @@ type wire struct {
 	looks int // how many looks have found it waiting for the client (lobby.go)
 }
 
-// begin does the handshake with a client on a new goroutine and then passes the connection to then. It
-// does not wait. config is nil if there is no certificate.
+// begin starts the handshake with a client, or puts the client into the lobby. It does not wait: a new
+// goroutine does the handshake, and calls then with the connection if the handshake succeeds. config is
+// nil if there is no certificate.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
 	c := &caller{conn: conn, from: turns.Origin(conn), config: config, now: now, then: then}
 	if config == nil || !h.receive(c) {
@@ -121,7 +122,7 @@ func (w *wire) shake() error {
 	return err
 }
 
-// Read bounds what crypto/tls keeps for a client after the handshake. A message of the handshake may still begin then,
+// Read bounds what crypto/tls keeps for a client after the handshake. Even then the client may begin a handshake message,
 // and crypto/tls would collect up to 256 KiB of it.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.quiet < 0 {
@@ -138,7 +139,7 @@ func (w *wire) Read(p []byte) (int, error) {
 // hears notes that crypto/tls has given data to its reader.
 func (w *wire) hears() { w.quiet = 0 }
 
-// enter notes that a handshake begins. The caller holds mu.
+// enter adds a handshake that begins to the list, and ends another one if there are maxHandshakes. The caller holds mu.
 func (h *handshakes) enter(w *wire) {
 	if h.count >= maxHandshakes {
 		list := h.open[crowded(h.open)]

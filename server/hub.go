@@ -101,7 +101,7 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 
 // Every node matches every message before it applies the next entry, so no client may make that slow. After matchSteps steps for
 // one message (some milliseconds), the hub cuts off the client with the most patterns. After matchCuts cuts, each of the other
-// patterns has only fewSteps, and the hub cuts off the clients of a pattern that needs more.
+// patterns may take only fewSteps steps, and the hub cuts off the clients of a pattern that needs more.
 const (
 	matchSteps = 1 << 20
 	matchCuts  = 3
@@ -157,8 +157,8 @@ type matching struct {
 	took  time.Duration
 }
 
-// clock returns the clock of the server, which the subscribers to patterns know. The caller holds mu
-// for reading.
+// clock returns the server's clock. The hub has no clock of its own: it asks a subscriber to a pattern, of
+// which there must be one. The caller holds mu for reading.
 func (h *Hub) clock() func() time.Time {
 	for _, subs := range h.patterns.all() {
 		for s := range subs.m {
@@ -339,8 +339,9 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions, and sends no confirmations. It takes the lock once for dropAtOnce names, because it may
-// have to wait each time until a message has been matched. Messages in between are matched with the remaining names.
+// drop ends all subscriptions of sessions, and sends no confirmations. Each time that it takes the lock, it removes up to
+// dropAtOnce names, because it may have to wait for the lock until a message has been matched. A message that comes before drop
+// is done is matched with the names that are left.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)

@@ -10,8 +10,9 @@ import (
 	"lockstep/store"
 )
 
-// lead returns the leader's address for clients of this face. If no leader is known, down is true and
-// at is the address of the last leader; if that was this node or has no such address, at.host is "?".
+// lead returns the leader's address for clients of this face. If no leader is known, down is true, and at
+// is the address of the last leader, unless this node was the last leader. If there is no such address,
+// at.host is "?", and down is true even with a leader.
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""

@@ -20,8 +20,8 @@ const spikeSamples = 160
 // spike is the worst latency of an event within one second.
 type spike struct{ at, ms int64 }
 
-// spikes holds the latencies above latency-monitor-threshold, by event: command, and fast-command for
-// commands that should never take long.
+// spikes holds the latencies of at least latency-monitor-threshold, by event. The event is fast-command for
+// commands that should never take long, and command for all others.
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent
@@ -76,7 +76,7 @@ func (l *spikes) names() []string {
 	return list
 }
 
-// reset forgets the named events, or all, and returns how many there were.
+// reset forgets the named events (nil: all), and returns how many it has forgotten.
 func (l *spikes) reset(names []string) int {
 	if names == nil {
 		names = l.names()

@@ -46,18 +46,18 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 const (
-	// strangersInput is how much input the operating system keeps for a client that has not authenticated (with its own
-	// data about the input, the system needs twice as much): strangers are served one after the other
-	// (loop_shares_linux.go), and their input waits in the system.
+	// strangersInput is how much input the operating system keeps for a client that has not authenticated: loops serve such
+	// clients one after the other (loop_shares_linux.go), and their input waits in the system. The system takes twice as much
+	// memory, because it also stores data about the input.
 	strangersInput = 16 << 10
 	// clientsInput is the maximum for a client that has authenticated: enough for 20 MB/s and a round trip of 10 ms. Without
 	// a limit, the system keeps up to 6 MiB for a client whose commands wait.
 	clientsInput = 208 << 10
 )
 
-// inputOf returns how much input the operating system may keep for a client; known is true if the client has authenticated.
-// maxclients clients together may have as much input there as all clients may hold in this process (maxmemory-clients), but each
-// may have strangersInput in any case: a small container has to hold both.
+// inputOf returns how much input the operating system may keep for a client; known is true if the client has authenticated. A
+// small container has to hold this input besides what the clients hold in this process. So the system keeps for each client its
+// part of maxmemory-clients (if there are maxclients clients), but at least strangersInput and at most clientsInput.
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {
@@ -93,7 +93,8 @@ func (srv *Server) warnOfNoLimit(err error) {
 	}
 }
 
-// keepAlive makes the system detect dead clients within the time of tcp-keepalive.
+// keepAlive makes the system probe a client that has sent nothing for the time of tcp-keepalive. A dead client is detected after
+// about twice that time.
 func (srv *Server) keepAlive(c *net.TCPConn) {
 	secs := srv.params.keepAlive.Load()
 	cfg := net.KeepAliveConfig{Enable: secs > 0}

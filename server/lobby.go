@@ -121,7 +121,8 @@ func (h *handshakes) look() {
 	}
 }
 
-// cutIdle ends up to most handshakes of an address that have waited for their clients for too long. The caller holds mu.
+// cutIdle ends the handshakes of an address that have waited for their clients for too long, but not more of them than most. The
+// caller holds mu.
 func (h *handshakes) cutIdle(from netip.Addr, most int) {
 	var idle []*wire
 	for _, w := range h.open[from] {

@@ -16,13 +16,13 @@ import (
 // goroutine, and waking threads; and commands that many clients send at the same time reach the backend
 // one by one.
 //
-// In a round, a loop takes all events, reads and parses the input, submits the commands, makes the
+// In a round, a loop fetches the events, reads and parses the input, submits the commands, makes the
 // backend run them (an ephemeral node runs them on this goroutine), and writes the replies. No step
 // waits, with one exception: a script that the backend runs. Then the watcher gives the loop to another
 // goroutine (watch_linux.go).
 //
-// The goroutine that runs a loop is its owner. An owner without work waits in the epoll instance if the
-// backend runs everything on the owner's goroutine: nothing else needs its thread. A durable node has
+// The goroutine that runs a loop is its owner. An owner without work waits in the system call epoll_wait
+// if the backend runs everything on the owner's goroutine: nothing else needs its thread. A durable node has
 // other goroutines that need threads, and a thread in a system call keeps its processor until the
 // runtime's monitor notices. There the runtime polls the epoll instance itself as a file, and the owner
 // is parked.
@@ -62,7 +62,7 @@ type loop struct {
 	others    []*loopConn // the ready list of the last round, to be used again
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
-	lightAt   time.Time   // when the loop last served a client in neither share that had not sent many arguments for aloneAfter
+	lightAt   time.Time   // when the loop last served a light client: outside both shares, and without many arguments for aloneAfter
 	answered  []*loopConn // replies to be sent at the end of the round
 	pushed    []*loopConn // messages to be sent
 	sending   []*loopConn // connections whose output uring sends

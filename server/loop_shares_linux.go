@@ -29,7 +29,8 @@ const (
 	crowdLooks = 10
 	// A large command with manyArguments arguments or more takes more time for the arguments than for their bytes.
 	manyArguments = 1 << 10
-	// aloneAfter is how long the other clients must have sent nothing before a loop reads many arguments without a rest.
+	// aloneAfter is how long the other clients must have sent nothing before a loop reads many arguments without pauses
+	// (shareRest).
 	aloneAfter = 200 * time.Millisecond
 )
 
@@ -37,7 +38,7 @@ const (
 // uses the queue.
 type share struct {
 	loop  *loop
-	queue []*loopConn // the one that has waited longest first
+	queue []*loopConn // in the order of their arrival; but see incoming.add
 	last  []*loopConn // strangers that have hung up, served when queue is empty
 	due   time.Time   // when the next connections may be served
 	since time.Time   // the start of the present round, if the share has its turn in the round; else zero
@@ -64,7 +65,7 @@ func (s *share) begins() bool {
 
 func (s *share) isEmpty() bool { return len(s.queue)+len(s.last) == 0 }
 
-// next serves the connection that has waited longest.
+// next serves the first connection of the queue.
 func (s *share) next() { s.serve(pop(&s.queue)) }
 
 // nextStranger is next, but strangers that have hung up go behind all others: nobody waits for the replies, and many such
@@ -193,9 +194,9 @@ func (s *incoming) add(c *loopConn) {
 	}
 }
 
-// choose returns the place of the connection whose user has waited longest, among the users that are not crowded; -1: none
-// should be read now. After crowdLooks looks that passed over crowded users, it chooses among these: their complete commands may be
-// blocking ones, which may keep their memory forever.
+// choose returns the index of the connection whose user has waited longest, among the users that are not crowded; -1: the loop
+// should read none now. After crowdLooks looks that passed over crowded users, it chooses among these: their complete commands
+// may be blocking ones, which may keep their memory forever.
 func (s *incoming) choose() int {
 	m := &s.loop.srv.clientMemory
 	best, crowded := -1, -1

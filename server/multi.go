@@ -232,8 +232,8 @@ func copyArgs(args [][]byte) [][]byte {
 }
 
 // abort handles a refusal: in a transaction it makes EXEC fail, and a refused EXEC ends the
-// transaction. It returns the error for the client: EXECABORT for EXEC, unless the client is sent to
-// another node.
+// transaction. It returns the error for the client: EXECABORT for EXEC, except that CROSSSLOT and MOVED
+// stay as they are.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
@@ -251,8 +251,8 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // fewInPlace is how many commands of a transaction a loop runs itself, if none of them can wait.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take time on this node: for a slow command, for many fast ones, or to remember many keys for
-// a client that tracks.
+// execWaits reports whether EXEC may take time on this node: for a slow command, for many or large fast ones, or to remember many
+// keys for a client that tracks.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false
@@ -357,7 +357,7 @@ func (s *session) askExec() *cluster.Transaction {
 				db = n
 			}
 		case "client|tracking", "client|caching":
-			// Tracking ends only if the transaction takes place.
+			// OFF must not run early, nor any command after it: tracking ends only if the transaction takes place.
 			if on, ok := onOff(q.args[2]); ok && !on {
 				early = false
 			}

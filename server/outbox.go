@@ -18,7 +18,7 @@ type outbox struct {
 	sent   *atomic.Int64 // bytes written, over all sessions
 	cutOff *atomic.Int64 // clients cut off at their limit
 	memory *clientMemory // for all clients; nil: memory is not counted
-	gone   func()        // called when the server cuts the client off; may be nil
+	gone   func()        // see cutOffNow; may be nil
 	clock  func() time.Time
 	active *atomic.Int64 // Unix ms of the client's last activity, such as output that the system took; nil: not recorded
 
@@ -273,7 +273,8 @@ func (o *outbox) now() (t time.Time) {
 	return t
 }
 
-// took notes that the operating system has taken n bytes in a write that began at a time. A client that reads is not idle.
+// took counts n bytes that the operating system has accepted in a write. It records the time when the write began as activity of
+// the client: a client that reads is not idle.
 func (o *outbox) took(n int, began time.Time) {
 	o.sent.Add(int64(n))
 	if n > 0 && o.active != nil {
@@ -346,8 +347,8 @@ func (o *outbox) write() {
 	o.moved.Broadcast()
 }
 
-// fail gives the connection up and closes it, so that the reader notices. If output is thrown away here, what the
-// operating system has of it is thrown away, too.
+// fail gives the connection up and closes it, so that the reader notices. If fail discards output here, the operating
+// system also discards the output that it has not delivered.
 func (o *outbox) fail() {
 	if !o.failed && o.pending.len()+o.late.len()+o.writing > 0 {
 		resetAtClose(o.conn)
@@ -389,15 +390,15 @@ func (o *outbox) count() {
 	}
 }
 
-// abort closes the connection. If no output waits in the outbox, the operating system still sends what it has taken.
+// abort closes the connection. If no output waits in the outbox, the operating system still sends what it has accepted.
 func (o *outbox) abort() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fail()
 }
 
-// cut is abort for a client that the server cuts off to save memory: what the operating system has of the output
-// is thrown away, too. For a client that does not read, the system would keep that output for minutes.
+// cut is abort for a client that the server cuts off to save memory: the operating system also discards the output that
+// it has not delivered. For a client that does not read, the system would keep that output for minutes.
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -416,7 +417,8 @@ func (o *outbox) cutOffNow() {
 	o.fail()
 }
 
-// resetAtClose makes the close of a connection throw away what the peer has not taken.
+// resetAtClose makes closing a connection reset it: the operating system discards the output that the peer has not
+// acknowledged.
 func resetAtClose(conn net.Conn) {
 	for {
 		switch c := conn.(type) {

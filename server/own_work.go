@@ -83,7 +83,7 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	}
 }
 
-// rested returns what the work has taken, and begins anew: the client is about to give way for it.
+// rested returns the time that the work has taken, and resets the count: the client is about to give way for that time.
 func (w *ownWork) rested(now time.Time) (took time.Duration) {
 	took = w.took
 	w.took, w.told, w.since = 0, 0, now
@@ -114,8 +114,8 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether clients build locks from a command: it belongs to subscriptions or transactions. A client may run up
-// to 5,000 such commands in a second before it gives way, or 500 if the node works much for all its clients.
+// isPlumbing reports whether a command is one of those for subscriptions and transactions from which clients build locks. A client
+// may run up to 5,000 such commands in a second before it gives way, or 500 if the node works much for all its clients.
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false

@@ -114,7 +114,7 @@ func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list 
 		list = append(list, store.Str(f.shown), store.Str(p.values[f.def]))
 	}
 	p.mu.Unlock()
-	for i, f := range found { // this may take a while
+	for i, f := range found { // without mu: elsewhere may have to ask the leader
 		if f.def.shared || f.def.faced {
 			list[2*i+1] = store.Str(elsewhere(f.def))
 		}
@@ -197,7 +197,7 @@ func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	return c, ""
 }
 
-// commit makes a change that check returned, without the parameters that the cluster shares.
+// commit makes a change that check returned, except for the parameters that the cluster shares and for secrets.
 func (p *params) commit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -266,13 +266,13 @@ func (d *paramDef) inRange(n int64) (canonical, fault string) {
 }
 
 // limitClasses are the client classes in the order of CONFIG GET. No replica ever connects to this
-// server; the class exists because clients set it.
+// server; the class slave exists because clients set its limits.
 var limitClasses = []string{"normal", "slave", "pubsub"}
 
 // defaultLimits is the default of client-output-buffer-limit.
 const defaultLimits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
 
-// mergeLimits replaces the classes named in value within old.
+// mergeLimits returns old, with new limits for the classes that value names.
 func mergeLimits(value, old string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%4 != 0 {

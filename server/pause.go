@@ -172,7 +172,7 @@ func (p *pause) watch() {
 		left := p.until - p.clock().UnixMilli()
 		if left <= 0 {
 			p.timed = false
-			waiting := p.release() // at once: the next pause may begin from here on
+			waiting := p.release() // before Unlock, after which the next pause may begin
 			p.mu.Unlock()
 			resume(waiting)
 			return

@@ -24,7 +24,7 @@ type look struct {
 	known   bool // this node knows what the leader knew
 }
 
-// look begins to ask the leader, for all callers that wait.
+// look returns a question to the leader that has not begun yet. All callers that come before it begins share it.
 func (srv *Server) look() *look {
 	s := &srv.looks
 	s.mu.Lock()
@@ -105,8 +105,8 @@ func (s *session) asksAnew() func() knowledge {
 	}
 }
 
-// upToDate makes this node learn what the leader knows of the users. It searches for a leader for the
-// time search, and waits for its answer for the time patience. A node that was stopped for a while
+// upToDate makes this node learn what the leader knows of the users. search bounds its search for a
+// leader, and patience bounds its wait for the leader's answer. A node that was stopped for a while
 // searches longer, because it may find its leader or its link to the leader in a moment.
 func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {

@@ -24,10 +24,10 @@ type loopConn struct {
 	s     *session
 	guard *guard
 	state connState
-	ready bool      // in loop.ready
+	ready bool      // in loop.ready, or in the queue of a share
 	vain  bool      // the client has sent many lines lately that made no command
-	many  time.Time // when the client last sent many arguments
-	part  bool      // a part of its command has been read in a turn
+	many  time.Time // when the loop last read a command with manyArguments
+	part  bool      // a part of its command has been read in a turn of its share
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the submission began
@@ -121,7 +121,7 @@ func (c *loopConn) writable() {
 	c.fdConn.writable()
 }
 
-// again makes the loop advance an idle connection in the next round.
+// again gives an idle connection its turn in the next round (loop.turn).
 func (l *loop) again(c *loopConn) {
 	if !c.ready {
 		c.ready = true
@@ -140,8 +140,8 @@ func (l *loop) begin(c *loopConn) {
 	l.step(c)
 }
 
-// step runs commands until the pipeline is done or has to wait. It does what session.handle does, but never waits: it leaves a
-// command that may have to wait to a goroutine, which gives the connection back (newsReturned).
+// step runs commands until the pipeline is done or has to wait. For each, it does what session.dispatch does, but never waits: it
+// leaves a command that may have to wait to a goroutine, which gives the connection back (newsReturned).
 func (l *loop) step(c *loopConn) {
 	c.state = connRunning
 	s, g := c.s, c.guard
@@ -244,8 +244,8 @@ func (l *loop) resume(c *loopConn) {
 	l.step(c)
 }
 
-// sendAway leaves the connection to a goroutine. That runs first(), and then the pipeline up to a command that blocks
-// or has to pause: first() or the next command may wait, and the event loop must not.
+// sendAway leaves the connection to a goroutine, because the event loop must not wait, but first() or the next command may. The
+// goroutine runs first(), and then the pipeline up to a command that blocks or has to pause.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {
@@ -295,7 +295,8 @@ func (l *loop) protocolError(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// retire ends a connection that has no pipeline in progress.
+// retire ends a connection. No command of it may be running or waiting for the answer to a submission; a blocked command is
+// abandoned.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
 	c.s.abandon()

@@ -15,8 +15,7 @@ import (
 //	socket ← fdConn.tryWrite ← sealed (ciphertext) ← tls.Conn ← tryWrite ← outbox
 //
 // crypto/tls continues after a temporary error: it keeps the received part of a record. It writes into
-// sealed without waiting, so no goroutine waits while it holds a lock of crypto/tls; a goroutine that
-// waits for the socket holds no such lock.
+// sealed without waiting. So a goroutine that waits for the socket holds no lock of crypto/tls.
 type tlsConn struct {
 	*fdConn
 	raw  rawConn

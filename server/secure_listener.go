@@ -43,7 +43,7 @@ func (srv *Server) newSecureListener(ln net.Listener, config func() *tls.Config)
 }
 
 // Listener makes a listener of another protocol speak TLS, with the same certificates and the same
-// limits. Its clients show no certificate, because they have passwords.
+// limits. The server asks its clients for no certificate, because they have passwords.
 func (srv *Server) Listener(ln net.Listener) net.Listener {
 	return srv.newSecureListener(ln, func() *tls.Config {
 		c := srv.hands.certs.Config()

@@ -65,7 +65,7 @@ func (aside) Busy() bool { return false }
 // Validate refuses. The configuration is that of a server that New has made: who may log in there may do so here.
 //
 // All clients of a Sentinel get the same events, with the same addresses. So TLS clients, which need
-// other addresses, have a Sentinel of their own.
+// other addresses, have a Sentinel of their own: secret is true for that one.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
 	users := cfg.Hub.accounts

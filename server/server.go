@@ -25,7 +25,7 @@ type Server struct {
 	table    *store.Table
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool            // handlers that cannot wait
-	heavy    map[*store.Command]cluster.OwnKind // handlers that run one at a time
+	heavy    map[*store.Command]cluster.OwnKind // handlers of which one of each kind runs at a time
 	kills    map[*store.Command]bool            // handlers that end a script
 	execCmd  *store.Command                     // execCmd and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
@@ -392,7 +392,7 @@ func (srv *Server) clients() int {
 	return len(srv.sessions)
 }
 
-// cronPeriod is how often the server looks for idle and slow clients.
+// cronPeriod is the time between two looks for clients that are idle, read too slowly or hold too much memory.
 const cronPeriod = time.Second
 
 func (srv *Server) cron() {

@@ -94,7 +94,7 @@ type messaging struct {
 	lateSize int                // bytes of late; guarded by tracker.mu
 }
 
-// lifecycle is how far a session has come, and how its client calls itself.
+// lifecycle is whether a session runs a pipeline or has to end, and the names that its client has set.
 type lifecycle struct {
 	mu       sync.Mutex // guards the others
 	name     string
@@ -202,7 +202,7 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
-// tooLong adds to max-entry-size what the leader adds, too: store.MinEntry bytes for what a command does not write.
+// tooLong allows store.MinEntry bytes beyond max-entry-size, as the leader does: for the arguments that a command does not write.
 func (s *session) tooLong(bytes int64) (limit int64) {
 	if bytes <= store.MinEntry {
 		return 0
@@ -236,8 +236,8 @@ func (s *session) protocol() int { return int(s.resp.Load()) }
 // subscriber reports whether the session has a subscription: RESP2 restricts its commands then.
 func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
 
-// subscriptions returns the number in a confirmation; shard channels are counted separately. The caller
-// holds Hub.mu.
+// subscriptions returns the number in a confirmation, and updates subbed. The number counts either the shard
+// channels, or the channels and patterns. The caller holds Hub.mu.
 func (s *session) subscriptions(kind subKind) int64 {
 	others := s.subs[subChannel].len() + s.subs[subPattern].len()
 	shards := s.subs[subShard].len()
@@ -254,7 +254,7 @@ func (s *session) confirm(word string, name store.Reply, count int64) {
 	s.out.add(0, func(b []byte) []byte { return appendReply(b, &r, s.protocol()) })
 }
 
-// reply queues the reply to a command. cmd is nil for protocol errors.
+// reply queues the reply to a command. An error counts as a failure of cmd, unless cmd is nil.
 func (s *session) reply(cmd *store.Command, r store.Reply) {
 	if s.built > 0 {
 		defer s.builds(-s.built)

@@ -27,8 +27,8 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// hashedPerStep is how many bytes of names are hashed in the time of a step of work, and hashedPerCheck in that of a step of
-// checks.
+// In the time of one step of work, a node hashes hashedPerStep bytes of names. In the time of one step of checks (checkTakes), it
+// hashes hashedPerCheck bytes.
 const (
 	hashedPerStep  = 32
 	hashedPerCheck = 8

@@ -10,9 +10,9 @@ import (
 	"lockstep/store"
 )
 
-// stats holds the counters for INFO.
+// stats holds the counters for INFO, since the start or the last CONFIG RESETSTAT.
 type stats struct {
-	connections  atomic.Int64 // accepted since the start
+	connections  atomic.Int64 // accepted, also those that are then refused
 	refused      atomic.Int64 // refused, or cut off to make room for newcomers
 	netIn        atomic.Int64
 	netOut       atomic.Int64

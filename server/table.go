@@ -117,7 +117,7 @@ func (t *table[V]) drop(name string) {
 	}
 }
 
-// divide moves the entries to so many new parts.
+// divide replaces the parts by new ones, whose number is parts, and moves the entries to them.
 func (t *table[V]) divide(parts int) {
 	old := t.parts
 	t.form++

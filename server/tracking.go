@@ -206,8 +206,8 @@ func (t *tracker) unlist(s *session, prefixes []string) {
 	s.holds(-sizeOf(prefixes))
 }
 
-// inSteps calls do for all that a client has named, a few at a time, and holds mu only during each call: the state machine needs
-// mu for each entry. It calls do at least once.
+// inSteps calls do for the elements of a slice, up to atOnce at a time, and holds mu only during each call: the state machine
+// needs mu for each log entry. It calls do at least once.
 func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
 	for again := true; again; again = len(all) > 0 {
 		some := all[:min(len(all), atOnce)]
@@ -234,7 +234,7 @@ func (s *session) track(call *cluster.Call) {
 		return
 	}
 	t := s.srv.hub.tracker
-	// Redis tells a client in BCAST mode about changes by its own scripts.
+	// In BCAST mode, Redis tells a client about changes by its own scripts, even with NOLOOP.
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}

@@ -33,7 +33,7 @@ type changes struct {
 	size     int            // see maxChangedSize
 
 	writers   map[uint64]struct{} // the origins in list
-	own       int                 // bytes of lists that one session gets, because it has made some of the changes itself
+	own       int                 // bytes of the lists for one NOLOOP session each, without its own changes (messageFor)
 	told      int                 // messages …
 	sent      int64               // … and their bytes
 	forgotten int
@@ -321,7 +321,7 @@ func (m *notice) frame(resp int) []byte {
 const (
 	maxHeld     = 4096
 	maxLateSize = 1 << 20 // bytes of held messages
-	lateCost    = 24      // a list of keys, or a key without its bytes
+	lateCost    = 24      // the bytes that a list of keys costs, and each key without its name
 )
 
 // dropLate forgets the messages that were held back. The caller holds mu.
@@ -330,8 +330,8 @@ func (s *session) dropLate() {
 	s.late, s.lateSize = nil, 0
 }
 
-// send delivers a message, or holds it back. A change that the session's blocking command may have made follows
-// the reply.
+// send delivers a message, or holds it back. The message about a change that the session's blocking command may
+// have made follows the reply to that command.
 func (t *tracker) send(s *session, m *notice) {
 	own := m.by != someone && m.by == t.origin(s)
 	if s.waiting || own && s.blocked.Load() != nil {

@@ -20,12 +20,12 @@ type prefix struct {
 	every  bool    // too much has changed: the sessions get one message for all keys
 }
 
-// child returns the place of the child whose edge begins with a byte, and whether there is one.
+// child returns the index of the child whose edge begins with a byte, and whether there is one.
 func (p *prefix) child(first byte) (i int, is bool) {
 	return slices.BinarySearchFunc(p.children, first, func(c *prefix, b byte) int { return int(c.edge[0]) - int(b) })
 }
 
-// add makes a session listen to a prefix below p, and reports whether it is the first one.
+// add makes a session listen to a prefix below p, and reports whether no session listened to it before.
 func (p *prefix) add(text string, s *session) (first bool) {
 	for rest := text; rest != ""; rest = rest[len(p.edge):] {
 		i, is := p.child(rest[0])
@@ -100,7 +100,7 @@ func (p *prefix) replace(c *prefix) {
 	p.children[i] = only
 }
 
-// of calls do for each node below p, and p itself, whose sessions listen to a prefix of a key.
+// of calls do for p and for the nodes below it, for each one that has sessions and whose text is a prefix of key.
 func (p *prefix) of(key string, do func(*prefix)) {
 	for {
 		if p.heard() {
