@@ -72,7 +72,7 @@ type policy interface {
 
 // parcel is a large command that bypasses redcon.
 type parcel struct {
-	index uint64 // the command's place among all delivered ones
+	index uint64 // how many commands were delivered before this one
 	args  [][]byte
 }
 

@@ -26,7 +26,7 @@ const (
 	// maxQuiet is how many bytes a client may send after the handshake without data in them: the largest record
 	// (18 KB), and room for a change of keys before it.
 	maxQuiet = 20 << 10
-	// logSilence is the time between two log lines about events that strangers cause.
+	// logSilence is the shortest time between two log lines about events that strangers cause.
 	logSilence = 10 * time.Second
 )
 
@@ -72,7 +72,7 @@ type wire struct {
 	from  netip.Addr
 	place int // index in handshakes.open[from]; -1: it is not there
 	ctx   context.Context
-	quiet int // after the handshake: bytes from the socket since the last data; -1: the handshake goes on
+	quiet int // bytes from the socket since the last data; -1 during the handshake
 	// end makes the handshake fail. Only the goroutine of the handshake closes the connection: a call
 	// of end may come late, when the connection already belongs to a session.
 	end context.CancelCauseFunc

@@ -75,8 +75,9 @@ func (srv *Server) prepare(c *net.TCPConn) {
 	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
-// limitWindow makes a listener offer its clients no larger window than they get after AUTH. After a larger offer, a client sends
-// packets that are larger than any later window in a small container: on loopback, it then sends only one packet each 200 ms.
+// limitWindow makes a listener offer its clients no larger window than they get after AUTH. After a larger offer, a client could
+// send packets that no later window has room for, if a small container makes the windows small. On loopback, the client would then
+// send only one packet each 200 ms.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))

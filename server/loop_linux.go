@@ -63,8 +63,8 @@ type loop struct {
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
 	lightAt   time.Time   // when the loop last served a light client: outside both shares, and without many arguments for aloneAfter
-	answered  []*loopConn // replies to be sent at the end of the round
-	pushed    []*loopConn // messages to be sent
+	answered  []*loopConn // connections with replies to be sent at the end of the round
+	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends
 	submitted bool        // the backend must be flushed
 	now       time.Time   // the time of this round

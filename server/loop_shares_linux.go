@@ -8,10 +8,10 @@ import (
 // Two kinds of clients, strangers and senders of many arguments, get only a share of a loop's time, and are served one after the
 // other; all other clients go first. Input beyond the share stays with the operating system, which slows the senders down.
 //
-// Strangers have not authenticated. If a few hundred of them sent as fast as they can, all other clients of the loop would wait
-// for a turn of each of them.
+// Strangers have not authenticated, or send lines that make no command. If a few hundred of them sent as fast as they can, all
+// other clients of the loop would wait for a turn of each of them.
 //
-// A hundred thousand arguments take the loop tens of milliseconds, and several times as long while the collector runs all the
+// A hundred thousand arguments take the loop tens of milliseconds, and several times as long while the garbage collector runs all the
 // time. So a loop reads a command with many arguments in parts, one part after the other. A command that has arrived stays in
 // memory until its turn to run. While many commands of a user wait for their turn, the loop reads further ones of that user
 // slowly (choose).
@@ -52,7 +52,7 @@ func (s *share) stop() {
 	}
 }
 
-// begins reports whether some connections have their turn in this round.
+// begins starts the share's turn in this round, if connections wait and are due, and reports whether it has.
 func (s *share) begins() bool {
 	if s.isEmpty() || s.loop.now.Before(s.due) && !s.late.Load() {
 		return false
@@ -133,7 +133,7 @@ func (s *share) wakes() bool {
 	return true
 }
 
-// turn serves an idle connection with unread input now, or has it wait for its turn among its kind.
+// turn serves an idle connection with unread input now, or adds it to the queue of its share.
 func (l *loop) turn(c *loopConn) {
 	switch {
 	case c.state != connIdle:
@@ -184,7 +184,7 @@ func (s *incoming) crowded(c *loopConn) bool {
 	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
 }
 
-// add has a connection wait for its turn. A connection whose command has been read in part goes first, because the part takes
+// add queues a connection. A connection whose command has been read in part goes first, because the part takes
 // memory.
 func (s *incoming) add(c *loopConn) {
 	s.queue = append(s.queue, c)

@@ -9,7 +9,7 @@ import (
 
 // A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). They are in no batch of the leader, so the turns
 // of users there do not bound them. A few connections that pipeline such commands could take all of a node's processors, and a
-// leader without a processor loses its leadership. So a client gives way before its next command of this kind (fair.Gate.Rest)
+// leader without processor time loses its leadership. So a client gives way before its next command of this kind (fair.Gate.Rest)
 // once such commands have taken ownSlice within a second. From then on, the commands of this kind have a quarter of the time while
 // clients have requests for the leader, and all of the time otherwise.
 
@@ -99,7 +99,7 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed is exceeds with one more command, which will take the time takes.
+// wouldExceed reports whether the work will exceed the limit with one more command; takes is the time that this command will take.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took

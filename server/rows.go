@@ -8,7 +8,7 @@ import (
 // handler runs a command on the node that the client is connected to.
 type handler func(s *session, args [][]byte) store.Reply
 
-// row is a command with its handler; command adds the flag store.Local.
+// row is a command with its handler. Its method command adds the flag store.Local.
 type row struct {
 	store.Command
 	do  handler
@@ -28,7 +28,7 @@ func rows() []row {
 	return all
 }
 
-// Commands returns the rows of the commands that sessions answer.
+// Commands returns the commands that sessions answer, for the command table.
 func Commands() []store.Command {
 	var list []store.Command
 	for _, r := range rows() {

@@ -13,8 +13,8 @@ func (l *loop) sendAnswered() {
 	l.answered = l.answered[:0]
 }
 
-// send writes the replies of a finished pipeline. If a client does not take them at once, a goroutine
-// waits for it.
+// send writes the replies of a finished pipeline. If the socket has no room for all of them, a goroutine
+// waits for the client.
 func (l *loop) send(c *loopConn) {
 	if c.s.out.flushNow() {
 		l.finish(c)

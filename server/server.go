@@ -25,7 +25,7 @@ type Server struct {
 	table    *store.Table
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool            // handlers that cannot wait
-	heavy    map[*store.Command]cluster.OwnKind // handlers of which one of each kind runs at a time
+	heavy    map[*store.Command]cluster.OwnKind // of each kind, one handler runs at a time (alone.go)
 	kills    map[*store.Command]bool            // handlers that end a script
 	execCmd  *store.Command                     // execCmd and watchCmd have handlers, but may ask the leader
 	watchCmd *store.Command
@@ -77,7 +77,7 @@ type Server struct {
 
 	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
 	empty                   *sync.Cond    // signalled when a session ends; on mu
-	left                    chan struct{} // when a session has ended, wakes a newcomer that waits for room
+	left                    chan struct{} // wakes a newcomer that waits for room, when a session has ended
 	drained                 chan struct{} // closed when the connections may be cut
 	stop                    chan struct{} // closed when Shutdown begins
 }

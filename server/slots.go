@@ -137,8 +137,8 @@ func shardPubSub(name string) bool {
 	return name == "ssubscribe" || name == "sunsubscribe" || name == "spublish"
 }
 
-// refusedInCluster refuses the commands that Redis Cluster does not have: they name databases, or keys
-// that it could not find.
+// refusedInCluster refuses the commands that Redis Cluster does not have: they name databases, or read keys
+// that are not among their arguments.
 func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	switch cmd.Name {
 	case "move":

@@ -34,7 +34,7 @@ type stats struct {
 // calls that ran and returned an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
-	took                   durations    // all calls but those in untimed
+	took                   durations    // of all calls except those in untimed
 	untimed                atomic.Int64 // calls while latency-tracking was off
 }
 

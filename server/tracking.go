@@ -42,7 +42,7 @@ type tracker struct {
 	clients atomic.Int32 // how many clients track; without any, a write costs only this load
 	maxKeys atomic.Int64 // tracking-table-max-keys; 0: no limit
 	maxSize func() int64 // bytes of keys that may be remembered; 0: no limit
-	base    uint64       // the first origin of this node's sessions
+	base    uint64       // the origin of a session is base plus its id
 
 	// Lock order: the FSM's lock, then mu, Server.mu, Hub.mu and an outbox's.
 	mu       sync.Mutex

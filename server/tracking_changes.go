@@ -27,7 +27,7 @@ const (
 // changes are what one write set has changed, as far as clients listen.
 type changes struct {
 	list     []changedKey
-	index    map[string]int // places in list
+	index    map[string]int // indexes in list
 	nodes    []*prefix      // prefixes of the keys of list
 	prefixes []*prefix      // the prefixes of all changed keys, each once
 	size     int            // see maxChangedSize

@@ -14,7 +14,7 @@ import (
 // never waits: a send to a socket without room ends at once, so every send has ended when the call
 // ends.
 //
-// The system calls themselves are cheap; the switches between them are expensive. The reply to a client
+// The system calls themselves are cheap; the context switches between them are expensive. The reply to a client
 // on the same machine wakes that client, which often takes the server's processor before the next reply
 // is sent, and must give it back afterwards.
 //

@@ -60,7 +60,7 @@ func (p *usageParser) take() string {
 	return w
 }
 
-// alternatives parses up to the closing bracket and takes it; several alternatives become one oneof.
+// alternatives parses up to the closing bracket and consumes it. Several alternatives become one argument of kind oneof.
 func (p *usageParser) alternatives(end string) []argument {
 	var all [][]argument
 	for {
