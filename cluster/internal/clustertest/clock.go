@@ -2,7 +2,7 @@ package clustertest
 
 import "time"
 
-// Clock is the clock of the machine, or of a bubble.
+// Clock reads the machine's clock, or in a bubble of testing/synctest the bubble's clock.
 type Clock struct{ start time.Time }
 
 // NewClock returns a clock whose monotonic part begins at zero.

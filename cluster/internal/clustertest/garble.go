@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// Garble changes some bytes of what a peer says, but not which protocol it speaks.
+// Garble changes, inserts or removes some bytes of a message, but leaves its first byte, which may name the protocol.
 func Garble(rng *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + rng.IntN(4) {
@@ -20,7 +20,7 @@ func Garble(rng *rand.Rand, b []byte) []byte {
 			b[at] ^= 1 << rng.IntN(8)
 		case 1:
 			b[at] = byte(rng.IntN(256))
-		case 2: // a number that has no end, or the largest one
+		case 2: // makes a uvarint that does not end, or a very large number
 			b = append(b[:at:at], append(bytes.Repeat([]byte{0xff}, 1+rng.IntN(9)), b[at:]...)...)
 		case 3:
 			b = b[:at]

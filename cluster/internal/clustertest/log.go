@@ -33,7 +33,7 @@ func (l *Log) Lines(with string) (found []string) {
 // Logger returns a logger that writes to l.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// SecretFile makes a file of secrets, and returns a function that writes others into it.
+// SecretFile makes a file of secrets. It returns the path, and a function that replaces the secrets in the file.
 func SecretFile(t *testing.T, text string) (path string, write func(text string)) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "secret")

@@ -13,8 +13,8 @@ import (
 
 // Net is a network in memory, for nodes in a bubble of testing/synctest: with real
 // connections the time of the bubble would stand still. What is written arrives in
-// order and a little later, and a writer never waits, as with a peer that reads. To
-// cut a Net, tests of package cluster use wires.
+// order and a little later, and a writer never waits, as if the peer always read. Tests
+// of package cluster that cut connections put their wires (cut_test.go) around a Net.
 type Net struct {
 	delay time.Duration // one way
 
@@ -27,7 +27,7 @@ func NewNet(delay time.Duration) *Net {
 	return &Net{delay: delay, ports: map[string]*memPort{}}
 }
 
-// memError is the error of an operation, as package net has it.
+// memError wraps the error of an operation as package net does.
 func memError(op string, err error) error { return &net.OpError{Op: op, Net: "mem", Err: err} }
 
 // Listen opens a port.
@@ -120,15 +120,15 @@ func (p *memPort) Close() error {
 	}
 }
 
-// memStream is one direction of a connection. Its lock is never held while
-// anybody waits for the time.
+// memStream is one direction of a connection. No goroutine holds its lock while
+// it waits for time to pass.
 type memStream struct {
 	delay time.Duration
 
 	mu       sync.Mutex
 	cond     *sync.Cond // broadcast when a reader may go on
 	chunks   []memChunk // written and not read
-	ended    bool       // there will be no more
+	ended    bool       // the writer has closed: no more chunks come
 	gone     bool       // the reader has closed
 	deadline time.Time  // of the reader; zero: none
 	due      *time.Timer

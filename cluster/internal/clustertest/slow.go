@@ -2,7 +2,7 @@ package clustertest
 
 import "testing"
 
-// Slow begins a test that takes seconds, in real time or of the processor: `make check` leaves it out, and `make test` runs it.
+// Slow marks a test that takes seconds of real time or of processor time: `make check` skips it, and `make test` runs it.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -134,22 +134,23 @@ func (d *Disk) Down() bool {
 	return d.down
 }
 
-// Steps are what was done to the disk; in the last of them the power has failed, if it has.
+// Steps returns what was done to the disk. If the power has failed, it failed in the last step.
 func (d *Disk) Steps() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.steps)
 }
 
-// Resume gives the disk its power again, for good, as if only the process had been
-// killed: what was written is there.
+// Resume gives the disk its power again, for good. Everything that was written is still
+// there, synced or not, as if only the process had been killed.
 func (d *Disk) Resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.down, d.stopAt = false, 0
 }
 
-// act does something to the real file and to the picture of it.
+// act counts a step and does it to the picture of the disk, and to the real files too
+// unless the power fails in this step.
 func (d *Disk) act(real func() error, picture func(), format string, args ...any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -319,8 +320,8 @@ func (d *Disk) silent(err error) error {
 // Outcome says what survives a power failure although it was not synced.
 type Outcome struct {
 	Name            string
-	names, contents bool   // the names; what was written
-	torn            uint32 // seed: each sector as it is now or as of the last sync
+	names, contents bool   // whether unsynced names survive, and unsynced contents
+	torn            uint32 // seed that chooses for each sector its state now or as of the last sync; 0: no choice
 }
 
 // Outcomes are what may survive.
@@ -378,7 +379,7 @@ func (n *inode) image(path string, o Outcome) error {
 	return nil
 }
 
-// sector is what a disk writes as a whole.
+// sector is how many bytes a disk writes as a whole.
 const sector = 512
 
 func (n *inode) content(path string, o Outcome) []byte {

@@ -23,7 +23,7 @@ func (g *Gate) Shut() {
 	g.shut = make(chan struct{})
 }
 
-// LetGo lets the syncs that wait go on; they fail if err is not nil.
+// LetGo opens the gate for the syncs that wait. If err is not nil, they and all later syncs fail with it.
 func (g *Gate) LetGo(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,8 +67,8 @@ type gatedFile struct {
 
 func (f gatedFile) SyncData() error { return f.g.pass() }
 
-// UnsyncedFiles are the machine's files without syncs. No power fails in a bubble, and
-// a sync is the one operation in it that takes real time.
+// UnsyncedFiles are the machine's files without syncs. No power fails in a bubble of
+// testing/synctest, and a sync is the one operation in it that takes real time.
 type UnsyncedFiles struct{ SystemFiles }
 
 func (f UnsyncedFiles) Create(path string) (datadir.File, error) {

@@ -14,11 +14,11 @@ import (
 //
 //   - this node does not apply it, so no client gets a reply for it (wait),
 //   - this node does not tell the followers that it is committed, so they do not apply it
-//     (upTo): if this process ends, the next leader counts a majority without this node.
+//     (upTo): if this process ends, the entry may be on too few disks to survive.
 //
-// Every other entry is written to disk before StoreLogs returns, after all entries that are
-// still unwritten: entries from other leaders, the first entry of a term, configurations and
-// barriers. So it does no harm if this node acknowledges an unwritten entry to another leader:
+// Every other entry (from another leader, the first of a term, a configuration or a barrier) is
+// written to disk before StoreLogs returns, and after all entries that are still unwritten. So
+// it does no harm if this node acknowledges an unwritten entry to another leader:
 // that leader commits the entry only with an entry of its own term, before which StoreLogs
 // writes the unwritten one. The log that this node knows when it votes or stands for election
 // may be longer than the log on its disk. That can only keep a node with a shorter log from
@@ -30,7 +30,7 @@ import (
 type asyncWrites struct {
 	store func([]*raft.Log) error // writes to the disk
 	fatal func(error)             // ends the process
-	hooks *Hooks                  // Leads and Replicates; Raft's main goroutine calls them
+	hooks *Hooks                  // asyncWrites calls Leads and Replicates, on Raft's main goroutine
 
 	mu    sync.Mutex
 	moved sync.Cond   // on mu; entries were written, or lost is set
@@ -38,7 +38,7 @@ type asyncWrites struct {
 	over  bool        // no more entries will come
 	runs  bool        // the writer has been started
 	queue []*raft.Log // entries that the writer has not taken yet
-	size  int64       // room that all unwritten entries take, with those being written
+	size  int64       // room that all unwritten entries take, including those being written
 	first uint64      // index of the first unwritten entry; 0: there is none
 	lost  error       // why the unwritten entries will never be written
 
@@ -61,7 +61,7 @@ func (u *asyncWrites) init(hooks *Hooks, store func([]*raft.Log) error, fatal fu
 	u.moved.L, u.more.L = &u.mu, &u.mu
 }
 
-// add queues entries for the writer; it returns false if the caller has to write them first.
+// add queues entries for the writer; it returns false if the caller has to write them itself.
 // room returns how many bytes can be written to the log without a lack of disk space. add
 // calls room under mu, while size cannot change: a write in between would be missing in both
 // numbers.

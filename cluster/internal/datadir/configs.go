@@ -13,7 +13,7 @@ import (
 // written since.
 type configLog struct {
 	mu   sync.Mutex
-	list []configEntry // by index
+	list []configEntry // ordered by index; the latest roster.MaxMembers of them
 }
 
 type configEntry struct {

@@ -48,7 +48,7 @@ type Dir struct {
 	naming   sync.RWMutex // guards rec and refused, and is never held during disk I/O
 	lock     *os.File
 
-	refused map[string]string // by member id: the unknown directory for which it was refused last
+	refused map[string]string // the unknown directory for which each member id was refused last
 
 	bolt  *raftboltdb.BoltStore
 	votes *sealedVotes // keeps its values in bolt; Stable wraps it
@@ -201,8 +201,8 @@ func (d *Dir) mark(rec nodeRecord) error {
 	return nil
 }
 
-// amend changes node.json; change reports whether there is anything to write. Peers' requests
-// read the record, so amend does not hold naming while it writes to the disk.
+// amend changes node.json by the function change, which reports whether there is anything to
+// write. Peers' requests read the record, so amend does not hold naming while it writes to the disk.
 func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	d.amending.Lock()
 	defer d.amending.Unlock()
@@ -214,8 +214,8 @@ func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	return d.mark(rec)
 }
 
-// Finish declares the log of a new directory complete. The node is a member of a cluster,
-// or has yet to join one.
+// Finish declares the log of a new directory complete. The node is a member of the cluster,
+// or has yet to join one if joining is true.
 func (d *Dir) Finish(cluster string, joining bool) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		was := rec.New
@@ -324,8 +324,8 @@ func (d *Dir) openBolt() (err error) {
 	return err
 }
 
-// checkBolt looks for a file that is shorter than bbolt says it is. Reading
-// past its end through the memory map would kill the process.
+// checkBolt fails if a file is shorter than bbolt says it is. Reading past its
+// end through the memory map would kill the process.
 func checkBolt(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {

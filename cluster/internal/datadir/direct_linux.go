@@ -55,8 +55,8 @@ const (
 	bufferLimit = 64 << 10
 )
 
-// longBuffers holds buffers longer than bufferLimit. A file returns them after use, because
-// full segments stay open for reading.
+// longBuffers holds buffers longer than bufferLimit. A file returns such a buffer after each sync,
+// so it keeps none while it waits for the next append.
 var longBuffers = sync.Pool{New: func() any { return unsafe.SliceData(alignedBuffer(directLimit)) }}
 
 // direct returns a file whose appends go past the cache, if f is a real file of the system.

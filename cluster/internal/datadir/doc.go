@@ -21,7 +21,8 @@
 //     it was part of.
 //   - Open refuses a directory into which a backup was restored in part.
 //   - An entry is on the disk before this node acknowledges it to a leader, applies it, or
-//     tells others that it is committed. A leader may send it earlier.
+//     tells others that it is committed. A leader may send it earlier; if it then loses its
+//     lead, it may acknowledge that entry early, which does no harm (see asyncWrites).
 //   - Open tells a damaged end of the log from a write that a crash has torn. The torn write
 //     was never acknowledged, and is dropped.
 //   - The log does not replace committed entries, not even for a leader.

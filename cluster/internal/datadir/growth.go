@@ -9,12 +9,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// growth counts the bytes of the log since the newest snapshot.
+// growth counts the bytes that are appended to the log after the newest snapshot was stored.
 type growth struct {
-	much chan struct{} // buffered, 1: signals that bytes is above limit
+	much chan struct{} // has room for one: bytes is above limit
 
 	mu    sync.Mutex
-	limit int64
+	limit int64  // 0: never signal
 	from  uint64 // index of the snapshot
 	bytes int64
 }
@@ -43,7 +43,7 @@ func (g *growth) tell() {
 	}
 }
 
-// since returns how many bytes came after the newest snapshot, whose index is from.
+// since returns how many bytes were appended after the newest snapshot, whose index is from.
 func (g *growth) since(from uint64) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -57,12 +57,12 @@ func (g *growth) since(from uint64) int64 {
 // bytes than the limit of MeasureLog.
 func (g *Log) Grown() <-chan struct{} { return g.grown.much }
 
-// SinceSnapshot returns how many bytes of log came after the newest snapshot.
+// SinceSnapshot returns how many bytes were appended to the log after the newest snapshot was stored.
 func (g *Log) SinceSnapshot() int64 { return g.grown.since(g.snaps.Newest().Index) }
 
-// MeasureLog sets the limit for Grown and makes a first estimate from the size of the files: the
-// bytes of the entries since the newest snapshot, as if all entries had one size. last is the
-// index of the last entry.
+// MeasureLog sets the limit for Grown. It also estimates the bytes of the entries since the newest
+// snapshot, from the size of the files and as if all entries were equally long. last is the index
+// of the last entry.
 func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	first, err := d.Log.FirstIndex()
 	if err != nil {

@@ -62,8 +62,8 @@ func (d *Dir) hook(h Hooks) {
 	}
 }
 
-// Paced returns a reader of in at half speed, for the state that a peer has sent: nothing
-// urgent waits for it. The directory must have a clock.
+// Paced returns a reader that reads from in at half speed. It is for the state that a peer has
+// sent: nothing urgent waits for it. The directory must have a clock.
 func (d *Dir) Paced(in io.Reader) io.Reader {
 	return &pacedReader{in: in, pace: d.Snapshots.pace()}
 }

@@ -20,15 +20,15 @@ import (
 
 // Log is Raft's log. It records the index of its last entry in a file of its own,
 // log.last. A log store takes a damaged end for a write that a crash has torn, and
-// goes on with a shorter log. That is right if the write was the last one, and a
-// broken promise if this node had acknowledged the entries behind the damage.
+// goes on with a shorter log. That is right if the damage is indeed a torn last write,
+// and breaks a promise if this node had acknowledged the entries behind the damage.
 // log.last tells the two cases apart. It is written after the log and not synced, so
 // after a power failure it may name an earlier entry than the last one, never a later one.
 //
 // Log also keeps the entries that are needed if the newest snapshot turns out to be
 // damaged.
 //
-// When a change of the log fails there are two cases (failed). A write that found no disk space has
+// When a change of the log fails there are two cases (see failed). A write that found no disk space has
 // changed nothing, and Raft tries it again. Every other failure ends the process, because the change
 // cannot be tried again. After a failed sync the kernel may have dropped the written data. raft-wal
 // takes a segment for sealed even if its seal was not written. And if the append after a cut fails,
@@ -193,9 +193,9 @@ func (g *Log) join() error {
 	return g.DeleteRange(first, g.mark.last)
 }
 
-// outgrown reports whether the history of a snapshot is a part of this log's history: the log
-// holds the last entry of the snapshot. For the newest snapshot of this node the log must also
-// go on behind that entry.
+// outgrown reports whether the history of a snapshot is a part of this log's history, that is,
+// whether the log holds the last entry of the snapshot. For the newest snapshot of this node it
+// reports instead whether the log goes on behind that entry.
 func (g *Log) outgrown(index, term uint64) (bool, error) {
 	first, err1 := g.FirstIndex()
 	last, err2 := g.LastIndex()
@@ -297,8 +297,9 @@ func (g *Log) DeleteRange(first, last uint64) error {
 	return g.begins()
 }
 
-// cutEnd deletes the end of the log. It cuts only if there is room for the next append: if
-// that append failed, Raft would still believe that it has the cut entries.
+// cutEnd deletes the end of the log; done is false if the range does not reach the end. cutEnd
+// cuts only if there is room for the next append: if that append failed, Raft would still believe
+// that it has the cut entries.
 func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -359,8 +360,8 @@ func (g *Log) begin(base uint64) error {
 	return errors.Join(g.set(mark{base: base}), g.file.Sync())
 }
 
-// deleteStep is how many entries bbolt deletes in one transaction: appends wait
-// meanwhile.
+// deleteStep is how many entries bbolt deletes in one transaction. Appends wait for
+// the end of the transaction.
 const deleteStep = 500
 
 func (g *Log) shorten(first, last uint64) error {

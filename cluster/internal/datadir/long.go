@@ -32,9 +32,9 @@ const (
 	// LongEntry is the number of data bytes from which an entry is long. Of shorter entries, a thousand may be in memory at
 	// once and wait to be applied.
 	LongEntry = 8 << 10
-	// mostHeads is how many heads are kept. The data of an entry without a head is read once more.
+	// mostHeads is how many heads are kept. For an entry without a head GetLog reads the data, too, and Load reads it again.
 	mostHeads = 16 << 10
-	// unknownSize is taken for the size of a head that is not kept.
+	// unknownSize is the size that sizeOf assumes for an entry whose head is not kept.
 	unknownSize = 1 << 20
 )
 

@@ -73,8 +73,8 @@ func (d *Dir) Remember(id, directory string, since uint64) error {
 }
 
 // ForgetRemoved forgets the nodes that are not members in the committed configuration at an
-// index: a node that joins again may have another directory. Nodes with a later Since stay,
-// because after a restart Raft commits some earlier configurations again.
+// index: a node that joins again may have another directory. Nodes whose Since is index or later
+// stay, because after a restart Raft commits some earlier configurations again.
 func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		for id, p := range peers {

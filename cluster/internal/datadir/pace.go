@@ -34,7 +34,7 @@ func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 	return &pace{now: now, stop: stop}
 }
 
-// add counts the work since began, and rests if there was enough work.
+// add counts the work since the time began. It rests if there was enough work and nobody waits for its end.
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
 	if p.done < workPiece || p.hurried != nil && p.hurried() {

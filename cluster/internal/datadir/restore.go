@@ -45,8 +45,8 @@ func CheckEmpty(path string) error {
 }
 
 // Make creates a data directory at path, which does not exist or is empty, and calls fill to write it. The path may be a mount
-// point or a link, so fill writes there, and nothing is renamed. Open refuses the directory until fill has succeeded; fill itself
-// opens it as Unfinished.
+// point or a link, so fill writes there, and nothing is renamed. Open refuses the directory until fill has succeeded, or until
+// Make has removed the files of a fill that failed; fill itself opens it as Unfinished.
 func Make(disk Disk, path string, fill func(path string) error) error {
 	fail := func(err error) error { return fmt.Errorf("data directory %s: %w", path, err) }
 	_, err := os.Stat(path)

@@ -48,8 +48,8 @@ const (
 	// roomStep is how much room a segment takes at a time.
 	roomStep = 256 << 10
 	// fillLimit is the length from which a write gets no zeros in its room first. For such
-	// a write, zeros cost more than the journal does (measured: the same with 64 KiB, half
-	// as much again with 256 KiB).
+	// a write, zeros cost more than the journal does (measured: as much as the journal with
+	// 64 KiB, half as much again with 256 KiB).
 	fillLimit = 64 << 10
 	spareFile = "spare"
 )
@@ -136,8 +136,8 @@ func (s *segmentFiles) direct(f File, path string) File {
 	return direct(f, path)
 }
 
-// segmentFile is one segment. Only the goroutine that writes makes the file, and
-// readers read only what was written.
+// segmentFile is one segment. It needs no lock: only the goroutine that writes makes
+// the file, and readers read only what was written.
 type segmentFile struct {
 	fs     *segmentFiles
 	path   string
@@ -217,7 +217,7 @@ func (f *segmentFile) reserveAhead(end int64, n int) {
 
 func steps(n int64) int64 { return (n + roomStep - 1) / roomStep * roomStep }
 
-// index bounds how many bytes of a segment raft-wal keeps for its index.
+// index returns an upper bound of the bytes that raft-wal needs for the index of the newest segment.
 func (s *segmentFiles) index() int64 { return (s.entries.Load()+2*asyncCount)*4 + EntryOverhead }
 
 // wantsRoom adds errNoRoom to the error of a full disk; the caller has changed nothing yet.

@@ -12,8 +12,8 @@ import (
 )
 
 // The log never cuts entries that are committed or applied, unless the newest snapshot holds them.
-// hashicorp/raft would cut them for a leader with different entries, because no honest leader has
-// such entries. But one forged request in a leader's name would then end acknowledged locks.
+// hashicorp/raft would cut them for a leader with different entries, because an honest leader has
+// none. But one forged request in a leader's name would then end acknowledged locks.
 // raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as
 // well: the node keeps its entries, writes an error to its log output, and acknowledges none of the
 // sent entries.
@@ -87,8 +87,8 @@ func (g *Log) noteSettled() error {
 	return err
 }
 
-// refuseCut fails if entries from index first on are committed, unless the newest snapshot
-// holds them.
+// refuseCut fails if a cut from index first on would remove committed entries, unless the newest
+// snapshot holds all committed entries.
 func (g *Log) refuseCut(first uint64) error {
 	settled := g.Settled()
 	if first > settled || g.snaps.Newest().Index >= settled {

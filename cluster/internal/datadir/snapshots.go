@@ -28,8 +28,8 @@ import (
 //	snapshots/<term>-<index>-<number>/state.bin   raftfsm/snapshot.go
 //	                                 /meta.json   Raft's metadata of the snapshot
 //
-// meta.json is one line of JSON and, from format 1 on, a second with its
-// CRC-32C in hexadecimal. A snapshot is made in a directory whose name ends in
+// meta.json is one line of JSON and, from format 1 on, a second line with the
+// CRC-32C of the first in hexadecimal. A snapshot is made in a directory whose name ends in
 // ".tmp", and gets its final name when all of it is on the disk. So a snapshot with
 // a final name is whole, unless the disk has damaged it since.
 //
@@ -266,7 +266,7 @@ func (s *Snapshots) spoil(id string) {
 	s.spoiled = append(s.spoiled, id)
 }
 
-// snapshotReader fails at the end of a snapshot that the disk has changed since openSnapshots checked it.
+// snapshotReader reads a snapshot, and fails at its end if the disk has damaged it since it was written or checked.
 type snapshotReader struct {
 	*os.File
 	store *Snapshots
@@ -368,8 +368,8 @@ func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	return sink
 }
 
-// whole returns a writer that also rests for the work of its caller between two writes. Between the writes of a peer's snapshot
-// the caller only waits, so that snapshot is written without this writer.
+// whole returns a writer that also counts as work what its caller does between two writes. Between the writes of a peer's
+// snapshot the caller only waits, so a peer's snapshot is written without this writer.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {

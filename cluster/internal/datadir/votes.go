@@ -17,8 +17,9 @@ import (
 
 // A node must not lose its term or its vote: with an earlier term, or without its vote, it
 // votes twice in a term, and two leaders may be elected. bbolt keeps no checksum of its data, and
-// if the newest of its two roots is damaged it goes on with the state before. So each value in
-// raft.db ends with a checksum of the key and the value, and raft.last repeats the latest values:
+// if the newest of its two roots is damaged it goes on with the state before. So the value of
+// each of these keys in raft.db ends with a checksum of the key and the value, and raft.last repeats the
+// latest values:
 //
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //	| "VOTE" | version | reserved | term    | vote term | crc32c of   | crc32c  |
@@ -34,7 +35,7 @@ const (
 	votesVersion = 1
 	votesLen     = 4 + 4 + 8 + 8 + 4 + 4
 
-	currentTerm = "CurrentTerm" // Raft's name
+	currentTerm = "CurrentTerm" // the key that hashicorp/raft uses
 	sumLen      = 4
 )
 
@@ -224,8 +225,9 @@ func (s *sealedVotes) close() error {
 	return s.file.Close()
 }
 
-// CheckTerm fails if the term does not fit the log: a node whose term is behind the term of its
-// own entries has forgotten elections, and may vote in them again.
+// CheckTerm fails if the term does not fit the log and the snapshots. A node whose term is behind
+// the term of its own entries has forgotten elections, and may vote in them again. A term that is
+// too far ahead of them is damaged (roster.PlausibleTerm).
 func (d *Dir) CheckTerm() error {
 	term, err := d.votes.GetUint64([]byte(currentTerm))
 	if err != nil && !isNotFound(err) {
@@ -256,7 +258,7 @@ type fatalStable struct {
 	fatal func(error)
 }
 
-// These are Raft's names.
+// These are the keys that hashicorp/raft uses.
 const (
 	lastVoteTerm      = "LastVoteTerm"
 	lastVoteCandidate = "LastVoteCand"
