@@ -30,15 +30,15 @@ const (
 	Minor = 1
 )
 
-// What minor versions have added. Version 0.1.0 speaks minor 0. Minor 1 has also added to a call the version
-// of the user list by which the node knows the user (call.Append).
+// What minor versions have added. Version 0.1.0 speaks minor 0. Since minor 1 a call also carries the version
+// of the user list from which the sending node knows the user (call.Append).
 const (
-	MinorLeases = 1 // the reply to heavy work says which leases it has given
+	MinorLeases = 1 // the reply to heavy work says which leases the work has granted
 	MinorWaited = 1 // a blocking command that is sent again says for how long it has waited
 )
 
 // ErrVersion: two nodes run versions that cannot forward to each other. Raft
-// goes on between them; commands wait until the leader is of this version.
+// goes on between them; commands wait until a node of this version leads.
 var ErrVersion = errors.New("cluster: a peer runs another version of lockstep")
 
 // VersionError is ErrVersion in detail.
@@ -74,7 +74,7 @@ func (h Handshake) Append(buf []byte) []byte {
 	return codec.AppendStr(buf, h.More)
 }
 
-// Read reads the handshake of a peer to a node that speaks own.
+// Read reads the handshake of a peer. It fails with a VersionError if the peer speaks another major version than own.
 func (own Version) Read(r *bufio.Reader) (Handshake, error) {
 	var head [len(Magic) + 1]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -24,7 +24,7 @@ type Outbox struct {
 
 	mu      sync.Mutex
 	full    [][]byte // frames to be written before buf
-	buf     []byte   // frames, being filled
+	buf     []byte   // the latest frames; Send appends to it
 	waiting int      // bytes in full
 	writing int      // bytes that take has returned and that are not written yet
 	err     error
@@ -37,11 +37,11 @@ const (
 	writeSize        = 256 << 10
 	// … and maxOutbox is how many bytes may wait to be written before the link ends, too.
 	maxOutbox = 512 << 20
-	// pieceSize is the size from which on a buffer takes no more frames: a large buffer would be copied
-	// to grow.
+	// pieceSize is the size above which buf gets no more frames and moves to full: to grow, a large
+	// buffer would have to be copied.
 	pieceSize = 256 << 10
-	// MaxPeerOutput is how many bytes may wait before the leader puts off replies to reads that are
-	// larger than fair.SmallReply: all of them would stand in memory at once.
+	// MaxPeerOutput is how many bytes may wait before the leader puts off further large replies to reads
+	// (above fair.SmallReply): otherwise all of them would be in memory at once.
 	MaxPeerOutput = 4 << 20
 )
 
@@ -52,7 +52,7 @@ func NewOutbox(conn net.Conn) *Outbox {
 }
 
 // Send appends a frame built by fill. An error means that the frame will not
-// be sent; with ErrTooLong the outbox goes on.
+// be sent. After ErrTooLong the outbox goes on; any other error means that it has ended.
 func (o *Outbox) Send(kind byte, id uint64, fill func([]byte) []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -77,7 +77,7 @@ func (o *Outbox) Send(kind byte, id uint64, fill func([]byte) []byte) error {
 	return nil
 }
 
-// Takes reports whether so many more bytes may wait to be written.
+// Takes reports whether that number of further bytes may wait to be written.
 func (o *Outbox) Takes(bytes int) bool { return o.Size()+bytes <= maxOutbox }
 
 // Size returns how many bytes wait to be written.
@@ -130,7 +130,7 @@ func (o *Outbox) Run() {
 	}
 }
 
-// take returns what is to be written, in order; false if the outbox has ended.
+// take returns what is to be written, in order. ok is false if the outbox has ended.
 func (o *Outbox) take(spare []byte) (pieces [][]byte, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,7 +187,7 @@ func NewLink(conn net.Conn, peer Handshake) *Link {
 	return &Link{Peer: peer, Out: NewOutbox(conn), waiting: map[uint64]*Forwarded{}}
 }
 
-// Call is Start with done for f.Done. It returns a function that gives the call up.
+// Call is Start with done for f.Done. It returns a function that gives the call up: done gets raftnode.ErrUnknown.
 func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
 	id := l.Start(kind, fill, &Forwarded{Done: done})
 	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
@@ -220,8 +220,8 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 	return id
 }
 
-// Cancel asks the peer to cancel a blocking command, or says that the client of another call was cut off. The result of the call
-// tells what became of it.
+// Cancel asks the peer to cancel a blocking command, or tells it that the client of a call of another kind was cut off. The result
+// of the call says what became of the call.
 func (l *Link) Cancel(call uint64, how int32) {
 	// If the link is broken, Fail ends the call.
 	_ = l.Out.Send(Cancel, call, func(b []byte) []byte { return append(b, byte(how)) })

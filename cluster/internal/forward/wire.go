@@ -29,7 +29,7 @@ import (
 //	                  for "s" status 5: ask again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
-//	kind 5  block     boot of the sender, its number of the command, token of
+//	kind 5  block     boot of the sender, the sender's number of the command, token of
 //	                  the link, then n=1 and a call: a blocking command; then, unless
 //	                  the client has only just sent it, 1 if it has waited at a leader,
 //	                  else 0, and for how long its node has had it, in µs; older
@@ -85,7 +85,7 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 	return call.Append(buf, calls, minor)
 }
 
-// maxNumber is more requests than any node sends while it runs. The next number must not overflow.
+// maxNumber is above the number of requests that any node sends while it runs. It keeps the next number from overflowing.
 const maxNumber = 1 << 62
 
 // ReadSubmit decodes a submit frame. The frame does not contain the origin.
@@ -117,7 +117,7 @@ func ReadResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 	return dst, err
 }
 
-// ReadReplies is ReadResult that also returns the bytes behind the replies. read decodes one reply.
+// ReadReplies decodes a result as ReadResult does, by the function read for each reply. It also returns the bytes behind the replies.
 func ReadReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply, []byte, error)) (replies []store.Reply, rest []byte, err error) {
 	if len(body) == 0 {
 		return dst, nil, frame.ErrMalformed
@@ -183,7 +183,7 @@ func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, w Waited, min
 	return binary.AppendUvarint(buf, uint64(w.Age.Microseconds()))
 }
 
-// maxAge is more than any node has been running for.
+// maxAge is longer than any node has been running.
 const maxAge = 100 * 365 * 24 * time.Hour
 
 // ReadWaited decodes what may follow the call in a block frame.

@@ -89,8 +89,8 @@ func ReadRest(r *bufio.Reader, n int) (Frame, error) {
 	return Frame{Kind: b[0], ID: id, Body: b[1+size:]}, nil
 }
 
-// ReadBody reads n bytes. It allocates memory as the bytes arrive, not as announced: after the first megabyte it
-// allocates as much as a client can usually send at once.
+// ReadBody reads n bytes. It allocates memory as the bytes arrive, not as announced: first 1 MB, then 16 MB, which is
+// as much as a client can usually send at once, and then each time as much as has arrived.
 func ReadBody(r io.Reader, n int) ([]byte, error) {
 	const step, usual = 1 << 20, 16 << 20
 	brake.Bring(n)

@@ -21,7 +21,7 @@ import (
 //
 // A caller stops being a stranger when it has proved by its certificate that it is a peer. Where the node
 // asks for no proof, a caller can do no more than begin as a peer would. Such callers count as strangers
-// for as long as they stay, and are cut off after the callers that have sent no handshake.
+// for as long as they stay, but the node cuts them off only if no caller without a handshake is left.
 //
 // Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
 // peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to
@@ -120,7 +120,7 @@ func (as *arrivals) victim() (found *arrival) {
 	return found
 }
 
-// prove notes that the caller is a peer. From now on it speaks over within, its TLS connection.
+// prove notes that the caller is a peer. within is its TLS connection, over which it speaks from now on.
 func (a *arrival) prove(within net.Conn) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -187,7 +187,7 @@ func HandshakeDone(conn net.Conn) {
 	}
 }
 
-// keep says that the user of the connection closes it: it stays open when the port closes.
+// keep leaves it to the user of the connection to close it: the connection stays open when the port closes.
 func (a *arrival) keep() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -204,8 +204,8 @@ func (a *arrival) tooLate() {
 	}
 }
 
-// wasCutOff reports whether this node has closed the connection. The error of a read does not tell: it
-// depends on how far the close has come.
+// wasCutOff reports whether this node has closed the connection. The error of a read does not show that,
+// because it depends on how far the close has come.
 func (a *arrival) wasCutOff() bool {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 // Dialer calls the peer ports of other nodes.
 type Dialer struct {
 	gate      *peerGate  // nil: peers need not prove anything
-	Strangers *Strangers // logs who turns this node away, and whom it turns away
+	Strangers *Strangers // logs who turns this node away, and whom this node turns away
 	// Network connects to an address. It is DialTCP, except in tests.
 	Network func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 }
@@ -33,7 +33,8 @@ func (d *Dialer) Reload() error {
 	return d.gate.reload()
 }
 
-// Dial connects to a peer for one of the protocols. Both sides prove that they are peers, if there is a gate.
+// Dial connects to a peer for one of the protocols. If there is a gate, both sides prove that they are peers, except if
+// TLS is optional and the peer does not speak it.
 func (d *Dialer) Dial(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	if d.gate == nil {
 		return d.dialPlain(addr, proto, timeout)

@@ -31,8 +31,8 @@ import (
 //   - its chain leads to --peer-tls-ca-cert-file, and it is valid at present;
 //   - its extended key usage allows servers and clients. So a certificate for a mere client
 //     or a mere web server of the same CA does not open the port;
-//   - it names the host that was dialed; or, with --peer-tls-name, the certificates of both sides
-//     have that name.
+//   - it names the host that was dialed, if it is the certificate of the called node (a caller's
+//     may have any name); or, with --peer-tls-name, the certificates of both sides have that name.
 //
 // A connection begins with the first byte of a TLS handshake, 0x16; no plain protocol begins with it. After the
 // handshake the called node sends one byte, 'K', to say that it has accepted the certificate of the caller.
@@ -47,8 +47,8 @@ import (
 // from one to the other while they run.
 //
 // Both sides check certificates by the same function (peerKeys.verify). crypto/tls checks differently
-// on each side: a server does not require server usage, and a client does not require client usage. By
-// these checks the certificate of any client of a common CA would make its owner a member. A reload
+// on each side: a server does not require server usage, and a client does not require client usage. With
+// those checks, the certificate of any client of a common CA would make its owner a member. A reload
 // replaces the keys behind a pointer. A connection is checked once, when it is made, so a reload ends no connection.
 
 const (
@@ -62,7 +62,7 @@ const (
 // TLS says how nodes prove to each other that they are peers. The zero value asks for no proof.
 type TLS struct {
 	Secret     string // the secret itself, …
-	SecretFile string // … or a file with one secret per line: all are accepted, the first is used for the own certificate
+	SecretFile string // … or a file with one secret per line: all are accepted, and the first makes this node's own certificate
 
 	CertFile, KeyFile, CAFile string
 	// Name is the name in the certificates of all nodes; "": the host under which each node is reached.

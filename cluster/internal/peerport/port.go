@@ -40,7 +40,7 @@ type Port struct {
 	stop   chan struct{}
 }
 
-// DialTimeout bounds a call of a peer.
+// DialTimeout bounds an attempt to connect to a peer.
 const DialTimeout = 500 * time.Millisecond
 
 // HandshakeTimeout is how long a new connection may take until the caller has sent what a peer sends first (handshakeDone).
@@ -101,8 +101,8 @@ func (p *Port) sort(a *arrival) {
 	}
 }
 
-// open reads which protocol a caller wants. Before that, the caller proves that it is a peer, if the
-// gate asks for a proof.
+// open reads which protocol a caller wants. If the gate asks for a proof, the caller first proves that
+// it is a peer.
 func (p *Port) open(a *arrival) (proto byte, err error) {
 	var first [1]byte
 	if _, err := io.ReadFull(a, first[:]); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Strangers logs the callers that the peer port turns away, and the peers that turn this node away. It logs the
-// first caller of each kind at once, and after each strangersPeriod the number of further ones. So a stranger
+// first caller for each reason at once, and after each strangersPeriod the number of further ones. So a stranger
 // that calls a thousand times a second causes about one line a minute.
 type Strangers struct {
 	log   *slog.Logger
@@ -39,7 +39,7 @@ const (
 	PeerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
 )
 
-// theirs reports whether this node turned a caller away. The other reasons are those of calls that this node made.
+// theirs reports whether this node turned away a caller for this reason. The other reasons are for calls that this node made.
 func (t turnedAway) theirs() bool { return t != peerRefuses && t != PeerUntrusted }
 
 type strangersSince struct {

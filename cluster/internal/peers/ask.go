@@ -158,8 +158,8 @@ func (w *Watcher) Visit(addr string) (Status, bool) {
 	return f, err == nil
 }
 
-// Answering connects to all members and returns those that answer. The last news of them may be a second old, and a
-// member that has died since would count as up.
+// Answering asks all members now and returns those that answer. It does not go by their last status, because a member
+// that has died since then would still count as up.
 func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	up := map[string]bool{w.cfg.ID: true}
 	answers := make(chan string, len(members))

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// health is what the program's log says of the members. It has a line when a member falls silent and when it
+// health is what the program's log says of the members. The log gets a line when a member falls silent and when it
 // is back, when too many members are silent for a majority, and when there has been no leader for a while.
 // Only a change makes a line, however long the new state lasts.
 type health struct {

@@ -11,8 +11,8 @@ type Positions struct {
 	mu      sync.Mutex
 	known   map[string]uint64        // by id
 	asked   map[string]chan struct{} // members that are being asked, by id and address; a channel wakes the goroutine that asks
-	waiting int                      // clients that wait …
-	want    uint64                   // … and the highest index that one of them has waited for
+	waiting int                      // clients that wait now
+	want    uint64                   // the highest index that a client has ever waited for
 	waits   map[chan struct{}]uint64 // the index that each client waits for; its channel is closed when one more member reaches the index
 }
 
@@ -58,8 +58,8 @@ func (p *Positions) Reached(target uint64, members []raftnode.Member, self strin
 	}
 }
 
-// Ask has other members asked until their logs have come to target: it calls ask, on a new goroutine, for each such member that
-// is not being asked yet. wake tells that goroutine that a client waits.
+// Ask makes sure that every other member whose log has not come to target, as far as known, is being asked. For each such member
+// that is not being asked yet, it calls ask on a new goroutine. wake tells the goroutine of the member that a client waits.
 func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, ask func(m raftnode.Member, wake <-chan struct{})) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, a
 	}
 }
 
-// Begin notes that a client waits, and end that it does not any more.
+// Begin notes that a client waits. end notes that the client waits no more.
 func (p *Positions) Begin() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

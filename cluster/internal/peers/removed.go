@@ -133,8 +133,8 @@ func (w *Watcher) Moved() {
 	}
 }
 
-// adopt notes that this node is a member, and the name of the cluster in the status of another member;
-// mu is held. The name is "" if all members run a version without cluster names.
+// adopt notes that this node is a member of the cluster that the status of another member names; mu is held.
+// The name is "" if that member does not know it.
 func (w *Watcher) adopt(f Status) {
 	if !w.member {
 		return
@@ -151,8 +151,8 @@ func (w *Watcher) adopt(f Status) {
 	}
 }
 
-// sameDirectory reports whether another node names the directory with which this node has met it. It remembers the
-// directory of a member that was not met before.
+// sameDirectory returns false if another node names another directory than the one with which this node has met it. It
+// remembers the directory of a member that was not met before.
 func (w *Watcher) sameDirectory(f Status) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }

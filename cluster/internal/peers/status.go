@@ -12,7 +12,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// Every node asks every other node, once in Period, how it is, on a connection of its own to the peer
+// Every node asks every other node, once in Period, for its status, on a separate connection to the peer
 // port. Raft would tell about the leader only. A client that asks a follower for the other nodes wants to
 // know all of them, and which of them are up.
 //

@@ -29,18 +29,18 @@ import (
 // SuspectTick is how often silent checks for signs of life of the leader.
 const SuspectTick = 5 * time.Millisecond
 
-// firstTurn is how long the first member waits for a leader whose process seems to be gone. A living leader
+// firstTurn is how long the first member waits for a sign of life of a leader whose process seems to be gone. A living leader
 // sends a heartbeat every tenth to fifth part of the heartbeat timeout, and entries far more often.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
-// nextTurn is how much later each further member stands, so that they do not split the votes. In that
-// time the member before it wins, even with a busy disk.
+// nextTurn is how much later each further member stands, so that they do not split the votes. Within
+// nextTurn the member before it wins, even with a busy disk.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
 // Refused reports whether the machine at an address refused a connection, because no process listens there.
 func Refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
-// Suspicion is that the process of a leader is gone.
+// Suspicion has what a node needs to stand for election when it suspects that the process of the leader is gone.
 type Suspicion struct {
 	ID                  string // of this node
 	Heartbeat, Election time.Duration

@@ -15,7 +15,7 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// Config says what a Watcher watches for.
+// Config has what a Watcher needs from its node.
 type Config struct {
 	ID, RunID string
 	Data      string // the node's data directory, for messages

@@ -36,8 +36,8 @@ func (t *transport) notifyCommit(entry matched) {
 	}
 }
 
-// attend notes about a member that has accepted entries whether its clients listen, and which commit index
-// it knows. The caller holds t.mu.
+// attend notes whether the clients of a member that has accepted entries listen, and which commit index the
+// member knows. Then it calls tell. The caller holds t.mu.
 func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool, args *raft.AppendEntriesRequest) {
 	l := t.audience[id]
 	if l == nil {

@@ -15,9 +15,9 @@ import (
 //
 // The leader decides anew when a follower has accepted entries: it delays the next entries to that
 // follower if a majority has accepted the same entries without it. When another follower becomes slow or
-// fails, the delayed follower gets the next entries late once, by at most appendDelay. After that, the
-// other members that have accepted the entries when it answers are no majority, so the leader no longer
-// delays it. Only a WAIT for more nodes than a majority has to wait for a delayed follower.
+// fails, the delayed follower gets the next entries late once, by at most appendDelay. When it accepts them,
+// the other members that have accepted the same entries are no majority, so the leader no longer delays
+// it. Only a WAIT for more nodes than a majority has to wait for a delayed follower.
 //
 // Two kinds of followers are never delayed. The first are those that would stand for election first
 // (turnAfter), as many as the leader needs for a majority: they would lose the election for lack of the

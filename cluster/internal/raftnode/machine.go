@@ -154,7 +154,7 @@ type writtenState struct {
 	s       *raftfsm.Snapshot
 	over    chan struct{} // closed when Raft needs the state no more
 	once    sync.Once
-	begun   atomic.Bool // Persist has begun: it ends without Raft's main goroutine, which may be waiting for the state machine
+	begun   atomic.Bool // Persist has begun, and can end even if Raft's main goroutine waits for the state machine
 	hurried atomic.Bool // awaitRoom waits for over, so Persist does not rest
 }
 

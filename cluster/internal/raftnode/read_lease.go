@@ -50,7 +50,7 @@ func newHeldVotes(now func() time.Duration) *heldVotes {
 	return v
 }
 
-// promise extends the promise. The transport calls it for each request of a leader that it admits, before the request is answered.
+// promise extends the promise. The transport calls it before it passes a request of a leader to Raft.
 func (v *heldVotes) promise() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

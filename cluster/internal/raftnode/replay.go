@@ -14,11 +14,11 @@ import (
 // sends, all at once. Raft's main goroutine then reads that part of the log and passes it to the state machine
 // before it answers this request or any other. So a node with a long log would acknowledge no entry and give no
 // vote for seconds, and two running nodes would be no majority. Therefore pace passes the commit index to Raft
-// in steps: every follower must expect to learn of a commit late. And the node is not ready before it has
-// applied what was committed (CaughtUp).
+// in steps. That is safe, because in Raft any follower may learn of a commit late. And the node is not ready
+// before it has applied what was committed (CaughtUp).
 //
-// Heartbeats are answered on another goroutine. So without pace the node would look like a follower to all others
-// while it neither acknowledged nor voted. Requests still reach Raft in the order of arrival.
+// Heartbeats are answered on another goroutine. So without pace the node would look like a healthy follower to all
+// others while it neither acknowledged nor voted. Requests still reach Raft in the order of arrival.
 //
 // A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and
 // has caught up with the commit index of that leader. So an operator can restart one node after the other. A

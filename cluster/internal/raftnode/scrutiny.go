@@ -19,13 +19,14 @@ import (
 // committed one replaces it. So the transport checks each request and each answer before Raft sees it. A
 // refused request changes nothing: no term, no vote, no entry, no leader.
 //
-// An honest node is never refused for good, because Raft's own rules keep it within each bound.
+// No honest member is refused for good, except in the case of the last paragraph, because Raft's own rules keep
+// it within each bound.
 //
 // A request must name the id, data directory and cluster of its sender. Its term must be at most 2^32 beyond
 // the term of this node and below 2^62; honest elections stay within these bounds for 17 years. Its entries must have
 // consecutive indexes, terms that do not fall, and types and bytes that can be applied. A configuration
-// must be readable, have a voter, and differ from the one before it in one member. A snapshot must not be behind
-// the committed entries. The log output gets at most one line a minute for each reason. Answers have to keep the
+// must be readable, have a voter, and differ in at most one member from the one before it, if this node knows
+// that one. A snapshot must not be behind the committed entries. The log output gets at most one line a minute for each reason. Answers have to keep the
 // same bounds, because a leader steps down when it hears of a later term.
 //
 // A node that was away knows only old configurations, and a member that it has never met may lead it.

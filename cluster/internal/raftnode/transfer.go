@@ -128,7 +128,7 @@ func (r *Node) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	return nil
 }
 
-// waitFor waits until is returns true. It returns false if that does not happen in time.
+// waitFor waits until the function is returns true. It returns false if the timeout is over or the node closes first.
 func (r *Node) waitFor(timeout time.Duration, is func() bool) bool {
 	late, tick := time.NewTimer(timeout), time.NewTicker(transferTick)
 	defer late.Stop()

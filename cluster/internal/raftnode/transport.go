@@ -20,7 +20,7 @@ import (
 // node, and when (verify.go), and bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
 // after it is closed. And it repeats a request whose connection was broken: Raft keeps a few connections to
 // each peer. If the peer was restarted meanwhile, these connections are dead, and the first request on each
-// would fail. If that asks for a vote, the election may fail with it. So the transport repeats the request until the
+// would fail. If such a request asks for a vote, the election may fail with it. So the transport repeats the request until the
 // connection is a new one; only a snapshot is not repeated. Peers tolerate any request that comes twice.
 type transport struct {
 	*raft.NetworkTransport

@@ -74,8 +74,9 @@ func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is fun
 // followers, and askFew does not choose that one first the next time.
 const patience = 5 * time.Millisecond
 
-// Verify returns when a majority has confirmed that this node leads, or when Raft has found that it does not
-// lead, at the latest when the leader lease is over.
+// Verify returns nil when a majority has confirmed that this node leads, or at once if it holds a read lease
+// (read_lease.go). It fails when Raft has found that this node does not lead, at the latest when Raft's leader
+// lease is over.
 func (r *Node) Verify() error {
 	since, term := r.trans.step(), r.raft.CurrentTerm()
 	if r.cfg.LeaseReads && r.holdsLease(term) || r.askFew(since, term) {

@@ -108,7 +108,7 @@ func Clip(s string) string {
 	return s
 }
 
-// PlausibleTerm reports whether the cluster of a node with term own can have reached term.
+// PlausibleTerm reports whether a cluster can have reached a term, as far as a member whose own term is own can judge.
 func PlausibleTerm(own, term uint64) bool {
 	return term < Highest && (term <= own || term-own <= TermReach)
 }
