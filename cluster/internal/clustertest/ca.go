@@ -21,7 +21,7 @@ type CA struct {
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	dir  string
-	File string // its certificate
+	File string // the name of the file with its certificate
 }
 
 // NewCA returns a CA with a new key.
@@ -66,7 +66,7 @@ func (ca *CA) write(name, kind string, der []byte) string {
 	return path
 }
 
-// Files are the names of files of a node: its certificate, the key of it, and the certificate of the CA.
+// Files has the names of the files of a node: its certificate, the key of that certificate, and the certificate of the CA.
 type Files struct{ Cert, Key, CA string }
 
 // Files makes the files of a node. Each change alters the node's certificate before it is signed.

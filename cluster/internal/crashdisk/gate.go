@@ -7,7 +7,7 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// Gate is a disk whose syncs of data wait while it is shut, or fail.
+// Gate is a disk whose syncs of data wait while it is shut. A test can also make them slow, or let them fail.
 type Gate struct {
 	UnsyncedFiles
 	mu    sync.Mutex
@@ -32,7 +32,7 @@ func (g *Gate) LetGo(err error) {
 	g.shut = nil
 }
 
-// Slow makes each sync take a while.
+// Slow makes each sync take at least d.
 func (g *Gate) Slow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// asyncWrites holds a leader's entries while it writes them to its own disk and sends them to
-// its followers at the same time (Raft dissertation, section 10.2.1). hashicorp/raft writes
+// asyncWrites holds a leader's entries while the leader writes them to its own disk and sends them
+// to its followers at the same time (Raft dissertation, section 10.2.1). hashicorp/raft writes
 // entries before it sends them, so StoreLogs tells Raft that an entry is written while the
 // entry may still be in memory only. Until an entry is on the disk
 //
@@ -38,7 +38,7 @@ type asyncWrites struct {
 	over  bool        // no more entries will come
 	runs  bool        // the writer has been started
 	queue []*raft.Log // entries that the writer has not taken yet
-	size  int64       // room that all unwritten entries take, including those being written
+	size  int64       // bytes that all unwritten entries take on the disk, including those being written
 	first uint64      // index of the first unwritten entry; 0: there is none
 	lost  error       // why the unwritten entries will never be written
 
@@ -47,11 +47,11 @@ type asyncWrites struct {
 }
 
 const (
-	// asyncCount is how many entries may be unwritten, asyncSize how much room they may
-	// take. Raft reads unwritten entries from recentLog, so they must fit there.
+	// asyncCount is how many entries may be unwritten, asyncSize how many bytes they may
+	// take on the disk. Raft reads unwritten entries from recentLog, so they must fit there.
 	asyncCount = recentCount / 2
 	asyncSize  = recentSize / 2
-	// EntryOverhead is an upper bound of what an entry takes on the disk besides its data.
+	// EntryOverhead is an upper bound of the bytes that an entry takes on the disk besides its data.
 	EntryOverhead = 256
 )
 

@@ -44,7 +44,7 @@ type Dir struct {
 	path     string
 	disk     Disk
 	rec      nodeRecord
-	amending sync.Mutex   // held while rec is changed, and written
+	amending sync.Mutex   // held while rec is changed and written to node.json
 	naming   sync.RWMutex // guards rec and refused, and is never held during disk I/O
 	lock     *os.File
 
@@ -244,7 +244,7 @@ func (d *Dir) Cluster() string {
 	return d.rec.Cluster
 }
 
-// Joining reports whether the node is yet to become a member.
+// Joining reports whether the node has yet to become a member.
 func (d *Dir) Joining() bool {
 	d.naming.RLock()
 	defer d.naming.RUnlock()

@@ -16,7 +16,7 @@ type Options struct {
 	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
 
-	Unfinished bool // Open checks neither LOCK nor RESTORING, because Make holds the lock and restores
+	Unfinished bool // Open neither takes LOCK nor checks RESTORING: Make holds the lock, and is restoring
 }
 
 // Hooks are functions of the running node that its data directory calls. They take effect when
@@ -27,8 +27,9 @@ type Hooks struct {
 	// Fatal ends the process: the content of the disk is unknown.
 	Fatal func(error)
 
-	// Leads reports whether this node leads. Raft's main goroutine asks while it stores a
-	// leader's entries, and only that goroutine can change the answer.
+	// Leads reports whether this node leads. While Raft's main goroutine stores a leader's
+	// entries, the answer stays the same, because only that goroutine changes it. The goroutine
+	// of asyncWrites calls Leads, too.
 	Leads func() bool
 	// Replicates reports whether this node has sent entries to others.
 	Replicates func() bool
@@ -37,7 +38,8 @@ type Hooks struct {
 	// Cut is called after the end of the log was cut off, with the index of the last entry left.
 	Cut func(last uint64)
 
-	// Clock is monotonic. It times the rests in work on snapshots; closing Stop ends the rests.
+	// Clock is monotonic. It measures each piece of work on a snapshot, after which the work rests
+	// for as long; closing Stop ends the rests. It also tells when a snapshot was read last.
 	Clock func() time.Duration
 	Stop  <-chan struct{}
 }

@@ -46,7 +46,7 @@ type Log struct {
 	async  asyncWrites
 	grown  growth
 
-	trouble atomic.Pointer[string] // why the log takes no entries at present
+	trouble atomic.Pointer[string] // why the log accepts no entries at present
 	hooks   Hooks                  // of the running node; empty while the directory is being opened
 
 	configs configLog
@@ -71,7 +71,7 @@ type Log struct {
 //
 // in little endian. last is the index of the last entry. If there is none, last is 0,
 // and base is the index of the snapshot that replaces the whole log: a start without
-// that snapshot would lose its content. Version 1 had only last and its checksum.
+// that snapshot would lose the content of the log. Version 1 had only last and its checksum.
 type mark struct{ last, base uint64 }
 
 const (
@@ -435,7 +435,7 @@ func (g *Log) Close() error {
 	return err
 }
 
-// Trouble returns why the log takes no entries at present; "" if it takes them.
+// Trouble returns why the log accepts no entries at present; "" if it accepts them.
 func (g *Log) Trouble() string {
 	if why := g.trouble.Load(); why != nil {
 		return *why

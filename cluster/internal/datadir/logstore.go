@@ -66,8 +66,8 @@ func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 
 // rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
 // with the write that fills it, and starts the next one a little later. If the
-// process ends in between, raft-wal opens the log at the next start, but takes no
-// entries any more. So Load starts the missing segment before raft-wal reads the list.
+// process ends in between, raft-wal opens the log at the next start, but accepts
+// no entries any more. So Load starts the missing segment before raft-wal reads the list.
 type rotatedMeta struct {
 	types.MetaStore
 	files Files

@@ -16,15 +16,15 @@ import (
 //
 // raft-wal writes a new segment to its list first and makes the file afterwards,
 // while it closes a full segment or cuts back a log. If the disk has no space for
-// the file then, the list on disk and the list in memory differ, and raft-wal takes
-// no entries any more. So making a file cannot fail here for lack of space: the
+// the file then, the list on disk and the list in memory differ, and raft-wal
+// accepts no entries any more. So making a file cannot fail here for lack of space: the
 // first write to a file makes it. And each write takes its space before it begins,
 // so a write without space changes nothing and can be tried again.
 //
-// Segments take space in steps and not all at once: a log that is cut back often
-// has many segments with little in them. A segment takes each step ahead of time,
-// because a leader writes an entry synchronously if the space that is already taken
-// may not suffice for it (asyncWrites).
+// A segment reserves its space in steps and not all at once, because a log that is cut
+// back often has many segments with little in them. It reserves each step ahead of
+// time, because a leader writes an entry synchronously if the reserved space may not
+// suffice for it (asyncWrites).
 type segmentFiles struct {
 	disk Files
 	dir  string

@@ -44,7 +44,7 @@ var errVotes = errors.New("the term or the vote is not what was written")
 // votes is the content of raft.last.
 type votes struct {
 	term, voteTerm uint64
-	candidate      uint32 // checksum of the candidate's name, or of an empty name while a vote is being written
+	candidate      uint32 // checksum of the candidate's name; of an empty name before the first vote and while a vote is being written
 }
 
 func (v votes) encode() []byte {

@@ -117,7 +117,8 @@ func ReadResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 	return dst, err
 }
 
-// ReadReplies decodes a result as ReadResult does, by the function read for each reply. It also returns the bytes behind the replies.
+// ReadReplies decodes a result as ReadResult does, and each reply by the function read. It also returns the bytes behind the
+// replies.
 func ReadReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply, []byte, error)) (replies []store.Reply, rest []byte, err error) {
 	if len(body) == 0 {
 		return dst, nil, frame.ErrMalformed
@@ -165,7 +166,8 @@ var (
 	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
-// Waited says how a blocking command has waited before it is sent. It is zero if the command is sent as soon as it comes.
+// Waited says how a blocking command has waited before it is sent: how long, and whether at a leader. It is zero if the command
+// is sent as soon as it comes.
 type Waited struct {
 	Age    time.Duration // since it came to its node
 	Joined bool          // it has waited at a leader already

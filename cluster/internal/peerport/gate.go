@@ -320,7 +320,7 @@ type unproven struct{ error }
 
 func (u unproven) Unwrap() error { return u.error }
 
-// config returns the TLS configuration of one connection. name must be in the certificate of the peer.
+// config returns the TLS configuration of one connection. The certificate of the peer must contain name, unless name is "".
 func (g *peerGate) config(k *peerKeys, name string) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{k.cert},

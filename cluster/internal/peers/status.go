@@ -58,7 +58,7 @@ type Status struct {
 	Members     []string
 	ToldMembers bool
 
-	// Overruns are the users who have less time for their work on this node.
+	// Overruns are the users whose work gets less time than usual on that node (fair.Limits).
 	Overruns []fair.Overrun
 }
 

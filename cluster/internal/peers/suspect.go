@@ -30,7 +30,7 @@ import (
 const SuspectTick = 5 * time.Millisecond
 
 // firstTurn is how long the first member waits for a sign of life of a leader whose process seems to be gone. A living leader
-// sends a heartbeat every tenth to fifth part of the heartbeat timeout, and entries far more often.
+// sends a heartbeat after a tenth to a fifth of the heartbeat timeout, and entries far more often.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
 // nextTurn is how much later each further member stands, so that they do not split the votes. Within
@@ -81,8 +81,8 @@ func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	}
 }
 
-// turnAfter returns the place of this node, from 0 and by id, among the members that may take over from a leader; less
-// than 0 if this node may not.
+// turnAfter returns the position of this node, counted from 0, among the voters other than the leader, in the order of
+// their ids. It is negative if this node is none of them.
 func (s *Suspicion) turnAfter(leader string) int {
 	members, err := s.Raft.Members()
 	if err != nil {

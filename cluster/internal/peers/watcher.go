@@ -29,7 +29,7 @@ type Config struct {
 	Opened <-chan struct{}            // closed when Raft may be called
 	Raft   func() Raft                // what Raft knows
 	Leader func() raftnode.Leadership // the leader as the node knows it
-	// Overruns returns the users who have less time for their work on this node.
+	// Overruns returns the users whose work gets less time than usual on this node (fair.Limits).
 	Overruns func() []fair.Overrun
 	Members  func(members []raftnode.Member) // is called with the members that Raft knows, in every Period
 	Removed  func()                          // is called when the node finds that it has been removed
@@ -65,7 +65,7 @@ type Watcher struct {
 	heard  map[string]*heard
 	last   string        // the last known leader
 	voter  bool          // this node is a voter
-	member bool          // ... or at least a member
+	member bool          // this node is a member, with or without a vote
 	moved  chan struct{} // has room for one: the configuration has changed
 
 	misplaced misplaced
@@ -135,7 +135,7 @@ type heard struct {
 	status Status
 	addr   string // its peer address
 	told   bool   // the member has sent its status
-	asked  bool   // ... in answer to a question at its address
+	asked  bool   // ... and has done so in answer to a question at its address
 	voter  bool
 	first  time.Duration // when this node began to look for it
 	seen   time.Duration // when its last status came
@@ -143,7 +143,7 @@ type heard struct {
 	foreign bool // the node there belongs to another cluster, and this has been logged
 }
 
-// MayBeOlder reports whether the member at a peer address may run version 0.1.0: its status has not shown otherwise.
+// MayBeOlder reports whether the member at a peer address may run version 0.1.0, because no status of it has shown the contrary.
 func (w *Watcher) MayBeOlder(addr string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +201,7 @@ func (w *Watcher) record(f Status, asked bool) {
 	w.adopt(f)
 }
 
-// Overruns calls learn with what each member has told of users, and how long ago.
+// Overruns calls learn for each member, with the users that its latest status names, and with the age of that status.
 func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()

@@ -33,7 +33,7 @@ import (
 //	entry:     index | term | type (1 byte) | data | extensions | when it was appended:
 //	           Unix time in ns (8 bytes), 0 if that is not known
 //	answer:    length of the rest (uint32) | 0 | term | protocol version | id | address |
-//	           last index | 1: success | 1: the leader may ask again at once
+//	           last index | 1 for success, else 0 | 1 if the leader may ask again at once, else 0
 //	           or, if the request was refused: length of the rest | 1 | why
 //
 // Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A

@@ -19,10 +19,12 @@ import (
 // any case.
 
 const (
-	// logPerData is how many times as large as the data the log since a snapshot may be.
+	// logPerData: the size of the log since the last snapshot causes a new one only if it is more than this many times the
+	// size of the data.
 	logPerData = 4
-	// One in trailingShare of the entries since the last snapshot stays in the log after the new one, unless
-	// TrailingLogs are fewer: followers that are a little late need them.
+	// After a snapshot because of the size of the log, one in trailingShare of the entries since the previous
+	// snapshot stays in the log (or TrailingLogs entries, if they are fewer). Followers that are a little late
+	// need them.
 	trailingShare = 4
 	// boundPause is how long after a failed snapshot the next is tried: the disk may have no
 	// room for one.

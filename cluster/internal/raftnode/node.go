@@ -224,7 +224,7 @@ func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<
 				l = Leadership{}
 			}
 		case o := <-seen:
-			// The other channel says whether this node leads; this one may still hold older news about it.
+			// won says whether this node leads; seen may still hold older news about this node.
 			lo := o.Data.(raft.LeaderObservation)
 			if string(lo.LeaderID) == r.cfg.ID || leading {
 				continue

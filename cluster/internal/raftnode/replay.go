@@ -29,8 +29,8 @@ const (
 	// paceWindow is how many committed entries may wait for the state machine: with less than LongEntry bytes of data
 	// each they take 8 MB at most. Raft's channel to the state machine takes eight times as many before Raft blocks.
 	paceWindow = 1024
-	// paceStep is how much each request may raise the commit index when the window is full, but no entry waits for
-	// the state machine: done does not count the entries that never reach the state machine.
+	// paceStep is how much each request may raise the commit index when the window is full although no entry waits
+	// for the state machine. That happens because done does not count the entries that never reach the state machine.
 	paceStep = 64
 )
 
@@ -94,7 +94,7 @@ func (p *progress) reset() {
 
 // caughtUp reports whether this node has applied the entries that leaders have committed since reset. It goes
 // in rounds: the goal of a round is the highest commit index at its beginning. The node has caught up when the
-// commit index grew by next to nothing during a round.
+// commit index grew by at most paceStep during a round.
 func (p *progress) caughtUp(applied func(index uint64) bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -26,8 +26,9 @@ import (
 // the term of this node and below 2^62; honest elections stay within these bounds for 17 years. Its entries must have
 // consecutive indexes, terms that do not fall, and types and bytes that can be applied. A configuration
 // must be readable, have a voter, and differ in at most one member from the one before it, if this node knows
-// that one. A snapshot must not be behind the committed entries. The log output gets at most one line a minute for each reason. Answers have to keep the
-// same bounds, because a leader steps down when it hears of a later term.
+// that one. A snapshot must not be behind the committed entries. The log output gets at most one line a minute
+// for each reason. The terms and indexes of answers have to stay within the same bounds, because a leader steps
+// down when it hears of a later term.
 //
 // A node that was away knows only old configurations, and a member that it has never met may lead it.
 // It asks the members that it knows: members tell each other the ids of all members (peers/status.go). A sender

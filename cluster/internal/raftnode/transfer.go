@@ -14,11 +14,12 @@ import (
 // hashicorp/raft is not used: it asks the goroutine that sends entries to the heir for the progress, and waits
 // for the answer without a limit. That goroutine gives no answer if the heir refuses entries because its disk is
 // full. So the second transfer to such an heir never ended. Raft accepts no entry during a transfer, so the node
-// accepted none in this term, and none in later terms either, when that goroutine had ended.
+// accepted none in this term. It accepted none in later terms either, because the transfer went on waiting for
+// a goroutine that had ended.
 //
 // The caller of Transfer has checked that the heir answers. The leader serves requests until the heir has the
 // log as it was at the beginning. Then it proposes nothing until the heir has the last entries, too, and has won
-// an election, or until an election timeout is over.
+// an election, or until one of these steps takes longer than an election timeout.
 
 var (
 	ErrTransferring = errors.New("leadership transfer in progress")
