@@ -16,9 +16,9 @@ import (
 //   - this node does not tell the followers that it is committed, so they do not apply it
 //     (upTo): if this process ends, the entry may be on too few disks to survive.
 //
-// Every other entry (from another leader, the first of a term, a configuration or a barrier) is
-// written to disk before StoreLogs returns, and after all entries that are still unwritten. So
-// it does no harm if this node acknowledges an unwritten entry to another leader:
+// Every other entry (such as one from another leader, the first of a term, a configuration or a
+// barrier) is written to disk before StoreLogs returns, and after all entries that are still
+// unwritten. So it does no harm if this node acknowledges an unwritten entry to another leader:
 // that leader commits the entry only with an entry of its own term, before which StoreLogs
 // writes the unwritten one. The log that this node knows when it votes or stands for election
 // may be longer than the log on its disk. That can only keep a node with a shorter log from

@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// leanFiler makes segments that close their writer when they are full. raft-wal itself would read a
-// segment through its writer until the process ends, and the writer keeps a buffer as long as its longest write. So a
-// log of values of 8 MB would hold 8 MB of memory for each of its segments.
+// leanFiler makes segments that close their writer when they are full. raft-wal itself would read a segment through
+// its writer until the process ends, and the writer keeps a buffer as long as its longest write. So a log of values of
+// 8 MB would hold 8 MB of memory for each of its segments.
 type leanFiler struct{ types.SegmentFiler }
 
 // Create implements types.SegmentFiler.

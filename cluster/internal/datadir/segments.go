@@ -12,14 +12,14 @@ import (
 )
 
 // segmentFiles is the file system on which raft-wal keeps its segments. It differs
-// from raft-wal's own in the time at which it takes disk space for a file.
+// from raft-wal's own in when it reserves disk space for a file.
 //
 // raft-wal writes a new segment to its list first and makes the file afterwards,
 // while it closes a full segment or cuts back a log. If the disk has no space for
 // the file then, the list on disk and the list in memory differ, and raft-wal
-// accepts no entries any more. So making a file cannot fail here for lack of space: the
-// first write to a file makes it. And each write takes its space before it begins,
-// so a write without space changes nothing and can be tried again.
+// accepts no entries any more. So making a file cannot fail here for lack of space:
+// the first write to a file makes it. And each write reserves its space before it
+// begins, so a write without space changes nothing and can be tried again.
 //
 // A segment reserves its space in steps and not all at once, because a log that is cut
 // back often has many segments with little in them. It reserves each step ahead of
@@ -36,8 +36,8 @@ type segmentFiles struct {
 	// began the segment (index adds room for that batch).
 	limit   int64
 	entries atomic.Int64
-	// left is how many bytes can be appended to the newest segment: the room for them is
-	// taken, and they do not fill the segment.
+	// left is how many bytes can be appended to the newest segment, because their room is
+	// reserved and they do not fill the segment.
 	left atomic.Int64
 }
 
@@ -45,9 +45,9 @@ const (
 	// segmentSize is the size of a full segment. The last entries may exceed it, up to
 	// the longest possible entry.
 	segmentSize = 16 << 20
-	// roomStep is how much room a segment takes at a time.
+	// roomStep is how much room a segment reserves at a time.
 	roomStep = 256 << 10
-	// fillLimit is the length from which a write gets no zeros in its room first. For such
+	// fillLimit is the length of a write from which its room is not filled with zeros first. For such
 	// a write, zeros cost more than the journal does (measured: as much as the journal with
 	// 64 KiB, half as much again with 256 KiB).
 	fillLimit = 64 << 10
@@ -144,7 +144,7 @@ type segmentFile struct {
 	file   File  // nil until the first write
 	room   int64 // bytes for which the file has disk space
 	filled int64 // bytes of that space that were written, if only with zeros
-	tight  bool  // the last reserveAhead failed, and no write has taken room since
+	tight  bool  // the last reserveAhead failed, and no write has reserved room since
 	named  bool  // the directory entry is on the disk
 }
 
@@ -185,7 +185,7 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// reserve takes room up to an offset. Short writes of n bytes get zeros in that room first.
+// reserve reserves room up to an offset for a write of n bytes. For a short write it fills that room with zeros.
 func (f *segmentFile) reserve(upTo int64, n int) error {
 	fill := n < fillLimit
 	if to := min(steps(upTo), f.room); fill && f.filled < to { // longer writes took that room without zeros
@@ -206,7 +206,7 @@ func (f *segmentFile) reserve(upTo int64, n int) error {
 	return nil
 }
 
-// reserveAhead takes room for the writes that may follow a write of n bytes. It reports no
+// reserveAhead reserves room for the writes that may follow a write of n bytes. It reports no
 // error: if there is no room, the write that needs it fails.
 func (f *segmentFile) reserveAhead(end int64, n int) {
 	next := min(end+min(max(roomStep/4, 2*int64(n)), asyncSize), f.fs.limit)

@@ -12,8 +12,8 @@ import (
 )
 
 // The log never cuts entries that are committed or applied, unless the newest snapshot holds them.
-// hashicorp/raft would cut them for a leader with different entries, because an honest leader has
-// none. But one forged request in a leader's name would then end acknowledged locks.
+// hashicorp/raft would cut them if a leader sent different entries: it relies on a leader to have all
+// committed entries. But one forged request in a leader's name would then end acknowledged locks.
 // raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as
 // well: the node keeps its entries, writes an error to its log output, and acknowledges none of the
 // sent entries.

@@ -17,9 +17,8 @@ import (
 
 // A node must not lose its term or its vote: with an earlier term, or without its vote, it
 // votes twice in a term, and two leaders may be elected. bbolt keeps no checksum of its data, and
-// if the newest of its two roots is damaged it goes on with the state before. So the value of
-// each of these keys in raft.db ends with a checksum of the key and the value, and raft.last repeats the
-// latest values:
+// if the newest of its two roots is damaged it goes on with the state before. So the values of
+// the term and the vote in raft.db end with a checksum of key and value, and raft.last repeats the latest values:
 //
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //	| "VOTE" | version | reserved | term    | vote term | crc32c of   | crc32c  |

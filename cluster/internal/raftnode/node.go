@@ -270,9 +270,9 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 }
 
 // comparePeers warns if --peers differs from the members in the data directory, because the directory
-// counts. It fails if this node is the only member of its cluster and --peers names others, unless these
-// peers founded the cluster: the others would found another cluster, which would grant the locks that this
-// node has granted.
+// counts. It fails if this node is the only member of its cluster and --peers names others: these would found
+// another cluster, which would grant the locks that this node has granted. It does not fail if the cluster was
+// founded with the same --peers, because the cluster has then removed the others.
 func (r *Node) comparePeers() error {
 	if r.founding || len(r.cfg.Peers) == 0 {
 		return nil
