@@ -45,8 +45,8 @@ func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
 }
 
-// refuseReadonly raises an error if scripts may not change t. All code that writes for a
-// script calls it first, with the very table that it is about to change.
+// refuseReadonly raises an error if scripts may not change t. Code that writes for a script
+// first calls it, or isReadonly, with the very table that it is about to change.
 func (e *Engine) refuseReadonly(L *lua.LState, t *lua.LTable) {
 	if e.isReadonly(t) {
 		e.throwHere(L, msgReadonlyTable)
@@ -71,7 +71,7 @@ func (e *Engine) call1(L *lua.LState, fn lua.LValue, args ...lua.LValue) lua.LVa
 	return v
 }
 
-// metafield returns a field of a value's metatable, or nil.
+// metafield returns a field of a table's metatable. It returns nil for a value of another type.
 func (e *Engine) metafield(L *lua.LState, v lua.LValue, name string) lua.LValue {
 	t, ok := v.(*lua.LTable)
 	if !ok {

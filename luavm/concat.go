@@ -51,7 +51,7 @@ type waiting struct {
 	register int
 }
 
-// waitingBytes is about what a waiting value takes.
+// waitingBytes is roughly how many bytes a waiting value takes.
 const waitingBytes = 120
 
 // wait returns a waiting value, which stands for v in its register until the right neighbour is known. Scripts never get it.

@@ -29,11 +29,12 @@
 //   - A script leaves nothing behind in the Lua state: globals and libraries are
 //     read-only, and settings (of redis.setresp and of cjson) go back to their
 //     defaults. Only the state of math.random and the locals of function libraries
-//     stay, as in Redis. All code that writes for a script calls refuseReadonly first,
-//     with the table that the write changes: hook.go for instructions, writable for
-//     functions. canary_test.go checks the shared tables after every script.
+//     stay, as in Redis. All code that writes for a script first checks whether scripts may
+//     change the table that the write changes (isReadonly): hook.go does so for instructions,
+//     writable for functions. canary_test.go checks the shared tables after every script.
 //   - Compiled scripts and loaded libraries are a cache. The transaction decides which
-//     scripts and functions exist; any node can make them from their texts.
+//     scripts and functions exist, and has their texts, from which any node can compile and
+//     load them.
 //   - The engine has no clock and no goroutine. It is used by one goroutine at a
 //     time, except for Kill, KillFunction, Abort, Running, RunningFunction,
 //     BusyError, BusySince, Kept, TimeLimit and SetTimeLimit.
@@ -41,9 +42,9 @@
 // # How gopher-lua is used
 //
 // gopher-lua provides the interpreter of instructions and the tables. Everything
-// that makes a script behave as on Redis is in this package. It has a compiler, because
-// gopher-lua's miscompiles some programs and words its errors differently. Its
-// libraries check their arguments and print as C Lua's do. The interpreter
+// that makes a script behave as on Redis is in this package. The package has a compiler,
+// because gopher-lua's miscompiles some programs and words its errors differently. It has
+// the libraries, which check their arguments and print as C Lua's do. The interpreter
 // calls Done of a context before every instruction. There, hook.go corrects what the
 // interpreter itself does differently: numbers joined to strings, numeric for over
 // strings, % and ^, writes to read-only tables. The hook needs the current call frame,

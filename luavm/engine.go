@@ -22,7 +22,8 @@ type Options struct {
 	TimeLimit time.Duration
 	// MemoryLimit stops a script that holds more; 0 means 256 MiB.
 	MemoryLimit int64
-	// Bring is called with the number of bytes that a script is about to allocate, and may wait. It may be nil.
+	// Bring is called when a script has allocated much since the last call. bytes is what it has allocated since then and is about
+	// to allocate now. Bring may wait before it returns. It may be nil.
 	Bring func(bytes int)
 	// Log receives the messages that scripts pass to redis.log, with redis.LOG_* as
 	// level, and a message for each library that begins anew. Nil drops them.
@@ -58,8 +59,8 @@ type Engine struct {
 	globals *lua.LTable
 	keyList *lua.LTable    // KEYS, and …
 	argList *lua.LTable    // … ARGV: the same tables for every script, and empty between scripts
-	blank   *lua.LTable    // an empty table, as both are between scripts
-	guard   *lua.LFunction // the frame of a protected call, see protect.go
+	blank   *lua.LTable    // an empty table: both are made equal to it after every script
+	guard   *lua.LFunction // calls the function of a protected call, see protect.go
 	frames  []interp.Frame // the lowest frames of L, which L keeps after a call returns
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
@@ -71,7 +72,7 @@ type Engine struct {
 
 	ipairsStep, pairsStep *lua.LFunction // what ipairs and pairs return
 
-	rawCreate, rawResume lua.LGFunction // of gopher-lua's coroutines
+	rawCreate, rawResume lua.LGFunction // gopher-lua's own coroutine.create and resume
 	watchedLoop          interp.Loop    // see nesting.go
 	plainLoop            interp.Loop
 
@@ -127,7 +128,7 @@ type run struct {
 	stop      string // why the script is being stopped; "" while it is not
 	dirty     bool   // the Lua state must not be used again
 	budget    int    // instructions until the next look at the limits
-	pace      int    // value that the last look gave budget
+	pace      int    // value to which the last look set budget
 	looked    int64  // time of the last look
 	steps     int64  // instructions run until the last look
 	allocated
@@ -146,7 +147,7 @@ type run struct {
 	overflowed bool // a stack overflow was raised and is not caught yet
 }
 
-// allocated says what a script has allocated since its text was compiled.
+// allocated says what a script has allocated. If its text was compiled for this run, it includes what the compiler allocated.
 type allocated struct {
 	spent    int64 // bytes, roughly
 	nextHeap int64 // value of spent at which to look at the heap

@@ -27,7 +27,7 @@ type chunk struct {
 const maxChunks = 1000
 
 // compiledShare is the divisor of a script's memory limit that bounds the memory of all
-// compiled scripts, and so of each.
+// compiled scripts together, and of one alone.
 const compiledShare = 2
 
 // beginning is how a script begins to run.
@@ -144,8 +144,8 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}
-	// A stop drops the loaded libraries with all that they keep from call to call, and no
-	// client would learn of it. So a script is stopped for now only while no library is loaded.
+	// A stop drops the loaded libraries with all that they keep from call to call. A stop by
+	// StopAfter is one of which no client learns, so it is allowed only while no library is loaded.
 	if len(e.libs) == 0 {
 		e.stopAfter = int64(ctx.StopAfter)
 	}
@@ -181,8 +181,8 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if text != string(store.ErrOutOfMemory) {
 		text = "ERR " + text
 	}
-	// The source is empty if the stop came during the conversion of the reply. A script can give its source a long name, and
-	// after a stop nothing charges for the copy.
+	// The source is empty if the stop came during the conversion of the reply. A script can give its source a long name; that is left
+	// out, because after a stop nothing charges for the copy.
 	if e.errSource != "" && int64(len(e.errSource)) <= e.opts.MemoryLimit/replyShare {
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
@@ -291,7 +291,7 @@ func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 }
 
 // empty makes KEYS or ARGV as fresh as before the first script, so that nothing of a script remains there. It keeps room for
-// keepList elements.
+// at most keepList elements.
 func (e *Engine) empty(t *lua.LTable) {
 	elems := interp.ArrayPart(t)
 	if cap(elems) > keepList {
@@ -312,7 +312,7 @@ func (e *Engine) failureReply(failure lua.LValue) store.Reply {
 	return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(text))}
 }
 
-// suffixCost is what suffix takes beside the name of the source.
+// suffixCost is the number of bytes charged for the text of suffix besides the name of the source.
 const suffixCost = 128
 
 func (e *Engine) failureText(failure lua.LValue) string {

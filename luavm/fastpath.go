@@ -314,7 +314,7 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	return value{}, true
 }
 
-// commandFast is redisCall of the fast path; known is false if the command is refused or
+// commandFast does what redisCall does, on the fast path; known is false if the command is refused or
 // fails, or if its reply is more than one value.
 func (e *Engine) commandFast(params []value) (result value, known bool) {
 	args, ok := e.argumentsFast(params)
@@ -352,8 +352,8 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 	return value{}, false
 }
 
-// argumentsFast is arguments of the fast path. It passes KEYS, ARGV and constants on without
-// a copy.
+// argumentsFast does what the method arguments does, on the fast path. It passes strings of KEYS and
+// ARGV and constants on without a copy.
 func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
 	size, named := 0, int64(0)
 	for i := range params {

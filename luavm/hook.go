@@ -36,12 +36,14 @@ func (*hook) Deadline() (at time.Time, ok bool) { return }
 func (*hook) Err() error                        { return nil }
 func (*hook) Value(any) any                     { return nil }
 
-// watched has a bit for every opcode that before looks at in every script, and that a plain script (link.go) must not have.
+// watched has a bit for every opcode that the method before looks at in every script, and that a plain script (link.go) must not
+// have.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has a bit for the opcodes of calls. before looks at them, too, but a plain script may have them: it calls no Lua.
+// calls has a bit for the opcodes of calls. The method before looks at these, too, but a plain script may have them: it calls no
+// Lua.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.
@@ -70,7 +72,7 @@ const copiedInStep = 8
 const pushCost = 16
 
 // look is the part of Done that runs when the budget is used up, and before the first
-// instruction of a new coroutine.
+// instruction of a new Lua state or coroutine.
 func (h *hook) look() {
 	if !h.armed {
 		h.armed = true
@@ -168,7 +170,7 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 }
 
 // beforeModulo replaces the operands of %, which have registers of their own, so
-// that gopher-lua's remainder of the new operands is C Lua's of the old ones.
+// that gopher-lua's remainder of the new operands is C Lua's remainder of the old ones.
 func beforeModulo(L *lua.LState, a, b int) {
 	x, y, ok := twoOperands(L, a, b)
 	if !ok {
@@ -229,7 +231,7 @@ func (e *Engine) beforeLen(L *lua.LState, a int) {
 	e.workLen(t)
 }
 
-// workLen charges for gopher-lua's walk back over an array that ends in nil.
+// workLen counts the work of gopher-lua's walk back over an array that ends in nil.
 func (e *Engine) workLen(t *lua.LTable) {
 	if a := interp.ArrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
 		e.work(len(a) / 16)

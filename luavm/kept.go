@@ -20,7 +20,7 @@ import (
 // allocated much since the last walk (grownShare). For the others, the allocated bytes are added to
 // the last size, because no library can reach the values of another. The walk over the called
 // library counts as work of the call. If the values are too large, the largest library begins anew
-// from its code, as every library does when a script is stopped.
+// from its code, as all libraries do when a stop throws the Lua state away.
 
 // keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
 const keptShare = 2

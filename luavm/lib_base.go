@@ -158,10 +158,10 @@ func removed(t *lua.LTable, n float64) bool {
 // slotsInStep is how many elements or keys are passed in the time of an instruction.
 const slotsInStep = 16
 
-// workSlots charges for a walk over a table: it meets elements and keys that were set to nil, too.
+// workSlots counts the work of a walk over a table: the walk meets elements and keys that were set to nil, too.
 func (e *Engine) workSlots(t *lua.LTable) { e.work(interp.Slots(t) / slotsInStep) }
 
-// workNext charges for the elements and keys without a value that next skips between two keys.
+// workNext counts the work of skipping the elements and keys without a value between two keys.
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	if interp.DeadKeys(t) > slotsInStep {
 		end := interp.PlaceOf(t, to)

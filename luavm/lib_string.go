@@ -16,7 +16,7 @@ var stringLibrary = library{
 	"dump":    (*Engine).stringDump,
 	"find":    (*Engine).stringFind,
 	"format":  (*Engine).stringFormat,
-	"gfind":   (*Engine).stringGmatch, // its old name
+	"gfind":   (*Engine).stringGmatch, // the old name of gmatch
 	"gmatch":  (*Engine).stringGmatch,
 	"gsub":    (*Engine).stringGsub,
 	"len":     (*Engine).stringLen,
@@ -191,7 +191,7 @@ func (e *Engine) find(L *lua.LState, find bool) int {
 	return 1
 }
 
-// iteratorSize is what gmatch's function takes.
+// iteratorSize is the number of bytes charged for the function that gmatch returns.
 const iteratorSize = 400
 
 func (e *Engine) stringGmatch(L *lua.LState) int {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// loadTimeLimit stops the code of a library while it registers functions.
+	// loadTimeLimit is how long the code of a library may run to register its functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// A script or library that has run fewer than shortScript instructions is not stopped within shortTime, even if its user has
-	// used up the time limit before: then the machine was slow, not the script.
+	// The time limit does not stop a script or library that has run fewer than shortScript instructions for less than shortTime,
+	// even if earlier work has used up the limit (store.Ctx.ScriptTime): then the machine was slow, not the script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
 	// lookEvery is how many instructions run between two looks at the limits. If they
-	// turn out to be slow, such as comparing or joining long strings, the looks come
-	// more often, down to one before every instruction. A script that has made large
-	// values can have slow instructions at any time, so it gets lookOften.
+	// take longer than slowLook, as those that compare or join long strings, the looks come
+	// more often, at most one before every instruction. A script that has made large
+	// values can have slow instructions at any time, so lookOften applies to it instead.
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
@@ -228,7 +228,8 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
 // checkHeap stops the script if the heap has grown by more than MemoryLimit since its smallest size at a check of this
-// script. Unreachable objects count until a collection; checkHeap runs one before it stops the script.
+// script, unless the script has allocated so little that others must have filled the heap. Unreachable objects count until a
+// collection; checkHeap runs one before it stops the script. next is how many bytes are about to be allocated.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)

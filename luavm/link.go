@@ -42,7 +42,7 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 		}
 	}
 	targets := jumpTargets(p)
-	// Some words are operands of the instruction before them; they look like MOVE or GETUPVAL.
+	// Some words are operands of the instruction before them. They look like MOVE or GETUPVAL, so the loop passes over them.
 	for at, inst := range p.Code {
 		switch interp.OpOf(inst) {
 		case lua.OP_GETGLOBAL:
@@ -63,7 +63,7 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 	return &l
 }
 
-// libraryOf returns the library table from which instruction number at reads a field, if
+// libraryOf returns the library table from which the instruction p.Code[at] reads a field, if
 // the instruction before it loads that table; nil otherwise.
 func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 	if at == 0 {
@@ -104,13 +104,13 @@ func jumpTargets(p *lua.FunctionProto) []bool {
 }
 
 const (
-	// plainLength is the longest script that runs without the hook: as many instructions
+	// plainLength is how many instructions a script may have to run without the hook: as many
 	// run between two looks at the limits anyway.
 	plainLength = lookEvery
 	// These bound a plain script's comparisons for equality and for order: without the hook, nothing counts the time of comparing
 	// long texts.
 	plainComparisons, plainOrders = 32, 4
-	// plainGlobals has the globals that such a script may use: their functions run no Lua.
+	// plainGlobals has the globals that a plain script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
 )
 

@@ -10,8 +10,8 @@ import (
 // gopher-lua would copy a long text into the error of an instruction, uncharged; this file raises that error instead. It also
 // counts the time that an instruction takes for a long text.
 
-// longText is the size from which a text is long. Until a script has a text of that size, the instructions that read a
-// field or compare are not looked at.
+// longText is the size in bytes from which a text is long. Until a script has a text of that size, the hook does not look at the
+// instructions that read a field or compare.
 const longText = 16 << 10
 
 // onTexts has a bit for every opcode that reads a field or compares.

@@ -116,7 +116,7 @@ func (e *Engine) redisSHA1(L *lua.LState) int {
 	return 1
 }
 
-// shaCost is what the text of a hash takes, while it is made and after.
+// shaCost is the number of bytes charged for the text of a hash and for what is needed to make it.
 const shaCost = 160
 
 func scriptSHA(body string) string {

@@ -64,7 +64,8 @@ func (e *Engine) makeRoom(L *lua.LState, top int) {
 	}
 }
 
-// overflow raises C Lua's error. Until a protected call has caught it, a handler has some room of its own.
+// overflow raises C Lua's error. Until a protected call has caught the error, its handler may use handlerCalls and
+// handlerRegisters more.
 func (e *Engine) overflow(L *lua.LState) {
 	e.overflowed = true
 	e.throwHere(L, "stack overflow")

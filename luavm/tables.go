@@ -10,9 +10,9 @@ import (
 // before it happens, and keeps tables as small as their contents.
 
 const (
-	// hashCost is what the first key takes: two small maps and the list of keys.
+	// hashCost is the number of bytes charged for the first key: for two small maps and the list of keys.
 	hashCost = 700
-	// compactFrom is the number of keys from which a hash part is rid of dead ones.
+	// compactFrom is the number of keys from which dead keys are removed from a hash part.
 	compactFrom = 32
 )
 

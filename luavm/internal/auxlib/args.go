@@ -99,7 +99,7 @@ func (a Args) Number(L *lua.LState, n int) lua.LNumber {
 	return v
 }
 
-// Int returns Number as an integer.
+// Int returns argument n, a number or a numeric string, as an integer.
 func (a Args) Int(L *lua.LState, n int) int { return clib.ToInt(a.Number(L, n)) }
 
 // OptInt is Int, but returns def if the argument is nil or missing.

@@ -4,5 +4,5 @@
 // where Go's differ.
 //
 // It keeps no state. It imports store for the digits of a number and gopher-lua for the
-// type of Lua's numbers, and must not import luavm or a package beside it.
+// type of Lua's numbers, and must not import luavm or another package of luavm/internal.
 package clib

@@ -94,8 +94,8 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// maxSpareIndex is the largest index that the next function uses again: emptying a map takes time in proportion to the largest size
-// that it ever had.
+// maxSpareIndex is how many entries the index of the constants may have for the next function to use it again: emptying a map takes
+// time in proportion to the largest size that it ever had.
 const maxSpareIndex = 64
 
 // reuse keeps the memory of a finished function for the next one.

@@ -65,7 +65,7 @@ func (lib *Libraries) jsonModule(L *lua.LState, c *JSONSettings) *lua.LTable {
 	return t
 }
 
-// jsonModuleCost is what a module takes.
+// jsonModuleCost is the number of bytes charged for a module.
 const jsonModuleCost = 5 << 10
 
 func (lib *Libraries) jsonNew(L *lua.LState) int {
@@ -96,7 +96,8 @@ func (lib *Libraries) integerOption(L *lua.LState, n, low, high int, setting *in
 	L.Push(lua.LNumber(*setting))
 }
 
-// enumOption reads a setting, a boolean or one of words, and pushes it. It pushes the first two words as booleans.
+// enumOption reads a setting, which is a boolean or one of the given words, and pushes it. It pushes the first two words as
+// booleans.
 func (lib *Libraries) enumOption(L *lua.LState, n int, words []string, setting *int) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:

@@ -84,7 +84,7 @@ func (u *unpacker) str(n int) lua.LValue {
 	return u.host.Own(u.take(n))
 }
 
-// tableCost is what an empty table takes.
+// tableCost is the number of bytes charged for an empty table.
 const tableCost = 128
 
 // room does what luaL_checkstack does for one more value, with slots values on C Lua's stack.

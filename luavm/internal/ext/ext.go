@@ -6,16 +6,16 @@ import (
 	"lockstep/luavm/internal/auxlib"
 )
 
-// Host is the engine that runs the script. Charge, Work, Throw and ArgError may end the
-// running function, and Charge and Work may stop the script: they panic then.
+// Host is the engine that runs the script. Every method may panic, to end the running function
+// with an error or to stop the script.
 type Host interface {
 	auxlib.Memory
 	auxlib.Errors
 	auxlib.Steps
 	// Throw does what luaL_error does.
 	Throw(L *lua.LState, msg string)
-	// Own returns a part of a larger string. If a library keeps the part, it does not keep
-	// the larger string alive.
+	// Own returns a part of a larger string. If a function library keeps the part, that does not
+	// keep the larger string alive.
 	Own(part string) lua.LString
 	// RawSet does what lua_rawset does, with its errors, and charges for the growth of the table.
 	RawSet(L *lua.LState, t *lua.LTable, key, value lua.LValue)

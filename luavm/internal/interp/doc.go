@@ -3,6 +3,6 @@
 // upvalues and the main loop of a state. It reads and sets them in memory.
 //
 // The version of gopher-lua is pinned, and the package refuses to start with a layout that
-// it does not know. It has no logic of its own, and must not import luavm or a package
-// beside it.
+// it does not know. It has no logic of its own, and must not import luavm or another package
+// of luavm/internal.
 package interp

@@ -8,9 +8,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Frame mirrors gopher-lua's callFrame, which is not exported. The engine needs the
-// next instruction and its position before every instruction and for C Lua's error
-// texts, so it reads the frame in memory.
+// Frame mirrors gopher-lua's callFrame, which is not exported. Before every instruction, and
+// for C Lua's error texts, the engine needs the instruction and its position, so it reads
+// the frame in memory.
 type Frame struct {
 	Idx        int
 	Fn         *lua.LFunction
@@ -46,7 +46,7 @@ func checkedFrameOffset() uintptr {
 }
 
 // LowestFrames returns the frames that gopher-lua keeps after their calls have returned, with
-// references to their functions; it frees all others. L must have been made with
+// references to their functions; gopher-lua frees all others. L must have been made with
 // MinimizeStackMemory.
 func LowestFrames(L *lua.LState) []Frame {
 	stack := reflect.ValueOf(L).Elem().FieldByName("stack").Elem().Elem()

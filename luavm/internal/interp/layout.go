@@ -8,9 +8,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// These are the offsets at which gopher-lua keeps the array part of a table, the keys of
-// its hash part, the constants of a function as plain strings, and the registers and the
-// main loop of a state.
+// These are the offsets at which gopher-lua keeps the array part of a table, the keys and
+// the maps of its hash part, the constants of a function as plain strings, and the registers
+// and the main loop of a state.
 var (
 	arrayOffset           = checkedOffset[lua.LTable, []lua.LValue]("array")
 	keysOffset            = checkedOffset[lua.LTable, []lua.LValue]("keys")
