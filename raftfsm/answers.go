@@ -51,7 +51,7 @@ const MaxOrigin = 8 << 20
 // are dropped. There may be many origins, because each start of a node makes a new one.
 const MaxAnswers = 4 * MaxOrigin
 
-// answerTakes is about how much memory an answer takes besides its bytes.
+// answerTakes is roughly how many bytes of memory an answer takes besides its replies.
 const answerTakes = 128
 
 // AppendAnswers encodes the requests section of an entry.

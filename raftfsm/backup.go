@@ -13,7 +13,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// A backup is a snapshot with its origin:
+// A backup is a snapshot behind a head that says where and when it was taken (BackupHead):
 //
 //	+------------+---------+--------------------+--------------+----------+---------+
 //	| "LKBACKUP" | version | index | wall       | node         | snapshot | SHA-256 |

@@ -30,14 +30,14 @@ type FSM struct {
 	room  room
 	brake func(bytes int) // see Brake
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// The fields from here to index are what a Snapshot holds.
 	store *store.Store
-	// The fields below are part of the state that snapshots carry.
 	seq   uint64 // number of entries accepted so far
 	lease int64  // lease stamp of the last accepted entry
 	wall  int64
 	done  Answers
-	index uint64 // log index of the last entry seen, accepted or not
+	index uint64 // log index of the last entry applied, accepted or not, or in the snapshot that replaced the state
 
 	jumps  uint64 // number of times that a snapshot has replaced the state
 	old    uint64 // entries up to this index were in the log at the start of the process
@@ -55,7 +55,7 @@ func New(sink store.Sink) *FSM {
 // first entry is applied.
 func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
-// Introduce makes the state machine pass the users to accounts. It must be called before the first
+// Introduce makes the state machine pass the ACL users to accounts. It must be called before the first
 // entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
@@ -174,7 +174,8 @@ func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
 	fn(f.store, f.seq, &f.done)
 }
 
-// Index returns the log index of the last entry that this FSM applied, or 0 if it has applied none.
+// Index returns the log index of the last entry that the state covers, accepted or not: this FSM has applied the entry, or has
+// restored a snapshot that covers it. Index returns 0 if there was neither.
 func (f *FSM) Index() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,8 +190,8 @@ func (f *FSM) Position() (seq uint64, lease int64) {
 }
 
 // Progress returns the sequence number of the state and the number of times that a snapshot has
-// replaced the state. After each time, a goroutine that watches the entries has missed some: those in
-// the snapshot are not applied one by one.
+// replaced the state. When jumps has grown, a goroutine that watches the entries has missed some: the
+// entries in a snapshot are not applied one by one.
 func (f *FSM) Progress() (seq, jumps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -284,7 +284,7 @@ type flagGroup struct {
 	flags *flag.FlagSet
 }
 
-// flagGroups returns all flags of all commands except bench, whose flags have no variables.
+// flagGroups returns all flags of all commands except bench, whose flags have no environment variables.
 func flagGroups() []flagGroup {
 	group := func(of string, define func(*flag.FlagSet)) flagGroup {
 		fs := flag.NewFlagSet(of, flag.ContinueOnError)

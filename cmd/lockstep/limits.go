@@ -21,9 +21,9 @@ import (
 // log.
 const memoryShare = 0.9
 
-// memoryPlan is the division of a limited memory. If no limit is known, its fields are 0 and the defaults apply. The memory that the
-// plan does not assign is for entries on their way to the disk and to the other nodes, and for garbage: the collector must not run
-// all the time.
+// memoryPlan is the division of a limited memory. If no limit is known, its fields are 0 and the defaults apply. The memory that
+// the plan does not assign is for entries on their way to the disk and to the other nodes, and for garbage, so that the collector
+// does not run all the time.
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // the memory of one script
@@ -34,7 +34,7 @@ type memoryPlan struct {
 }
 
 // perClient is how much memory a container must have for each client. An idle connection takes up to 13
-// KB, with TLS up to 53 KB: all clients together take about a fifth.
+// KB, with TLS up to 53 KB, so maxclients idle clients take at most about a fifth of the container's memory.
 const perClient = 256 << 10
 
 // planMemory divides a memory limit. The shares were measured: see TestGrowth and docs/operations.md.
@@ -145,7 +145,7 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 // limitProcessors leaves one processor to the kernel, which needs it for sockets and the disk. It does
 // nothing if GOMAXPROCS is set. A durable node's work is a chain of goroutines that wake one another.
 // At each wake-up, the runtime wakes a thread for every idle processor, to look for work that another
-// thread does already: with two processors that costs more than the second one gains.
+// thread does already: with two processors that costs more than the second processor gains.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return

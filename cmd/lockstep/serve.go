@@ -122,8 +122,8 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err != nil {
 		return nil, usageError{err}
 	}
-	// The client ports come first: a port that is not free is the likeliest fault, and then nothing
-	// needs to be undone.
+	// The client ports are opened before the node: a port that is not free is the likeliest fault, and at
+	// this point nothing needs to be undone.
 	ls, err := listen(o, &cfg)
 	if err != nil {
 		return nil, err
@@ -162,7 +162,8 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	return p, nil
 }
 
-// runNode runs a node and stops its parts in reverse order.
+// runNode runs a node until stop ends or a listener fails, and then stops its parts: the servers for
+// clients first, then the node, and the HTTP server last.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
@@ -214,7 +215,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 // announce logs when the node can serve.
 func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	if p.node.WaitReady(ctx) == nil {
-		p.server.WarnOfMaxMemory(p.server.MaxMemory()) // by now the node knows what the cluster has set
+		p.server.WarnOfMaxMemory(p.server.MaxMemory()) // by now the node knows the cluster's maxmemory
 		where := []any{"id", o.id}
 		for _, port := range o.clientPorts() {
 			if *port.addr != "" {
@@ -320,7 +321,7 @@ func writeClientMemory(w io.Writer, srv *server.Server) {
 	}
 }
 
-// writeLeaderless writes by how much leases have been lengthened because no leader could renew them.
+// writeLeaderless writes by how many seconds leases were lengthened because no leader could renew them.
 // The node that wins an election counts the time, so the cluster's total is the sum over all nodes.
 func writeLeaderless(w io.Writer, s cluster.Status) {
 	for _, m := range []struct {

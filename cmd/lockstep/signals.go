@@ -14,7 +14,7 @@ import (
 // What signals do to a node (docs/operations.md, "Signals"):
 //
 //	SIGTERM, SIGINT   hand leadership over, let clients finish, end
-//	SIGHUP            read files again that a running node can read again; also under nohup
+//	SIGHUP            read again what a running node can read again (parts.reload); also under nohup
 //	SIGPIPE           nothing: the reader of the log may end before the node
 //	SIGQUIT, SIGABRT  print every goroutine's stack and end at once, for a node that hangs
 //

@@ -87,7 +87,7 @@ func (v secretValue) Set(s string) error {
 
 // clientPort is a port for clients.
 type clientPort struct {
-	flag      string // the listener's flag; the flag for its address has -advertise instead of -listen
+	flag      string // the listener's flag; the flag of its advertised address ends in advertise instead of listen
 	addr      *string
 	advertise *string
 	secret    bool
