@@ -16,7 +16,7 @@ const (
 	// callSteps the number of instructions that it counts for.
 	callCost  = 256
 	callSteps = 16
-	// keepBuffer is the largest argument buffer kept between calls.
+	// keepBuffer is the size in bytes of the largest argument buffer that is kept for the next call.
 	keepBuffer = 64 << 10
 )
 

@@ -106,7 +106,7 @@ const (
 	keySlot    = 4 // for a key in a map
 )
 
-// elementCost is the memory that an element of a reply takes. replyShare is the divisor of a
+// elementCost is the number of bytes charged for an element of a reply. replyShare is the divisor of a
 // script's memory limit that bounds its reply: the reply is encoded, sent to another node and
 // encoded there for the client, so it exists several times.
 const (

@@ -194,7 +194,7 @@ func (e *Engine) BusySince() (since time.Duration, running bool) {
 	}
 	at := e.started.Load()
 	if at < 0 {
-		// It began so recently that it has not looked at the clock yet.
+		// The script began so recently that it has not looked at the clock yet.
 		if e.opts.Now == nil {
 			return 0, true
 		}
@@ -207,8 +207,8 @@ func (e *Engine) BusySince() (since time.Duration, running bool) {
 // any goroutine.
 func (e *Engine) Running() bool { return e.state.Load()&stateRunning != 0 }
 
-// Kill stops the running script as SCRIPT KILL does and returns the reply to
-// it. It may be called from any goroutine.
+// Kill stops the running script as SCRIPT KILL does, and returns the reply to
+// SCRIPT KILL. It may be called from any goroutine.
 func (e *Engine) Kill() store.Reply { return e.kill(0) }
 
 // KillFunction is Kill for FUNCTION KILL.

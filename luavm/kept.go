@@ -90,7 +90,7 @@ func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	return is
 }
 
-// restart drops a library, and returns how much it kept. The next call loads it again.
+// restart drops a library, and returns how many bytes it kept. The next call loads it again.
 func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	if e.libs[l.lib.Name] == l {
 		delete(e.libs, l.lib.Name)

@@ -237,7 +237,7 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	n, at := 0, 0
 	for n < limit {
 		m.level = 0
-		e.work(1) // an empty pattern counts nothing else
+		e.work(1) // matching an empty pattern counts no work
 		end := m.match(at, 0)
 		if end >= 0 {
 			n++

@@ -26,7 +26,8 @@ const (
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
-	// The process's allocations are measured if the instructions between two looks took slowAlloc, and every unseenLooks looks.
+	// The process's allocations are measured if the instructions between two looks took longer than slowAlloc, and every
+	// unseenLooks looks.
 	slowAlloc   = 50 * time.Microsecond
 	unseenLooks = 16
 	largeBytes  = 1 << 20

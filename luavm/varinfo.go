@@ -146,7 +146,7 @@ func (e *Engine) typeError(f *interp.Frame, rk int, v lua.LValue, what string) s
 	return e.namedError(f, rk, auxlib.TypeName(v), what)
 }
 
-// nameCopies is how many copies of a name the text of an error takes until it is complete.
+// nameCopies is how many copies of a name are made until the text of an error is complete.
 const nameCopies = 3
 
 func (e *Engine) namedError(f *interp.Frame, rk int, t, what string) string {

@@ -135,7 +135,7 @@ type Answers struct {
 	size    int // their bytes
 }
 
-// takes returns about how much memory the answers take.
+// takes returns roughly how many bytes of memory the answers take.
 func (t *Answers) takes() int { return t.size + answerTakes*t.count }
 
 type origin struct {
@@ -146,7 +146,7 @@ type origin struct {
 	due     uint64 // the next Low that the leader logs, which drops the answers below it; computed from the other fields
 }
 
-// takes returns about how much memory the answers take.
+// takes returns roughly how many bytes of memory the answers take.
 func (o *origin) takes() int { return o.bytes + answerTakes*len(o.replies) }
 
 // keep stores an answer.

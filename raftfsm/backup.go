@@ -190,7 +190,7 @@ func (h *hashed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check reads the rest and compares the hash.
+// check reads the rest of the backup and compares the hash.
 func (h *hashed) check() error {
 	if _, err := io.Copy(io.Discard, struct{ io.Reader }{h}); err != nil {
 		return err

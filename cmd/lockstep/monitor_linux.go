@@ -20,8 +20,8 @@ var errThreads = errors.New("the timer slack of some threads could not be set")
 // relaxMonitor makes the runtime's monitor look after system calls less often. It must be called before
 // anything else runs.
 //
-// While a thread is in a system call, the monitor looks every 20 µs whether the call lasts, and then
-// gives the thread's processor to another thread. A write to a fast disk lasts for a few of these looks. So
+// While a thread is in a system call, the monitor looks every 20 µs whether the call still lasts. If it does, the
+// monitor gives the thread's processor to another thread. A write to a fast disk lasts for a few of these looks. So
 // each batch costs a switch to a thread that finds nothing to do, the switch back, and a kernel timer
 // for every look: a fifth to a quarter of a durable node's CPU time. With a slack (prctl(2),
 // PR_SET_TIMERSLACK) these timers fire when the kernel has something else to do, at the latest after

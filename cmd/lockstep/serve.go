@@ -162,7 +162,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	return p, nil
 }
 
-// runNode runs a node until stop ends or a listener fails, and then stops its parts: the servers for
+// runNode runs a node until stop ends or a listener ends, and then stops its parts: the servers for
 // clients first, then the node, and the HTTP server last.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
 	plan := limitMemory(memlimit.FromCgroup, log)

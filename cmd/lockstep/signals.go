@@ -20,7 +20,7 @@ import (
 //
 // Go's runtime decides what other signals do: most do nothing (package os/signal).
 
-// reloader reads one thing again, such as certificates or a file of users.
+// reloader reads one thing again, such as the certificates for clients or the secret of the peers.
 type reloader struct {
 	name string
 	read func() error

@@ -9,7 +9,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// expKind is the kind of place where the value of an expression is, or the way to get it.
+// expKind says where the value of an expression is, or how to get it.
 type expKind int
 
 const (

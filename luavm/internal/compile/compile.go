@@ -10,8 +10,8 @@ import (
 // file name, "=" before a name to be shown unchanged, otherwise the source.
 // nested is how many calls are nested in the script that compiles the chunk: C Lua
 // counts nested calls and levels of syntax together. The text of an error is C Lua's.
-// Chunk calls watch now and then with what compiling has taken since the last call, and once more at the end. watch may panic to
-// end the compiling; Chunk passes the panic on.
+// Chunk calls watch now and then with the steps and bytes that compiling has taken since the last call, and once more at the end.
+// watch may panic to end the compiling; Chunk passes the panic on.
 func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // name may be the whole source, which shown must not keep
 	if len(source) > maxSourceBytes {
