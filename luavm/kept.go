@@ -126,7 +126,7 @@ func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	return total
 }
 
-// walk adds up the memory of all values that can be reached. It does not enter values that the
+// walk adds up the memory of all values that can be reached from those passed to add. It does not enter values that the
 // engine shares with all scripts.
 type walk struct {
 	e    *Engine

@@ -49,7 +49,7 @@ const (
 // variable for that.
 var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
 
-// stopped ends a script which must stop: it is the cause of the panic value.
+// stopped is a panic value that ends a script which must stop, or the cause of such a panic value (panicStopped).
 type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
@@ -192,7 +192,7 @@ func (e *Engine) work(steps int) {
 	}
 }
 
-// pass counts the n bytes of a text that are compared, hashed or searched at once.
+// pass counts the work of comparing, hashing or searching n bytes of a text at once. Only long texts cost anything.
 func (e *Engine) pass(n int) {
 	if n > longText {
 		e.work(n / passedInStep)

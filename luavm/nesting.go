@@ -7,8 +7,8 @@ import (
 )
 
 // A call of Lua from Go, and a call of a metamethod by the interpreter, nests on Go's
-// stack; a program that exhausts Go's stack dies. C Lua counts such calls (nCcalls) and ends
-// a script at 200. Each of them starts the interpreter's main loop, so the engine counts
+// stack; a program that exhausts Go's stack dies. C Lua counts such calls (nCcalls) and raises
+// an error at 200. Each of them starts the interpreter's main loop, so the engine counts
 // them there, also for coroutines and for Go functions that call each other.
 
 const (

@@ -59,7 +59,7 @@ func (e *Engine) openRedis() {
 // errorTable returns the table that scripts get for an error. As in Redis, a text with a
 // leading '-' has an error code of its own; any other text gets the code ERR.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
-	e.charge(2 * int64(len(text))) // the caller may have joined it
+	e.charge(2 * int64(len(text))) // for two texts: the caller may have made its own, too
 	code, msg := "ERR", text
 	if rest, told := strings.CutPrefix(text, "-"); told {
 		var coded bool

@@ -72,8 +72,8 @@ func (e *Engine) libraryTable(lib library) *lua.LTable {
 func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
 
 // isReadonly reports whether a script may not change a table. Scripts cannot get e.protect.
-// They can get the other two metatables, and set them on tables of their own, so for these
-// the table itself decides.
+// They can get the other two metatables, and set them on tables of their own, so a table with
+// one of these is read-only only if it is one of the engine's.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
 	switch mt, _ := t.Metatable.(*lua.LTable); mt {
 	case nil:

@@ -22,7 +22,7 @@ import (
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
 // The checksum covers the body: a log store does not verify the entries that it reads, and a flipped
-// bit must stop a node, not change a lock. Every version begins with the version and the checksum.
+// bit must stop a node, not change a lock. Every version of the format begins with the version byte and the checksum.
 // The requests section is in answers.go. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry
 // has the lowest version that can express its writes.
 const (

@@ -59,8 +59,8 @@ func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 // entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
-// Brake sets a function that is called, with the lock held, before an evaluation or an entry copies much data for a change. The
-// function may wait for memory, but not for a goroutine that waits for the state machine.
+// Brake sets a function that is called, with the FSM's lock held, before an evaluation or an entry copies much data for a
+// change. The function may wait for memory, but not for a goroutine that waits for the state machine.
 func (f *FSM) Brake(brake func(bytes int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

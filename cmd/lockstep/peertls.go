@@ -48,7 +48,7 @@ func (o *peerOptions) config() (cluster.PeerTLS, error) {
 	return p, nil
 }
 
-// openPeerPort returns the error for a peer port that strangers can reach and use.
+// openPeerPort returns the error for a peer port that strangers can reach and use, unless --protected-mode is no.
 func (o *options) openPeerPort(p cluster.PeerTLS) error {
 	if o.protected != "yes" || o.ephemeral || p.On() || loopback(o.peerListen) {
 		return nil

@@ -115,7 +115,8 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether strangers can reach a port without a password.
+// open reports whether a port is in use against the rule of protected mode: other machines can reach it, and --requirepass is not
+// set. In --protected-mode no, it returns false.
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }

@@ -52,7 +52,7 @@ type upvalue struct {
 type block struct {
 	previous  *block
 	breaks    int // list of jumps out of the loop
-	active    int // number of locals in scope outside
+	active    int // number of locals in scope around the block
 	captured  bool
 	breakable bool
 }

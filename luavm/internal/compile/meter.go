@@ -2,7 +2,7 @@ package compile
 
 import "unsafe"
 
-// These bound the time of compiling. A step is a token, or one element of a list that is gone through.
+// These bound the time of compiling. A step is a token, or one element of a list that the compiler goes through.
 const (
 	maxSteps       = 20_000_000 // lists of jumps grow with every "or" of a chain
 	comparedInStep = 8          // how many variables are compared in the time of a step
@@ -21,7 +21,7 @@ const (
 	blockBytes    = 64
 	targetBytes   = 96
 	boxBytes      = 16 // a number, or the head of a string, as a value
-	infoBytes     = 32 // what a prototype says of a variable
+	infoBytes     = 32 // a variable in the debug information of a prototype
 	constantBytes = 112
 	nameBytes     = 160
 	protoBytes    = 320
@@ -74,7 +74,7 @@ func (m *meter) tell() {
 	m.watch(Progress{steps, bytes, m.kept})
 }
 
-// push appends v to s. It counts what s takes when it grows.
+// push appends v to s. When s grows, push counts the bytes of its new memory.
 func push[T any](m *meter, s []T, v T) []T {
 	if len(s) == cap(s) {
 		s = grow(m, s)

@@ -99,8 +99,9 @@ const (
 	arraySlots  = 2
 )
 
-// descend begins an array or an object, for which C Lua needs that many slots: this bounds
-// the depth, however large the setting is. All slots but the last stay in use until ascend.
+// descend begins an array or an object. slots is how many slots of C Lua's stack it needs; the
+// size of that stack bounds the depth, however large the setting is. All slots but the last stay
+// in use until ascend.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	d.host.Charge(100)
