@@ -14,8 +14,8 @@ type crowd struct {
 	size  int64
 }
 
-// AdmitUser is SetUser within the bounds of users. A user that an earlier version of the program has admitted may exceed the bounds:
-// such a user may change, but not grow.
+// AdmitUser is SetUser, but refuses a user that exceeds the bounds. An earlier version of the program may have admitted such a user:
+// AdmitUser accepts a change that does not make the user larger.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()
@@ -25,7 +25,7 @@ func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	case old == nil && now.users >= maxUsers:
 		return ErrUsers
 	case least > maxUserRules && least > oldRules:
-		return ErrUserRules // to find the rules of so many selectors takes long
+		return ErrUserRules // checked before newAccount, which takes long to find the rules of so many selectors
 	}
 	a := newAccount(u)
 	rules, size := a.weigh()
@@ -51,7 +51,7 @@ func (u *User) leastRules() int {
 // DescribeSteps returns how many steps of Ctx.Work it takes to describe the user.
 func (u *User) DescribeSteps() int { return describeSelector * len(u.selectors) }
 
-// describeSelector is the number of steps in which the rules of a selector are found: some 20 µs.
+// describeSelector is how many steps the work to find the rules of one selector counts as. It takes some 20 µs.
 const describeSelector = 128
 
 // crowd returns the users as this transaction sees them.

@@ -39,9 +39,9 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check takes at most baseCheckSteps steps and stepsPerArg for each argument, and never more than maxCheckSteps (some 10 ms):
-// other clients wait meanwhile. A step is the search for a name among the patterns, one pattern that must be tried by itself, or
-// a step of redistext.MatchSteps.
+// A check takes at most baseCheckSteps steps and stepsPerArg more for each argument, and never more than maxCheckSteps (some 10 ms),
+// because other clients wait until it ends. A step is the binary search for a name among the patterns, the start of the match with
+// one pattern that the binary search does not cover, a step of redistext.MatchSteps, or the comparison with one first argument.
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32
@@ -160,7 +160,8 @@ func (u *User) MayListen(channel string, pattern bool) bool {
 	return u.MayListenToAll([][]byte{stringBytes(channel)}, pattern)
 }
 
-// MayListenToAll is MayListen for many channels, with the steps of one check.
+// MayListenToAll is MayListen for several channels. It is false if one of them is not allowed, or if the steps of one check do not
+// suffice for all of them.
 func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	left := checkSteps(len(channels))
 	for _, channel := range channels {
@@ -219,8 +220,8 @@ func (u *keyUse) places(yield func(int) bool) {
 	}
 }
 
-// keyUses appends what a command line uses as keys. As in Redis, it finds no keys if the arguments are
-// malformed: the command itself then reports the error.
+// keyUses appends one keyUse for each key spec of the command. As in Redis, it returns nil if the arguments are malformed: the
+// command itself then reports the error.
 func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	for i := range c.Keys {
 		spec := &c.Keys[i]
@@ -236,8 +237,8 @@ func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	return uses
 }
 
-// KeyFlags returns the flags of a key spec after a look at the arguments: SET reads the key only
-// with GET, and BITFIELD with GETs alone only reads it.
+// KeyFlags returns the flags of a key spec for the given arguments: SET reads the key only if it has the option GET, and BITFIELD
+// does not write the key if all its operations are GETs.
 func (c *Command) KeyFlags(spec KeySpec, args [][]byte) KeyFlags {
 	if spec.Flags&KeyVariable == 0 {
 		return spec.Flags

@@ -24,10 +24,10 @@ const (
 // String returns the context as ACL LOG writes it.
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
-// Authorize checks whether user may run the command, and sets c.User. An empty user is the default
-// user. users is the version of the user table that the client's node has used; 0 accepts any
-// version. If ok is false, refusal is the reply. The client's node has checked the rights too, but
-// its user table may have been out of date.
+// Authorize checks whether user may run the command, and sets c.User (nil if the user may do everything). An empty user is the
+// default user. users is the version of the user table by which the client's node knows the user; 0 means that the version is
+// unknown. If ok is false, refusal is the reply. The client's node has checked the rights too, but its user table may have been
+// out of date.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -61,7 +61,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	}
 	c.User = u
 	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
-	c.steps += CheckedSteps(steps) // not c.work: it may call Watch, whose panic only a running command expects
+	c.steps += CheckedSteps(steps) // not c.work: it may call Watch, and only the caller of Run expects a panic of Watch
 	if why == Allowed {
 		return Reply{}, true
 	}

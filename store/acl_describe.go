@@ -166,11 +166,11 @@ func (s *selector) channelRules() []string {
 
 // commandRules finds a short list of rules for the selector's commands. As Redis does, it begins
 // with all or nothing, adds the best category while that category matches more commands than it
-// gets wrong, and ends with single commands.
+// gets wrong, and ends with rules for single commands.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
-	rest := &selector{commands: slices.Clone(s.commands)}      // commands that no rule covers yet
-	told := &selector{commands: make(bitmap, len(s.commands))} // commands that the rules so far produce
+	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but each chosen category is as the first rule sets it
+	told := &selector{commands: make(bitmap, len(s.commands))} // commands that the rules so far allow
 	told.commands.fill(n, s.future)
 	list, sign := []string{"-@all"}, "+@"
 	if s.future {
@@ -201,7 +201,7 @@ func (s *selector) commandRules(a *aclTable) []string {
 
 // bestCategory returns the category that gets the fewest commands wrong and then matches the most.
 // It skips the categories in done, and returns -1 if no category matches more commands than it gets
-// wrong. With add, a match is a command that the selector has; without add, one that it lacks.
+// wrong. If add is true, a match is a command that the selector has, else one that it lacks.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {

@@ -75,7 +75,7 @@ func (p *aclFile) line(number int, words []string) {
 		case why == faultUnknown:
 			fault(faultFileRule, p.path, number, rule, why)
 		case why != "" && !told:
-			// Later errors in the line may follow from this one, so only the first is reported.
+			// Later errors in the line may follow from this one, so only the first is reported. Each unknown command is reported.
 			told = true
 			fault(faultFileLine, p.path, number, why)
 		}

@@ -14,7 +14,7 @@ type namePattern struct {
 }
 
 // patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or end with their
-// only star. A binary search finds these, so a command with many keys takes hardly longer for a user with many patterns.
+// only star. A binary search finds such a pattern, so a command with many keys takes hardly longer for a user with many patterns.
 type patternSet struct {
 	list   []namePattern
 	sorted []int32    // the indices of all patterns, sorted by text
@@ -90,8 +90,9 @@ func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	return false
 }
 
-// begins reports whether a name begins with a head. If a head is a prefix of the name, all texts between the two begin with that
-// head, too. No head begins with another, so only the greatest head that is not greater than the name can be a prefix.
+// begins reports whether a name begins with a head. If a head is a prefix of the name, all texts that sort between the head and the
+// name begin with that head, too. No head begins with another, so only the greatest head that is not greater than the name can be
+// a prefix.
 func (s *patternSet) begins(name string, need keyAccess) bool {
 	heads := s.heads[need]
 	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })
@@ -101,7 +102,7 @@ func (s *patternSet) begins(name string, need keyAccess) bool {
 	return name != "" && at >= 0 && strings.HasPrefix(name, s.head(heads[at])) // not even a star matches an empty name
 }
 
-// find returns the pattern with a text, or nil.
+// find returns the pattern whose text equals text, or nil.
 func (s *patternSet) find(text string) *namePattern {
 	if s == nil {
 		return nil

@@ -31,8 +31,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// SizeOfRules estimates the memory that rules of ACL SETUSER will take. The caller asks before it
-// applies them.
+// SizeOfRules estimates the memory that rules of ACL SETUSER will take once they are applied.
 func SizeOfRules(rules []string) int64 {
 	n := int64(0)
 	for _, rule := range rules {

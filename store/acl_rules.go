@@ -49,7 +49,7 @@ func (u *User) WithRules(rules []string, allChannels bool) (*User, Error) {
 	return u.withRules(rules, allChannels, nil)
 }
 
-// WithRules is User.WithRules for a command, which Watch may end meanwhile.
+// WithRules is User.WithRules for a command: it counts its steps as work, so Ctx.Watch may end it.
 func (c *Ctx) WithRules(u *User, rules []string, allChannels bool) (*User, Error) {
 	return u.withRules(rules, allChannels, c.work)
 }

@@ -62,9 +62,9 @@ func decodeRules(packed string) (rules []string) {
 type accounts struct {
 	byName  *tree[*Account]
 	version uint64   // the sequence number of the last write set that changed an account
-	def     *Account // the default user's account: every command needs it
+	def     *Account // the default user's account, or nil; not only in byName, because every command needs it
 	size    int64    // of all accounts, part of the data size
-	gone    []string // names that write set version deleted, even if it then set them again
+	gone    []string // names that this last write set deleted, even if it then set them again
 
 	// deleted maps the name of a user to the last write set that deleted it. This node does not know the deletions by write sets
 	// up to forgotten: it has restored a snapshot, or there were too many deletions. Neither field is part of the state.
@@ -205,7 +205,7 @@ func (t *Txn) account(name string) *Account {
 	if name == DefaultUser {
 		return t.s.accounts.def
 	}
-	// Several clients with the same user name often follow each other: cache the last account.
+	// Often the next lookup is for the same user: cache the last account.
 	if at := t.s.accounts.version; t.caller == nil || t.caller.Name != name || t.callerAt != at {
 		t.caller, _ = t.s.accounts.byName.Get(&Account{Name: name})
 		t.callerAt = at
@@ -328,8 +328,7 @@ const paramFlagPassword = "requirepass-of-a-flag"
 // no default user yet. The leader's own password takes precedence over hash; "" means no password.
 // From then on every node demands the password, even one started without the flag.
 //
-// again means that the only node of a cluster has started: its flag may then replace an earlier
-// flag's password.
+// again means that a node which is its whole cluster has started: its flag may then replace the password of an earlier flag.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {

@@ -119,7 +119,7 @@ func (u *User) clone() *User {
 	return &c
 }
 
-// seal completes a user after rules were applied. It makes the checks fast: it records whether the user may do anything, and
+// seal completes a user after rules were applied. It makes the checks fast: it records whether the user may do everything, and
 // sorts the patterns.
 func (u *User) seal() *User {
 	if u.passwordAt != nil {
@@ -187,8 +187,8 @@ func sameHash(a, b string) int {
 	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
-// LosesChannels reports whether a subscription may be lost when next replaces u. It compares patterns as texts: it is false if
-// next has allchannels, or every channel rule of u.
+// LosesChannels reports whether u may lose the right to a channel when next replaces u. It compares patterns as texts: it is false
+// if next has allchannels, or has every channel rule of u.
 func (u *User) LosesChannels(next *User) bool {
 	stays := map[string]bool{}
 	for _, s := range next.selectors {

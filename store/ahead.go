@@ -8,7 +8,7 @@ package store
 const (
 	// aheadLimit is the largest number of keys that a Txn reads ahead.
 	aheadLimit = 32
-	// aheadLength is the longest key to read ahead. Longer keys take more time to hash than to
+	// aheadLength is the longest key to read ahead, in bytes. Longer keys take more time to hash than to
 	// find, and a script without keys may have an argument of any length in the place of the key.
 	aheadLength = 256
 	// aheadSize is the smallest number of keys with which a database may exceed the processor's
@@ -27,8 +27,8 @@ type aheadKey struct {
 	db   int
 	key  string
 	hash uint64
-	path uint64 // the rest of the path …
-	at   *node  // … at this node
+	path uint64 // the hash bits that lead on …
+	at   *node  // … from this node
 }
 
 // Room reports whether there is room for another key.

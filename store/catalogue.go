@@ -11,7 +11,7 @@ type Catalogue struct {
 	libs  *librarySet
 
 	of      *tree[script] // bySHA is a copy of this tree …
-	arrival uint64        // … at this time
+	arrival uint64        // … made when the cache had this arrival count
 }
 
 // Catalogue returns the current catalogue. It returns old if nothing has changed since.

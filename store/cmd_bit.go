@@ -298,7 +298,7 @@ func cmdBitPos(c *Ctx) Reply {
 	case i < to:
 		return Int(i)
 	case bit == 0 && len(c.Args) < 5:
-		return Int(to) // without an end, zeros follow the string
+		return Int(to) // if no end is given, the string counts as followed by zeros
 	}
 	return Int(-1)
 }
@@ -335,7 +335,7 @@ func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 
 // findBit returns the first index of a bit in a range, or the end of the range.
 func findBit(s string, bit byte, from, to int64) int64 {
-	none := -(1 - bit) // a byte without the bit
+	none := -(1 - bit) // a byte in which no bit equals bit
 	for from < to {
 		if from&7 == 0 && to-from >= 8 && s[from>>3] == none {
 			from += 8

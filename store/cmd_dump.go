@@ -98,7 +98,7 @@ func cmdRestore(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrDumpChecksum)
 	}
-	c.work(len(text) / 8) // a step for 8 bytes, because the elements may be that short
+	c.work(len(text) / 8) // one step for each 8 bytes, because an element may be as short as that
 	value, ok, larger := readValue(text, c.unpackRoom())
 	switch {
 	case larger:

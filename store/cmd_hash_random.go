@@ -74,7 +74,7 @@ func parseRandomCount(arg []byte) (count int64, fault *Reply) {
 	return count, nil
 }
 
-// randomPairs picks elements of the key at Args[1] and lists them. With values it lists pairs,
+// randomPairs picks elements of the key at Args[1] and lists them. If values is true, it lists pairs,
 // which RESP2 flattens.
 func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i int) (name, value Reply)) Reply {
 	e, ok := c.read(t)
@@ -109,8 +109,8 @@ func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i 
 	return List(elems...)
 }
 
-// randomIndexes picks count different numbers below n. If count is negative, it picks -count
-// numbers independently of each other.
+// randomIndexes picks count different numbers below n, or all of them if count is larger than n. If count is
+// negative, it picks -count numbers independently of each other.
 func (c *Ctx) randomIndexes(n int, count int64) []int {
 	var picked []int
 	switch {

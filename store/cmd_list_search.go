@@ -95,8 +95,8 @@ func cmdLRem(c *Ctx) Reply {
 	return Int(int64(len(found)))
 }
 
-// eachIndex calls fn for all elements with their indexes, from the head or, with back, from the
-// tail.
+// eachIndex calls fn for the elements with their indexes until fn returns false. It begins at the tail if back is
+// true, else at the head.
 func eachIndex(l *Deque, back bool, fn func(i int, value string) bool) {
 	if back {
 		i := l.Len()

@@ -150,7 +150,7 @@ func (s *sortCall) listed(c *Ctx, e *Entry, from, to int) (list []string, fault 
 	case s.asIs:
 		return c.names(e, from, to), nil
 	}
-	// sortFirst also keeps the elements before from. They are not replied, but take as much memory as if they were.
+	// sortFirst also keeps the elements with an index below from. They are not in the reply, but take as much memory.
 	if refusal, refused := c.tooMany(int64(to)); refused {
 		return nil, &refusal
 	}
@@ -212,8 +212,8 @@ type sortItem struct {
 	score  float64
 }
 
-// sortFirst returns the first n elements in order; ok is false if a weight is not a number. It has room for a few more than n
-// elements: whenever the room is full, it sorts the elements and keeps the first n.
+// sortFirst returns the first n elements in order; ok is false if a weight is not a number. Its buffer holds somewhat more than n
+// elements: whenever the buffer is full, sortFirst sorts it and keeps the first n.
 func (c *Ctx) sortFirst(s *sortCall, e *Entry, n int) (items []sortItem, ok bool) {
 	items, ok = make([]sortItem, 0, min(e.elems.Len(), n+n/4+sortSpare)), true
 	e.each(func(value string) bool {

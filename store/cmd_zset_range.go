@@ -138,7 +138,7 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the range of a set, in the order of the reply. ok is false if the range has more than most members.
+// of returns the members of a set that are in the range, in the order of the reply. ok is false if they are more than the limit most.
 func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset
@@ -197,7 +197,7 @@ func (c *Ctx) zrange(z zrangeCall) Reply {
 	return c.scoredReply(list, z.scores)
 }
 
-// repliesPer returns how many replies scoredReply makes for each member.
+// repliesPer returns how many values of type Reply scoredReply makes for each member.
 func (c *Ctx) repliesPer(scores bool) int {
 	if scores {
 		return max(c.RESP, 2) // RESP3 has a list for each pair
@@ -205,7 +205,7 @@ func (c *Ctx) repliesPer(scores bool) int {
 	return 1
 }
 
-// scoredReply lists members. With scores it lists pairs, which RESP2 flattens.
+// scoredReply lists members. If scores is true, it lists pairs, which RESP2 flattens.
 func (c *Ctx) scoredReply(list []Scored, scores bool) Reply {
 	per := c.repliesPer(scores)
 	if refusal, refused := c.tooMany(int64(per) * int64(len(list))); refused {
@@ -240,7 +240,8 @@ func cmdZRangeStore(c *Ctx) Reply {
 		if e.typ != TypeSortedSet {
 			return wrongType
 		}
-		// The write of each member takes at least the bytes of its head and of the key, which bounds the number of members.
+		// The write of each member takes at least writeHead bytes and those of the key, so the limit of writes bounds the number of
+		// members.
 		if list, ok = z.of(c, e.Scores(), (c.MaxEntry()+entryRoom)/int64(writeHead+len(c.Args[1]))); !ok {
 			return Err(c.ErrTooBig())
 		}

@@ -90,7 +90,7 @@ const (
 // KeySpec says where a command's keys are. With Begin, keys are at Begin, Begin+Step, … up to
 // Begin+Last; a negative Last counts from the end. With NumKeys, the argument at NumKeys is the
 // number of keys, and the keys follow it. With neither, the positions depend on the other
-// arguments. Find, if set, returns the positions; the other fields are then only for COMMAND INFO.
+// arguments. Find, if set, returns the positions; Begin, Last, Step and NumKeys are then only for COMMAND INFO.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -186,7 +186,7 @@ type Ctx struct {
 	Watch func()
 	steps int // since the last call of Watch
 
-	// ScriptTime is the part of a script's time limit that is already used.
+	// ScriptTime is how much of a script's time limit is already used.
 	ScriptTime time.Duration
 	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
@@ -199,11 +199,11 @@ type Ctx struct {
 	TookAll bool
 }
 
-// workLook is the number of steps between calls of Watch: a few tenths of a millisecond.
+// workLook is the number of steps between two calls of Watch. They take a few tenths of a millisecond.
 const workLook = 4096
 
 // work counts steps of a command whose arguments can make it arbitrarily long. A step is the lookup
-// of a member, or 64 bytes.
+// of a member, or the work on 64 bytes.
 func (c *Ctx) work(steps int) {
 	if c.steps += steps; c.steps >= workLook {
 		c.steps = 0
@@ -213,7 +213,7 @@ func (c *Ctx) work(steps int) {
 	}
 }
 
-// keySteps is the cost of the lookup of a key in steps: its hash and the way through the index.
+// keySteps is how many steps the lookup of a key costs: to hash the key, and to search the index.
 const keySteps = 4
 
 // Work is work for commands of other packages.
@@ -292,7 +292,7 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	return cmd, false
 }
 
-// KeysOf returns the keys that the command would access, for ACLs, WATCH and COMMAND GETKEYS. ok is
+// KeysOf returns the arguments that are keys, also for a spec with KeyNotKey (the channel of SPUBLISH). ok is
 // false if the arguments do not match the key specs.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
@@ -308,7 +308,8 @@ func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	return keys, true
 }
 
-// places returns the indices of the key arguments. ok is false if there are too few arguments.
+// places returns the indices of the key arguments. ok is false if the arguments do not match the spec: they are too few, or the
+// number of keys is not valid.
 func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 	span, at, ok := ks.find(args)
 	if n := span.last - span.first; n >= 0 && span.step > 0 {
@@ -320,10 +321,10 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 	return at, ok
 }
 
-// keySpan is a row of arguments from first to last; it is empty if last < first.
+// keySpan is every step-th argument from index first to index last; it is empty if last < first.
 type keySpan struct{ first, last, step int }
 
-// find is places, but returns keys that follow each other as a span. others are the indices of all other keys.
+// find is places, but returns keys at equal distances as a span. others are the indices of the keys that Find has returned.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
 	switch {

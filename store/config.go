@@ -17,7 +17,7 @@ const ParamChannels = "acl-pubsub-default"
 // leader has them, and they survive a restart. The server decides which parameters exist and which
 // values are legal; the store acts on the parameters that affect evaluation.
 
-// config holds the replicated parameters that were set. It is replaced, never changed, so a
+// config holds the replicated parameters that were set. A change makes a new config and leaves the old one as it is, so a
 // snapshot may keep it.
 type config struct {
 	values map[string]string

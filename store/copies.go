@@ -6,14 +6,15 @@ import "unsafe"
 // Apply. While a snapshot of an earlier state is written, the value is then in memory three times, and a node may not
 // have that much memory.
 
-// copyStep is how many bytes are copied between two calls of the function that Brake sets.
+// copyStep is the least number of bytes between two calls of the function that Brake sets.
 const copyStep = 256 << 10
 
 // treeCopy is about what a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
-// Brake sets a function that is called before a Txn or Apply copies data for a change. bytes is how much they copy, counted from
-// the last call. The function may wait for memory, but must not use the store.
+// Brake sets a function that the store calls before a Txn or Apply copies data for a change, once for copyStep bytes or more. bytes
+// is how much they have copied since the last call, with the copy that is about to be made. The function may wait for memory, but
+// must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
 // copying counts bytes that are about to be copied.
@@ -75,7 +76,7 @@ func (t *Txn) cloned(e *Entry) {
 // that a later write to the same key has replaced.
 func (t *Txn) Held() int { return t.held }
 
-// Forget gives up the pending entries if they hold much. Only Restart may follow.
+// Forget drops the pending entries and the writes if they hold much memory. Only Restart may follow.
 func (t *Txn) Forget() {
 	t.ws.Forget()
 	if t.held <= keepWrites {

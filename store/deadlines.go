@@ -13,7 +13,7 @@ type deadlines struct {
 	size    int
 }
 
-// period is the time from a deadline up to the next period, and its bucket.
+// period is the time from a deadline (from) to the beginning of the next period, with its bucket.
 type period struct {
 	from int64
 	*bucket
@@ -165,7 +165,8 @@ func (d *deadlines) remove(e *Entry) {
 	}
 }
 
-// join merges a nearly empty bucket with a neighbour.
+// join merges a nearly empty bucket with a neighbour, if the result does not become too full. It removes an empty bucket that has no
+// neighbour.
 func (d *deadlines) join(s period) {
 	if s.from > math.MinInt64 && d.merge(d.find(s.from-1), s) {
 		return
@@ -183,7 +184,7 @@ func (d *deadlines) join(s period) {
 	}
 }
 
-// merge joins two periods and returns true, if one is empty or the result is at most half full.
+// merge joins two adjacent periods if one of them is empty or the result is at most half full, and reports whether it did.
 func (d *deadlines) merge(early, late period) bool {
 	switch {
 	case len(late.entries) == 0:
@@ -215,7 +216,7 @@ func (d *deadlines) first() int64 {
 	return s.low
 }
 
-// before calls fn for the entries with a deadline before at, until fn returns false. Entries of the
+// before calls fn for the entries whose deadline is earlier than at, until fn returns false. Entries of the
 // same bucket come in no particular order.
 func (d *deadlines) before(at int64, fn func(*Entry) bool) {
 	d.periods.Scan(func(s period) bool {

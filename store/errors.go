@@ -99,7 +99,7 @@ const (
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// ErrArgumentsTooBig is the reply to a read-only command whose arguments have more bytes than a write may have.
+// ErrArgumentsTooBig is the reply to a read-only command whose arguments have more bytes than a command may write.
 func ErrArgumentsTooBig(limit int64) Error {
 	return Error("ERR the arguments of one command may have at most " + strconv.FormatInt(limit, 10) +
 		" bytes, and these have more: send fewer at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
@@ -112,7 +112,8 @@ func ErrEntryTooBig(limit int64) Error {
 		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
-// ErrTooMuchCode is the reply to a command that loads functions when the loaded scripts and functions fill their share of maxmemory.
+// ErrTooMuchCode is the reply to a command that loads functions, if the loaded scripts and functions would take more than their
+// share of maxmemory.
 const ErrTooMuchCode Error = "OOM loaded scripts and functions may take a quarter of 'maxmemory': drop some (SCRIPT FLUSH, FUNCTION DELETE), or raise it"
 
 // ErrTooLong is the reply to a command that is too long to be sent to the leader.
@@ -140,7 +141,7 @@ func ErrWrongArgs(name string) Error {
 	return Error("ERR wrong number of arguments for '" + name + "' command")
 }
 
-// Errors in an ACL file, with path and line first, as in Redis.
+// Errors in an ACL file. As in Redis, most begin with the path and the line.
 const (
 	faultFileUser     = "%s:%d should start with user keyword followed by the username"
 	faultFileName     = "'%s:%d: username '%.200s' contains invalid characters"

@@ -2,10 +2,10 @@ package store
 
 import "strconv"
 
-// Keyspace notifications. A command reports what it did to a key. If the cluster has this event
+// Keyspace notifications. A command reports what it did to a key: an event. If the cluster has this event
 // enabled (notify-keyspace-events), the event goes into the write set as ordinary messages, behind
-// the write itself. So subscribers on every node receive it after the commit, in log order, and
-// nothing is written while the event is disabled.
+// the write itself. So subscribers on every node receive it after the commit, in log order. While the event is
+// disabled, it adds nothing to the write set.
 //
 // A node could derive most events from the writes, but not Redis's names for them: rename_to and
 // set are the same write.
@@ -34,8 +34,8 @@ const (
 const eventAll = eventGeneric | eventString | eventList | eventSet | eventHash | eventSortedSet |
 	eventExpired | eventEvicted | eventStream | eventModule
 
-// eventLetters are the letters in Redis's print order. A stands for the first ten; n is printed
-// only without A.
+// eventLetters are the letters in the order in which Redis prints them. A stands for the first ten; n is printed
+// only if A is not.
 var eventLetters = []struct {
 	letter byte
 	class  eventClass
@@ -85,15 +85,15 @@ func CanonicalEvents(value string) (canonical string, ok bool) {
 	return string(text), true
 }
 
-// notify publishes an event on a key. The caller calls it after the write.
+// notify publishes an event on a key, if its class is enabled. The caller calls it after the write.
 func (t *Txn) notify(class eventClass, event string, db int, key string) {
 	if t.events&class != 0 {
 		t.publishEvent(event, db, key)
 	}
 }
 
-// maxEventKey is the longest key for which events are published. Each event repeats the key, so the events of a very long key
-// could be more than the log can hold.
+// maxEventKey is the longest key, in bytes, for which events are published. Each event repeats the key, so the events of a very long
+// key could take more bytes than a log entry can hold.
 const maxEventKey = 1 << 20
 
 func (t *Txn) publishEvent(event string, db int, key string) {

@@ -9,11 +9,12 @@ func (t *Txn) expire(db int, key string) {
 	t.notify(eventExpired, "expired", db, key)
 }
 
-// lookAtDue limits the search of ExpireDue in a database to this many due keys for each key that it may delete.
+// lookAtDue limits the search of ExpireDue: in each database it looks at no more than lookAtDue*limit keys whose deadline has passed.
+// Many of them may be in their grace.
 const lookAtDue = 20
 
-// ExpireDue deletes keys whose deadline has passed, at most limit of them. It ends once it has written the given number of bytes. It
-// returns the number of deleted keys.
+// ExpireDue deletes keys whose deadline and grace have passed, at most limit of them. It ends once it has written the given number of
+// bytes. It returns the number of deleted keys.
 func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 	from := t.ws.Size()
 	var due []*Entry
@@ -44,7 +45,7 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 	return deleted
 }
 
-// maxSeen bounds the expired keys that ExpireSeen deletes.
+// maxSeen is the largest number of expired keys that a Txn records for ExpireSeen.
 const maxSeen = 1 << 13
 
 // ExpireSeen deletes the keys that a Lookup has found expired. A reply may say that they do not exist, and this must stay true:

@@ -13,7 +13,7 @@ const (
 	searchesPerIndex = 16
 	// passedPerStep is how many elements a search passes in the time of one step of work.
 	passedPerStep = 32
-	// shiftShare is how many bytes a write may pass or shift inside a compact form for the cost of one copied byte. A copied
+	// shiftShare is how many bytes that a write passes or shifts inside a compact form cost as much as one copied byte. A copied
 	// byte costs more, because the copy must be allocated and becomes garbage.
 	shiftShare = 8
 	// removedBytes is how many bytes are shifted in the time that it takes to remove one of many elements from a list. A
@@ -26,14 +26,14 @@ const (
 	scoredBytes = int64(unsafe.Sizeof(Scored{}))
 )
 
-// finder finds elements of one compact collection, the last that it was asked about. Until it is asked about another one, only
-// methods that get the finder may change the collection. A nil finder searches without an index.
+// finder finds elements of one compact collection, that of its last search. Until it searches another collection, only methods
+// that get the finder may change this one. A nil finder searches without an index.
 type finder struct {
 	hash   *Hash
 	set    *SortedSet
-	places map[string]int     // the place of each field, or a higher one after removals; nil: there is no index
-	scores map[string]float64 // of the members; nil: there is no index
-	passed int                // elements that searches have passed since the last index
+	places map[string]int     // the index of each field, or a higher one after removals; nil: the finder has not made an index
+	scores map[string]float64 // of the members; nil: the finder has not made an index
+	passed int                // elements that searches have passed since the finder made its last index
 	moved  int64              // bytes that writes have passed and shifted; see Txn.tooBig
 }
 
@@ -44,7 +44,7 @@ func (f *finder) about(h *Hash, z *SortedSet) {
 	}
 }
 
-// field returns the place of a field in a small form, or -1, and how many elements it has passed.
+// field returns the index of a field in a small form, or -1, and how many elements the search has passed.
 func (f *finder) field(h *Hash, name string) (at, passed int) {
 	if f == nil || len(h.small) <= fewElements {
 		return h.search(name)
@@ -69,7 +69,7 @@ func (f *finder) field(h *Hash, name string) (at, passed int) {
 	return at, passed
 }
 
-// score returns the score of a member of a small form, and how many elements it has passed.
+// score returns the score of a member of a small form, and how many elements the search has passed.
 func (f *finder) score(z *SortedSet, name string) (score float64, ok bool, passed int) {
 	if f == nil || len(z.small) <= fewElements {
 		return z.searchScore(name)

@@ -27,11 +27,11 @@ type forms struct {
 // defaultForms are Redis's limits.
 var defaultForms = forms{hashEntries: 512, hashValue: 64, setEntries: 512, scoreEntries: 128, scoreValue: 64}
 
-// anyForm keeps a value in the form in which it was saved.
+// anyForm has limits under which a value from a snapshot keeps the form that it had.
 var anyForm = forms{hashEntries: MaxCompact, hashValue: math.MaxInt, setEntries: MaxCompact, scoreEntries: MaxCompact, scoreValue: math.MaxInt}
 
-// of returns the limit that a parameter sets and its largest value; size is nil for any other
-// parameter.
+// of returns the limit that a parameter sets (size) and the largest value of that limit (most). size is nil if the parameter sets
+// no such limit.
 func (f *forms) of(name string) (size *int, most int) {
 	switch name {
 	case ParamHashEntries:
@@ -54,7 +54,7 @@ func FormParam(name string) bool {
 	return size != nil
 }
 
-// withForm returns the limits with one changed. An invalid value changes nothing, the same on every
+// withForm returns the limits after a change of one of them. An invalid value changes nothing, the same on every
 // node.
 func (c config) withForm(name, value string) *forms {
 	f := *c.form()

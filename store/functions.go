@@ -39,7 +39,7 @@ func (f FunctionFlags) Names() []string {
 	return names
 }
 
-// Function is the declaration of a function, known without running it.
+// Function is the declaration of a function, without the code that Lua runs.
 type Function struct {
 	Name        string
 	Description string
@@ -87,7 +87,7 @@ func librariesOf(libs *tree[*Library], functions *tree[functionPlace]) *libraryS
 	return &librarySet{libs: libs, functions: functions, list: sync.OnceValue(libs.Items)}
 }
 
-// copy returns a copy that may be changed until somebody else sees it.
+// copy returns a copy that the caller may change before it publishes the copy.
 func (s *librarySet) copy() *librarySet {
 	if s.libs.Len() == 0 {
 		return newLibrarySet() // all stores share noLibraries, and Copy marks what it copies
@@ -151,7 +151,7 @@ func (s *librarySet) remove(gone *Library) {
 	}
 }
 
-// with returns a copy of the set with a library, which replaces one of the same name. If the names
+// with returns a copy of the set with a library added, which replaces one of the same name. If the names
 // of two functions differ only in case, lookups find the first one.
 func (s *librarySet) with(lib *Library) *librarySet {
 	next := s.copy()
@@ -209,8 +209,8 @@ func (t *Txn) LoadLibrary(lib *Library) {
 	t.setLibraries(t.libraries().with(lib))
 }
 
-// HasRoomForLibraries reports whether there is room for libraries that replace the ones of the same names or, if all is true, all
-// libraries.
+// HasRoomForLibraries reports whether there is room for the libraries of list. They replace the present libraries of the same names
+// or, if all is true, all present libraries.
 func (t *Txn) HasRoomForLibraries(list []*Library, all bool) bool {
 	grow := int64(0)
 	if all {

@@ -25,8 +25,8 @@ type Hash struct {
 	big   *fieldTree
 }
 
-// fieldTree is the large form. It stores its size. A small hash computes its size instead: there are
-// many small hashes, and each saves this memory.
+// fieldTree is the large form. It stores its size in bytes. A small hash computes its size instead: there are
+// many small hashes, and each saves the memory of this field.
 type fieldTree struct {
 	*tree[Field]
 	bytes int64
@@ -55,7 +55,7 @@ func (h *Hash) Get(name string) (string, bool) {
 	return "", false
 }
 
-// search returns the place of a field in the small form, or -1, and how many fields it has passed.
+// search returns the index of a field in the small form, or -1, and how many fields it has passed.
 func (h *Hash) search(name string) (at, passed int) {
 	for i := range h.small {
 		if h.small[i].Name == name {

@@ -75,7 +75,7 @@ func path(hash uint64) uint64 { return hash << (64 - hashBits) }
 // place returns the index of the child that a path leads to.
 func (n *node) place(p uint64) int { return int(p >> (64 - n.depth)) }
 
-// put stores a child in all its places; at is one of them.
+// put stores a child in all its places in n.kids; at is the index of one of them.
 func (n *node) put(at int, kid *node) {
 	span := 1 << (n.depth - kid.bits)
 	at &^= span - 1
@@ -84,8 +84,8 @@ func (n *node) put(at int, kid *node) {
 	}
 }
 
-// find returns the index of a key in a leaf, or the index at which to insert it. p is the rest of
-// the key's path.
+// find returns the index of a key in a leaf, or the index at which to insert it. p is the part of the key's path that
+// the branches above the leaf have not used.
 func (n *node) find(p, hash uint64, key string) (at int, found bool) {
 	s := n.slots
 	if len(s) > leafSlots {
@@ -169,7 +169,7 @@ func (x *index) removeFrom(n *node, p, hash uint64, key string) {
 	if spare := cap(kid.slots) - len(kid.slots); spare >= max(2*slotStep, len(kid.slots)) {
 		kid.slots = roomy(kid.slots)
 	}
-	if len(kid.slots) <= leafSlots/4 { // above this, the check of the other half costs more than it gains
+	if len(kid.slots) <= leafSlots/4 { // for a larger leaf, to look at the other half costs more than it gains
 		x.join(n, place)
 	}
 }
@@ -182,8 +182,7 @@ func (x *index) ownRoot() *node {
 	return x.root
 }
 
-// own returns the child at a place for a change, as a copy if a frozen index shares it. n must be
-// owned.
+// own returns the child at a place for a change, as a copy if a frozen index shares it. No frozen index may share n.
 func (x *index) own(n *node, place int) *node {
 	kid := n.kids[place]
 	if kid.gen != x.gen {
@@ -202,7 +201,7 @@ func (n *node) copy(gen uint64) *node {
 	return &c
 }
 
-// roomy returns a copy of s with more appended, with room for at least one further slot.
+// roomy returns a copy of s to which it has appended the slots in more. The copy has the capacity for at least one further slot.
 func roomy(s []slot, more ...slot) []slot {
 	n := len(s) + len(more)
 	return append(append(make([]slot, 0, n-n%slotStep+slotStep), s...), more...)
@@ -215,9 +214,8 @@ func (n *node) insert(at int, s slot) {
 	n.slots = slices.Insert(n.slots, at, s)
 }
 
-// part splits the full leaf at a place of n in two. If the leaf has used up the bits of a branch,
-// part inserts a branch above it instead. used is the number of hash bits from the root to the
-// leaf.
+// part splits the full leaf n.kids[place] in two. If n cannot use more bits (branchDepth) to split it, part inserts a branch
+// between n and the leaf instead. used is the number of hash bits from the root to the leaf.
 func (x *index) part(n *node, place int, used uint8) {
 	leaf := n.kids[place]
 	if leaf.bits == branchDepth {
@@ -249,7 +247,8 @@ func (n *node) double() {
 	n.kids, n.depth = kids, n.depth+1
 }
 
-// join merges leaves that have become small, at a place of n and above it: the inverse of part.
+// join is the inverse of part: it merges the leaf n.kids[place] and the leaf of the other half, if both have become small, and
+// goes on with the merged leaf.
 func (x *index) join(n *node, place int) {
 	for {
 		kid := n.kids[place]
