@@ -51,7 +51,7 @@ type Entry struct {
 	epoch    uint32 // owner of this copy: an epoch of the store, or a savepoint of a Txn
 	typ      Type
 	form     strForm
-	seat     uint16 // see deadlines; the epoch does not protect it
+	seat     uint16 // see deadlines; it changes in place, even in an entry that a snapshot shares
 	str      string
 	elems    *elements // nil for a string
 }
@@ -68,7 +68,7 @@ const (
 // elements is a collection that an Entry points to.
 type elements struct{ collection }
 
-// holding returns a copy of e with the collection c. One allocation has the copy and its elements.
+// holding returns a copy of e with the collection c. The copy and its elements header share one allocation.
 func (e Entry) holding(c collection) *Entry {
 	both := &struct {
 		Entry
@@ -87,7 +87,7 @@ type collection interface {
 	size() int64
 }
 
-// drop releases a collection. Its small header stays allocated together with the entry.
+// drop releases the collection of an entry. The small header (elements) stays allocated together with the entry.
 func (e *Entry) drop() {
 	if e.elems != nil {
 		e.elems.collection, e.elems = nil, nil
@@ -148,7 +148,7 @@ func (e *Entry) clone() *Entry {
 
 // hashOf returns the position of a name in the iteration order, which is the same on every node: the first bits of its SHA-256.
 // With a simpler function a client could choose a million names of one position: they would fill one leaf of the index, and go
-// into one call of SCAN. With SHA-256, even two names of one position take some 17 million attempts.
+// into one call of SCAN. With SHA-256, it takes some 17 million attempts to find even two names of one position.
 func hashOf(name string) uint64 {
 	sum := sha256.Sum256(stringBytes(name))
 	return binary.BigEndian.Uint64(sum[:]) >> (64 - hashBits)
@@ -164,7 +164,7 @@ type keyspace struct {
 	deadlines deadlines
 	found     *Entry // result of the last get …
 	hash      uint64 // … and its hash
-	size      int64  // of all entries; every change of an entry adds its difference
+	size      int64  // of all entries in bytes; every change of an entry adds the difference of its size
 }
 
 func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
@@ -243,7 +243,7 @@ type Store struct {
 	epoch    uint32
 	expired  uint64            // number of keys deleted at their deadline
 	leased   uint64            // see LastLease
-	swapped  [Databases]uint64 // write set of the latest SWAPDB per database, for WATCH
+	swapped  [Databases]uint64 // sequence number of the latest SWAPDB of each database, for WATCH
 	removals removals          // for WATCH; not part of the state
 	libs     *librarySet
 	config   config
@@ -268,8 +268,8 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 	return s.dbs[db].keys.size, s.dbs[db].deadlines.size
 }
 
-// LastLease returns the last write set that gave a key a deadline. Restore finds it among the keys
-// of the snapshot.
+// LastLease returns the sequence number of the last write set that gave a key a deadline. Restore takes the highest
+// such number among the keys of the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
 
 // Expired returns the number of keys that were deleted at their deadline.
@@ -312,8 +312,8 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	return both[:len(key)], both[len(key):]
 }
 
-// paired reports whether the key shares memory with the value. If one of them is replaced, the other must then be copied, because
-// it would keep the memory of both alive. paired may also be true for a key and a value that merely stand side by side.
+// paired reports whether the key shares memory with the value. If it does, whoever replaces one of them must copy the other, which
+// would otherwise keep the memory of both alive. paired may also be true for a key and a value that merely are adjacent in memory.
 func (e *Entry) paired() bool {
 	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))
 	return len(e.str) > 0 && end == uintptr(unsafe.Pointer(unsafe.StringData(e.str)))

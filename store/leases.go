@@ -68,7 +68,7 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 // leases are the deadlines of keys, by database.
 type leases [Databases]map[string]int64
 
-// put notes the deadline of a key. Without a deadline the key is forgotten.
+// put notes the deadline of a key. If the deadline is 0, put forgets the key.
 func (l *leases) put(db int, key string, deadline int64) {
 	switch {
 	case deadline == 0:
@@ -80,8 +80,8 @@ func (l *leases) put(db int, key string, deadline int64) {
 	}
 }
 
-// follow goes through an encoded write set between two positions, and notes the deadlines under the databases and names that
-// their keys have in the end. counts reports whether the deadline of a write counts; at is the position of the write.
+// follow goes through an encoded write set between two positions, and notes each deadline under the database and the name that
+// its key has in the end. counts reports whether the deadline that a write sets counts; at is the position of the write.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
 		set: func(at, db int, key string, deadline int64) {
@@ -158,16 +158,16 @@ func (d *decoder) skip(shape string) {
 	}
 }
 
-// TakeLeases reports whether a command has set a deadline relative to now, not in Unix time, since
-// the last call.
+// TakeLeases reports whether, since its last call, a command has given a deadline relative to now, not in Unix time.
 func (t *Txn) TakeLeases() bool {
 	asked := t.leases
 	t.leases = false
 	return asked
 }
 
-// Lengthen moves the deadline of a key by ms, if write set seq has set the deadline, and the deadline
-// did not pass more than ms ago. A negative ms makes the deadline earlier.
+// Lengthen moves the deadline of a key by ms milliseconds, if the write set with the number seq has set it. It does nothing if the
+// deadline has passed more than ms milliseconds ago. A negative ms makes the deadline earlier; Lengthen then does nothing if the
+// deadline has passed at all.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
 	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
@@ -176,9 +176,9 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
 }
 
-// Renew restarts a lease that a command requested at lease time at: it counts from now, because the
-// owner receives the reply only now. It returns the new end, and false if the key from write set
-// seq no longer exists. If a later command has shortened the lease, it stays short.
+// Renew restarts a lease that a command requested at the lease time at: the lease counts from now, because the
+// owner receives the reply only now. until is the new end of the lease. alive is false if the key from the write set with
+// the number seq no longer exists. If a later command has shortened the lease, Renew leaves it as it is.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || e.created > seq {
@@ -186,8 +186,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// If a clock was set back, the deadline may be late enough already. Write it nevertheless: if
-		// this reply is late, too, the deadlines of this write set are lengthened.
+		// If a clock was set back, the deadline may be late enough already. Write it nevertheless, so that it belongs to
+		// this write set: if this reply is late, too, the leader lengthens the deadlines of this write set.
 		t.SetDeadline(k.DB, stringBytes(k.Key), max(e.deadline, until))
 	}
 	return until, true

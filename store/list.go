@@ -5,8 +5,8 @@ import (
 )
 
 // Deque is the value of a list key: a copy-on-write tree of elements, ordered by positions.
-// Positions are numbers with gaps between them. A push takes a position beyond the end; an
-// insertion takes the middle between its neighbours. If there is no gap, the neighbouring elements get
+// Positions are numbers with gaps between them. A pushed element gets a position beyond the end; an inserted
+// element gets the middle between the positions of its neighbours. If there is no gap, the neighbouring elements get
 // new positions. So access to both ends and to any index takes O(log n), and a copy O(1).
 // No other node sees positions: writes name indexes, and a snapshot has the elements in order.
 type Deque struct {
@@ -107,8 +107,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. It assigns new positions in the smallest range around the index that has enough room: 2^k
-// positions for (4/3)^k elements. So it moves a few elements for each insertion, O(log n) in the long run.
+// widen makes a gap before index i. It assigns new positions in the smallest range around the index that has enough of them: 2^k
+// positions for at most (4/3)^k elements. In the long run it moves O(log n) elements for each insertion.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()
@@ -148,7 +148,7 @@ func (l *Deque) reach(from, to int, first, last int64) (int, int) {
 	return from, to
 }
 
-// place gives the elements with indexes in [from, to) the positions at, at+distance and so on.
+// place gives the elements with indexes in [from, to) the positions at, at+distance, at+2*distance, …
 func (l *Deque) place(from, to int, at, distance int64) {
 	moved := make([]listElem, 0, to-from)
 	for range to - from {
@@ -200,8 +200,8 @@ func (l *Deque) remove(i, n int) {
 	}
 }
 
-// keepsFew reports whether only few elements stay. To put them into a new tree is then less work than to remove the others, and the
-// new tree takes little memory.
+// keepsFew reports whether so few elements stay that it is less work to put them into a new tree than to remove the others. The new
+// tree also takes little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
 // keep keeps the first head elements and the last tail elements, and removes all others.

@@ -15,7 +15,7 @@ type MemberSet struct {
 	ints []int64
 	tree *tree[member] // nil in the integer form
 
-	bytes int64 // size of the tree's members; see size
+	bytes int64 // of the tree's members; see size
 }
 
 type member struct {

@@ -28,7 +28,7 @@ const (
 	getexWords = timeWords | optPersist
 )
 
-// optionWord is one option word and the words that conflict with it. A word may be repeated; the
+// optionWord is one option word and the words that conflict with it. A client may repeat a word; the
 // last one applies.
 type optionWord struct {
 	word     string
@@ -139,6 +139,6 @@ func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	return n + now, true
 }
 
-// passed reports whether a Unix time in ms is not in the future. Such a deadline is not stored: the
-// command deletes the key at once.
+// passed reports whether a Unix time in ms is not in the future. A command never stores such a deadline: it
+// deletes the key at once, or does not create it.
 func (c *Ctx) passed(when int64) bool { return when <= c.UnixMilli() }

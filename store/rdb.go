@@ -15,7 +15,7 @@ import (
 // in the format of Redis's RDB files, then
 //
 //	+----------------------+------------------------------------------+
-//	| uint16 LE: version   | uint64 LE: CRC of all that stands before |
+//	| uint16 LE: version   | uint64 LE: CRC of all bytes before it    |
 //	+----------------------+------------------------------------------+
 //
 // A string has its length in front, or is an integer or compressed:
@@ -26,7 +26,7 @@ import (
 //	10000001 uint64 BE    length           11000011 LZF: two lengths, data
 const (
 	rdbVersion = 10 // of Redis 7.0
-	rdbFooter  = 10
+	rdbFooter  = 10 // bytes of version and checksum
 
 	rdbString       = 0
 	rdbList         = 1
@@ -47,9 +47,9 @@ const (
 
 	rdbCompressFrom  = 21   // bytes
 	quicklistNode    = 8192 // bytes in a node of a list
-	quicklistPadding = 8    // what Redis adds per element
+	quicklistPadding = 8    // bytes that Redis adds for each element
 
-	rdbListHead     = 10  // the most bytes that stand before the first node of a list
+	rdbListHead     = 10  // the most bytes before the first node of a list: the type and the number of nodes
 	rdbCompressWork = 128 // steps (see Ctx.work) of a compression in addition to those for the length of the string
 )
 
@@ -57,10 +57,10 @@ const (
 var crcTable = crc64.MakeTable(0x95ac9329ac4bc9b5)
 
 // rdbChecksum computes Redis's CRC, which has no initial and final inversion. Go's package has
-// both, so they are undone here.
+// both, and rdbChecksum undoes them.
 func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTable, b) }
 
-// rdbWriter builds a serialized value. It appends no string that would make the value larger than a reply may be.
+// rdbWriter builds a serialized value. It does not append a string that would make the value larger than a reply may be.
 type rdbWriter struct {
 	c     *Ctx
 	b     []byte

@@ -18,11 +18,11 @@ type rdbValue struct {
 	scores []Scored
 }
 
-// rdbReader reads a serialized value. After the first error it stays bad.
+// rdbReader reads a serialized value. The first error sets bad, which stays set.
 type rdbReader struct {
 	b    []byte
 	bad  bool
-	room int64 // bytes that it may still unpack: a few packed bytes may become many
+	room int64 // bytes that the reader may still unpack, because few packed bytes may become many
 }
 
 // unpackRoom returns the limit for unpacking a value that RESTORE reads. It is larger than the
@@ -32,8 +32,8 @@ func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 // stringRoom is the memory of a string in addition to its bytes.
 const stringRoom = 16
 
-// spend subtracts the memory of some strings from room before they are unpacked. strings is their
-// number, and bytes their total length. It returns false if room is exceeded.
+// spend subtracts the memory of some strings from r.room before they are unpacked. strings is their
+// number, and bytes their total length. It returns false if there is not so much room.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0
@@ -149,7 +149,7 @@ func (r *rdbReader) asciiDouble() float64 {
 }
 
 // readValue reads a serialized value without version and checksum. It unpacks at most room bytes.
-// ok is false if the value is corrupt or of an unknown type; larger means that it exceeds room.
+// ok is false if the value is corrupt, of an unknown type or too large; larger means that it takes more than room bytes.
 func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	if value == "" {
 		return v, false, false

@@ -149,7 +149,7 @@ func FormatFloat(f float64) string {
 	return FormatG(f, 17)
 }
 
-// FormatG formats f as C's printf does with %.<prec>g.
+// FormatG formats f as C's printf does with %.<prec>g, but any NaN as -nan.
 func FormatG(f float64, prec int) string {
 	if f == 0 || math.IsInf(f, 0) || math.IsNaN(f) {
 		switch {
@@ -193,7 +193,7 @@ func FormatG(f float64, prec int) string {
 // ReplySize is the memory of a reply without its bytes.
 const ReplySize = int(unsafe.Sizeof(Reply{}))
 
-// Extent estimates the bytes that replies take. It stops counting beyond enough.
+// Extent estimates the bytes of memory that replies take. It stops once it has counted more than enough bytes.
 func Extent(replies []Reply, enough int) int {
 	n := 0
 	for i := range replies {

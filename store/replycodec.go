@@ -61,7 +61,7 @@ func EncodedSize(replies []Reply) int {
 // ReadReply decodes a reply and returns the bytes after it. The reply does not reference b.
 func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0, false) }
 
-// readReply decodes a reply at a nesting depth. With views its strings reference b, otherwise they
+// readReply decodes a reply at a nesting depth. If views is true, its strings reference b, otherwise they
 // are copies.
 func readReply(b []byte, depth int, views bool) (Reply, []byte, error) {
 	r, n, b, err := readReplyHead(b, depth)
@@ -124,8 +124,8 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply, but leaves arrays, maps and sets packed. It decodes only the given
-// number of levels of arrays, and a Noted with its denials. The reply references b.
+// ReadPacked is ReadReply, but leaves arrays, maps and sets packed. It decodes only the outermost arrays, down to the given
+// number of levels, and a Noted with its denials. The reply references b.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -160,7 +160,7 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 	for i := range n {
 		e, rest, err := Reply{}, []byte(nil), error(nil)
 		if i == 0 {
-			e, rest, err = readPacked(b, levels+1, depth+1) // the reply has its own levels
+			e, rest, err = readPacked(b, levels+1, depth+1) // the reply, at depth+1, has the same number of levels
 		} else {
 			e, rest, err = readReply(b, depth+1, false)
 		}
@@ -173,7 +173,7 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 }
 
 // Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them.
-// The elements reference the memory of the packed reply. Each element is valid only until the next one, which takes its memory:
+// The elements reference the memory of the packed reply. Each element is valid only until the next one, which overwrites it:
 // 30,000 elements would otherwise leave almost 2 MB of garbage.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {
 	head, n, b, err := readReplyHead(stringBytes(r.Str), 0)

@@ -36,12 +36,12 @@ func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, true, limit)
 }
 
-// globSteps is the largest number of steps per byte of s. Each match also has the steps of globSteps
+// globSteps is the largest number of steps for each byte of s. A match may also make the steps of globSteps
 // more bytes. Only patterns with long runs of question marks or classes need more steps, and only an
 // attacker writes such patterns.
 const globSteps = 64
 
-// globMost is the largest number of steps of one match, beyond one for each byte of s: some 20 ms.
+// globMost is the largest number of steps of one match in addition to one for each byte of s. They take some 20 ms.
 const globMost = 4 << 20
 
 // globLook is the number of bytes of a class, of stars, or of literal text that are read in one step.
@@ -110,8 +110,8 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear returns the part of a pattern that can be read in left+1 steps from p on. A match that
-// reads up to the end of a shortened pattern has made too many steps.
+// globNear cuts a pattern off behind the bytes that a match can read from p on in left+1 steps. A match that
+// reads up to the end of a pattern that was cut off has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }
@@ -124,7 +124,7 @@ func globStars(pattern string, p int) int {
 	return p
 }
 
-// globText returns the literal text at the start of a pattern, or more than most bytes of it.
+// globText returns the literal text at the start of a pattern. If the text is longer than most bytes, it returns most+1 bytes of it.
 func globText(pattern string, most int) string {
 	pattern = pattern[:min(len(pattern), most+1)]
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
@@ -159,7 +159,7 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 		switch {
 		case pattern[p] == '\\' && p+1 < len(pattern):
 			p++
-			ok = ok || pattern[p] == c // case matters here, in Redis too
+			ok = ok || pattern[p] == c // as in Redis, case matters even if fold is true
 		case p+2 < len(pattern) && pattern[p+1] == '-':
 			ok = ok || globRange(pattern[p], pattern[p+2], c, fold)
 			p += 2
@@ -180,7 +180,7 @@ func globRange(a, b, c byte, fold bool) bool {
 	return int8(a) <= int8(c) && int8(c) <= int8(b)
 }
 
-// Lower returns c in lower case, if fold says so.
+// Lower returns c, in lower case if fold is true and c is an ASCII letter.
 func Lower(c byte, fold bool) byte {
 	if fold && 'A' <= c && c <= 'Z' {
 		return c + 'a' - 'A'

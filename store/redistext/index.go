@@ -3,8 +3,8 @@ package redistext
 import "strings"
 
 // Index is strings.Index for two texts that a client may choose. Its cost grows with the sum of their lengths, never with
-// the product, and it takes no memory. It calls work after every indexPiece bytes or so that it has read, and at its end. A panic
-// of work stops it.
+// the product, and it takes no memory. About every indexPiece bytes, and at its end, it calls work with the number of bytes read
+// since the last call. A panic of work stops it.
 func Index(s, text string, work func(read int)) int {
 	f := finder{text: text, left: indexPiece, work: work}
 	at := f.index(s)
@@ -19,7 +19,7 @@ const (
 	// at most some four comparisons of 16 bytes for each byte of s.
 	shortText = 64
 
-	// bytesInRead is how many bytes a search for a single byte passes in the time in which other code reads one byte.
+	// bytesInRead is how many bytes a search for a single byte passes in the time that counts as one byte read.
 	bytesInRead = 32
 
 	// attempt is the cost of the start of a comparison, in bytes read.
@@ -179,7 +179,8 @@ func (f *finder) divide() bool {
 	return true
 }
 
-// suffix returns where the greatest suffix of the text begins, in the order of bytes or in the reverse, and its period.
+// suffix returns where the greatest suffix of the text begins, and the period of that suffix. Bytes compare in their order or, if
+// reverse is true, in the reverse order. ok is false if the search must end.
 func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
 	const looks, part = 2, 256 // a comparison counts as looks bytes read
 	text := f.text

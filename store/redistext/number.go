@@ -19,7 +19,7 @@ type Number struct {
 // maxExponent is the value at which an exponent saturates, far beyond the range of any type.
 const maxExponent = 1 << 20
 
-// ScanNumber splits a number; ok is false if s is none.
+// ScanNumber splits a number; ok is false if s is not a number.
 func ScanNumber(s string) (n Number, ok bool) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
 		n.Neg = s[0] == '-'

@@ -29,8 +29,8 @@ func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	}
 }
 
-// quotedPart reads the rest of a quoted part. It returns the index after it, or -1 if the part has
-// no proper end.
+// quotedPart reads a quoted part from the byte after the opening quote on, and appends it to arg. It returns the index after the
+// closing quote, or -1 if the part has no proper end.
 func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	for i < len(line) {
 		c := line[i]
@@ -55,7 +55,7 @@ func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	return arg, -1
 }
 
-// unescape decodes the bytes after a backslash and returns their number.
+// unescape decodes the escape after a backslash. It also returns how many bytes of s the escape has.
 func unescape(s []byte) (byte, int) {
 	switch s[0] {
 	case 'n':
@@ -86,7 +86,7 @@ func hexValue(c byte) byte {
 	return (c | 0x20) - 'a' + 10
 }
 
-// endsWord reports whether c ends a word outside of quotes. As in Redis, some blanks do not.
+// endsWord reports whether c ends a word outside of quotes. As in Redis, two blanks (\v, \f) do not.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
 // IsBlank reports whether c separates arguments.

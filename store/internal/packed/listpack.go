@@ -8,7 +8,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// A listpack is Redis's compact row of strings and integers:
+// A listpack is Redis's compact sequence of strings and integers:
 //
 //	+---------------+----------------------+---------+------+
 //	| uint32 LE     | uint16 LE: entries,  | entries | 0xff |
@@ -44,7 +44,7 @@ type List struct {
 // NewList returns an empty list.
 func NewList() *List { return &List{b: make([]byte, packHead)} }
 
-// Reset empties the list for reuse; what Bytes returned is invalid then.
+// Reset empties the list for reuse. A result of Bytes is not valid after it.
 func (p *List) Reset() { p.b, p.n = p.b[:packHead], 0 }
 
 // Len returns the number of entries.
@@ -124,7 +124,7 @@ func appendBackLen(b []byte, l int) []byte {
 	return b
 }
 
-// ReadList returns the entries of a listpack. It stops after most+1 entries. ok is false if more
+// ReadList returns the entries of a listpack. It stops after most+1 entries. ok is false if more entries
 // follow, or if the listpack is corrupt.
 func ReadList(b []byte, most int) (list []string, ok bool) {
 	if len(b) < packHead+1 || binary.LittleEndian.Uint32(b) != uint32(len(b)) || b[len(b)-1] != packEnd {

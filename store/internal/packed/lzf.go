@@ -2,7 +2,7 @@
 package packed
 
 // LZF, the compression of long strings in Redis's dump format. Compressed data
-// is a row of runs:
+// is a sequence of runs:
 //
 //	+----------+---------------------------------------------------------+
 //	| 000nnnnn | n+1 literal bytes follow                                |
@@ -64,8 +64,8 @@ func (w *lzfWriter) copy(offset, length int) {
 }
 
 // lzfMatch returns the number of equal bytes; the caller knows that the first three are equal. It
-// stops two bytes before the end of in. As in the original, the first sixteen steps check the end
-// only once, before the first step, and may go beyond that limit.
+// stops two bytes before the end of in, or at MaxMatch bytes. As in the original, the first sixteen steps check this
+// limit only once, before the first step, and may go beyond it.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, MaxMatch)
 	length := 3
@@ -82,11 +82,11 @@ func lzfMatch(ref, in []byte) int {
 	return length
 }
 
-// Table maps the hash of three bytes to the index where they were last seen.
+// Table maps the hash of three bytes to the last index at which Compress has seen them.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses in; ok is false if that saves less than four bytes or takes more than most bytes. It resets table, which
-// the caller may reuse.
+// Compress compresses in. ok is false if the result would not be at least four bytes shorter than in, or would be longer than most
+// bytes. It resets table, which the caller may reuse.
 func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
 	limit := min(len(in)-4, most)
