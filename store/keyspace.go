@@ -61,7 +61,7 @@ type strForm uint8
 
 const (
 	formByValue strForm = iota
-	formRaw             // a command changed part of the string
+	formRaw             // a command has changed part of the string, or BITOP has made it
 	formText            // a number that INCRBYFLOAT stored as text
 )
 

@@ -2,9 +2,9 @@ package store
 
 import "math"
 
-// resultRoom is what a command that combines sets may still add to its result. Without it, a result that is too large would be
-// refused only when it is complete, and would take memory until then. Integers take many times more memory in a result than in
-// their sets.
+// resultRoom is what a command that combines sets may still add to its result. Without it, the command would be refused only when
+// the result is complete, and the result would take memory until then. An integer takes many times more memory in a result than
+// in its set.
 type resultRoom struct {
 	c       *Ctx
 	members int64
@@ -19,21 +19,22 @@ func (c *Ctx) replyRoom(per int) *resultRoom {
 }
 
 // storeRoom is the room for a result that is stored at Args[1]. It counts the fewest bytes that members can take in the log and in
-// memory. In memory, these are memberSize for each member beyond compact, the largest number of members in the compact form.
+// memory. compact is the largest number of members in the compact form: each member beyond them takes at least memberSize bytes of
+// memory.
 func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
 	limit := c.MaxEntry() + entryRoom
 	grown := c.size - c.from.size
 	if old := c.peek(c.DB, bytesToString(c.Args[1])); old != nil {
-		grown -= old.size() // the old value makes room
+		grown -= old.size() // the result replaces the old value
 	}
 	written := int64(c.ws.Size() - c.from.writes)
 	return &resultRoom{c, int64(compact) + max(limit-grown, 0)/memberSize, limit - written, int64(len(c.Args[1])) + writeHead, c.ErrTooBig()}
 }
 
-// writeHead is the least that a write to a collection takes besides its key and member: its kind and their lengths.
+// writeHead is how many bytes a write to a collection takes at least, besides the key and the member: the operation and two lengths.
 const writeHead = 3
 
-// add makes a member part of the result; it returns false if the result is too large.
+// add counts a member of the result; it returns false if the result is too large.
 func (r *resultRoom) add(name string) bool {
 	r.c.work(stepsOf(name))
 	r.members--

@@ -1,15 +1,15 @@
 package store
 
-// minOwner is the smallest length of a value that identifies its owner. Values that clients
-// generate per attempt are longer; "1", "locked" and most host names are shorter.
+// minOwner is the smallest length, in bytes, of a value that counts as naming one owner. Values that clients
+// generate for each attempt are longer; "1", "locked" and most host names are shorter.
 const minOwner = 16
 
-// sameOwner reports whether SET … NX succeeds although the key exists, because it already has this
+// sameOwner reports whether SET … NX succeeds although the key exists, because the key already has this
 // value (Env.SameOwnerNX). Such a request is a repetition: its first reply was lost, or its client
 // treats the nodes of a cluster as independent servers. sameOwner renews the lease, because OK
 // promises the whole time to live from this reply on. It never shortens a lease.
 //
-// A repetition must request what exists: a key with a time to live, or a key without one. Scripts
+// The request must have a time to live if the key has one, and none if the key has none. Scripts
 // and SETNX get Redis's reply.
 func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) bool {
 	if len(value) < minOwner || old.typ != TypeString || old.str != bytesToString(value) || c.InScript || c.Cmd.Name != "set" {

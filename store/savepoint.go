@@ -34,8 +34,8 @@ func (t *Txn) Rollback(sp Savepoint) {
 		t.journal[i] = nil
 	}
 	t.journal = t.journal[:sp.journal]
-	// Later appends may have moved the buffer, but they never change the bytes before the
-	// savepoint's length.
+	// Later appends may have moved the buffer, but they never change the bytes that it had at the
+	// savepoint.
 	buf := t.ws.buf[:len(sp.writes.buf)]
 	t.undone += len(t.ws.buf) - len(buf)
 	t.ws = sp.writes
@@ -59,7 +59,7 @@ func (t *Txn) undo(fn func()) {
 	}
 }
 
-// replace puts e over the base (nil means deleted) and records the previous entry in the journal.
+// replace makes e the pending entry of a key (nil means deleted) and records the previous pending entry in the journal.
 func (t *Txn) replace(db int, key string, e *Entry) {
 	v := &t.views[db]
 	if v.over == nil {
@@ -138,8 +138,8 @@ func (t *Txn) copied(bytes int) {
 	t.s.copying(bytes)
 }
 
-// TakeCopied returns the number of bytes of values that were copied for a change since the last
-// call, or since BeginCall. These bytes become garbage.
+// TakeCopied returns the number of bytes of values that were copied for a change since the last call of
+// TakeCopied or BeginCall. These bytes become garbage.
 func (t *Txn) TakeCopied() int {
 	copies := t.copies
 	t.copies = 0
@@ -153,8 +153,8 @@ func (t *Txn) setDeadline(db int, key string, at int64) {
 	}
 }
 
-// own copies only the key: the next call of a script overwrites the key's buffer. Each command passes a
-// value that stands in no such buffer.
+// own copies only the key: the next call of a script overwrites the buffer that holds the key. Commands pass values
+// that are not in such a buffer.
 func (t *Txn) own(key, value string) (ownedKey, ownedValue string) { return ownKey(key), value }
 
 func (t *Txn) give(e *Entry, value string) { e.str = value }

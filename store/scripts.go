@@ -1,11 +1,12 @@
 package store
 
 // maxEvalScripts limits the number of scripts that came by EVAL: a client that creates a new script
-// for every call must not fill the memory of every node. Scripts from SCRIPT LOAD stay until SCRIPT
-// FLUSH, as far as there is room for them (HasRoomForScript).
+// for every call must not fill the memory of every node. A script from SCRIPT LOAD stays until SCRIPT
+// FLUSH, if there was room for it (HasRoomForScript); else it counts as one from EVAL.
 const maxEvalScripts = 500
 
-// maxEvalBytes limits the total size of the scripts that came by EVAL, because a script may be as long as an entry.
+// maxEvalBytes limits the total size of the scripts that came by EVAL, because a script may be as long as an entry. The latest
+// script always stays.
 const maxEvalBytes = 8 << 20
 
 // script is a cached script body.
@@ -13,7 +14,7 @@ type script struct {
 	sha    string
 	body   string
 	pinned bool   // loaded by SCRIPT LOAD while there was room
-	order  uint64 // order of arrival
+	order  uint64 // scriptCache.arrival when the script came
 }
 
 // scriptCache holds the scripts for EVALSHA. It is part of the replicated state, so EVALSHA works
@@ -132,9 +133,9 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// codeShare is the divisor of maxmemory that bounds the pinned scripts and the libraries: a user who may load code, but not write
-// keys, must not take the room for keys. Pinned scripts have half of that, so they leave room for libraries. Scripts and libraries
-// may always have leastCode bytes.
+// The pinned scripts and the libraries together may take maxmemory/codeShare bytes, but always leastCode bytes: a user who may load
+// code, but not write keys, must not take the room for keys. The pinned scripts alone may take half of these bytes, so that they
+// leave room for libraries.
 const (
 	codeShare = 4
 	leastCode = 1 << 20
@@ -148,13 +149,13 @@ func (t *Txn) pinnedSize() int64 {
 	return t.s.scripts.pinnedSize + t.pinned
 }
 
-// codeRoom returns how many bytes the pinned scripts and the libraries may have; ok is false if there is no limit.
+// codeRoom returns how many bytes the pinned scripts and the libraries together may take; ok is false if there is no limit.
 func (t *Txn) codeRoom() (bytes int64, ok bool) {
 	limit := t.config.memoryLimit(t.env.Limits)
 	return max(limit/codeShare, leastCode), limit > 0
 }
 
-// hasRoomForCode reports whether the libraries may grow by so many bytes.
+// hasRoomForCode reports whether the pinned scripts and the libraries together may grow by so many bytes.
 func (t *Txn) hasRoomForCode(bytes int64) bool {
 	room, limited := t.codeRoom()
 	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room

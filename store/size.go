@@ -29,34 +29,35 @@ const (
 	// DefaultMaxReply is the default limit for one reply: the server builds, encodes and sends it
 	// as a whole.
 	DefaultMaxReply = 256 << 20
-	// MaxEntry is the largest limit that can be set: an entry holds more than the writes of one
+	// MaxEntry is the largest value of max-entry-size: a log entry holds more than the writes of one
 	// command, and the log store accepts at most 64 MiB.
 	MaxEntry = 32 << 20
-	// entryRoom is the size that a write may have in addition to its value, because the value alone
-	// may be as long as an entry.
+	// entryRoom is how many bytes a command may write in addition to max-entry-size, because a value alone
+	// may have max-entry-size bytes.
 	entryRoom = MinEntry
-	// MinEntry is the smallest limit that can be set, because a write needs room in addition to its
+	// MinEntry is the smallest value of max-entry-size, because a write needs room in addition to its
 	// data.
 	MinEntry = 64 << 10
 )
 
-// copiesPerEntry is how many bytes may be copied for changes, as a multiple of the limit for writes: 2 GB by default, which take a
-// node some tenths of a second.
+// copiesPerEntry is how many bytes a command, script or transaction may copy for its changes, as a multiple of how many it may write:
+// 2 GB by default, which take a node some tenths of a second.
 const copiesPerEntry = 256
 
-// reserveShare is the divisor that gives the reserve beyond the limit: see Overrun.
+// reserveShare gives the reserve beyond the limit of data: the reserve is limit/reserveShare, but at least DefaultMaxEntry. See
+// Overrun.
 const reserveShare = 16
 
-// emptySize counts against the limit in addition to the data, so that the smallest limit refuses
+// emptySize counts against the limit in addition to the data. So the smallest limit refuses even
 // the first key, as in Redis.
 const emptySize = 1 << 20
 
-// entrySize is the memory of a key without its name and value: the entry, and its places in the
-// index and in deadlines.
+// entrySize is the memory of a key without its name and value: the Entry, its slot in the index, and the pointer
+// in deadlines. The factor 3/2 allows for unused capacity.
 const entrySize = int64(unsafe.Sizeof(Entry{})) + int64(unsafe.Sizeof(slot{}))*3/2 + int64(unsafe.Sizeof(&Entry{}))*3/2
 
-// The memory of an element without its bytes. At least two thirds of the places of a slice or a node are used, and mostly more (see
-// room.go). In a list, half of the places count as free.
+// The memory of an element without its bytes. A slice or a node uses at least two thirds of its capacity, and mostly more (see
+// room.go). The estimate for a list is that half of the capacity is unused.
 const (
 	fieldSize      = int64(unsafe.Sizeof(Field{}))
 	treeFieldSize  = fieldSize * 3 / 2
@@ -184,7 +185,7 @@ type extent struct {
 
 // tooBig reports whether the current command, script or transaction has exceeded its limit. It
 // counts the bytes in the log and the growth of the data, because COPY and SETRANGE write much data
-// with few bytes. It also counts the bytes of large values that are copied for small changes, and the bytes
+// with few bytes in the log. It also counts the bytes of large values that are copied for small changes, and the bytes
 // that are searched and shifted in compact forms, because every node repeats this work.
 func (t *Txn) tooBig() bool {
 	limit := t.MaxEntry() + entryRoom
@@ -192,7 +193,7 @@ func (t *Txn) tooBig() bool {
 }
 
 // Call runs a command, and ends it as soon as it writes too much: few arguments may cause many writes, and each write repeats the
-// key. The reply is then the error that Overrun returns, too.
+// key. The reply is then ErrTooBig, which Overrun returns, too.
 func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	w := &c.ws
 	w.most = c.from.writes + int(c.MaxEntry()+entryRoom)
@@ -224,9 +225,9 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 }
 
 // Overrun is called after a command and returns the error if the command has written too much. The
-// writes of such a command must not take effect. Beyond the limit some commands may still add data:
+// writes of such a command must not take effect. Beyond the limit of data some commands may still add data:
 // those of a script that has begun to write or that declares "allow-oom", and those that Redis
-// never refuses, such as RENAME to a long name. They may use the reserve, and no more.
+// never refuses, such as RENAME to a long name. They may use the reserve (reserveShare), and no more.
 func (c *Ctx) Overrun() Error {
 	switch t := c.Txn; {
 	case !t.Wrote():

@@ -11,7 +11,7 @@ import (
 )
 
 // Snapshot is the keyspace at one instant. Another goroutine may read it while the store continues.
-// The time to take it depends on the number of users, but not on the number of keys.
+// How long it takes to make one depends on the number of users, but not on the number of keys.
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
@@ -45,8 +45,8 @@ func (s *Store) Snapshot() *Snapshot {
 //	+------+-------------------------------------------------------------+
 //	| 'D'  | int db: the database of the keys that follow                |
 //	| 'S'  | key head, str value                                         |
-//	| 'R'  | the same, changed in place since it was set                 |
-//	| 'T'  | the same, a number that is held as text                     |
+//	| 'R'  | as 'S', but the string has formRaw                          |
+//	| 'T'  | as 'S', but the string has formText                         |
 //	| 'H'  | key head, int compact, int n, n times (str field, str value)|
 //	| 'Q'  | key head, int n, n times str value: a list                  |
 //	| 'M'  | key head, int compact, int n, n times str member: a set     |
@@ -198,7 +198,8 @@ func (w *snapWriter) head(v interface {
 // ErrCorruptSnapshot is the error of Restore for bytes that are not a complete snapshot.
 var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 
-// maxUsersVersion is the highest version that Restore accepts. No store comes near it, and the version can still grow from there.
+// maxUsersVersion is the highest version of the users that Restore accepts. No store comes near it, and the version can still grow
+// from it.
 const maxUsersVersion = 1 << 62
 
 // snapReader reads the records of a snapshot.
@@ -244,7 +245,7 @@ func (r *snapReader) database() int {
 	return int(n)
 }
 
-// other reads a record that is no key.
+// other reads a record that is not a key.
 func (r *snapReader) other(s *Store, tag byte) {
 	switch tag {
 	case recScript:
@@ -376,7 +377,7 @@ func (r *snapReader) set() *MemberSet {
 func (r *snapReader) sortedSet() *SortedSet {
 	z, compact := &SortedSet{}, r.Uvarint() != 0
 	if !compact {
-		z.grow() // first, because the compact form has no -0
+		z.grow() // before the members come, because the compact form has no -0
 	}
 	f := &finder{}
 	r.each(func() {

@@ -111,7 +111,7 @@ func (z *SortedSet) search(before func(Scored) bool) int {
 	return sort.Search(z.Len(), func(i int) bool { return !before(z.at(i)) })
 }
 
-// Rank returns the rank of a member with its score.
+// Rank returns the rank of m, or the rank that m would get if it were added.
 func (z *SortedSet) Rank(m Scored) int {
 	return z.search(func(x Scored) bool { return scoredLess(x, m) })
 }

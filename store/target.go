@@ -15,10 +15,10 @@ type target interface {
 	setDeadline(db int, key string, at int64)
 	// grow adds the number by to the size of the data, after an entry has changed in place.
 	grow(db int, by int64)
-	// own copies a key and its value out of the buffer that contains them, if the target lives
-	// longer than the buffer.
+	// own copies a key and its value out of the buffers that contain them, but not out of a buffer that lives as long as the
+	// target.
 	own(key, value string) (ownedKey, ownedValue string)
-	// give gives a string another value, which it copies like own.
+	// give sets the value of a string key; it copies the value if own would.
 	give(e *Entry, value string)
 	// stamp marks an entry as changed by the current write set and, if created or leased is true,
 	// as created or leased by it.
@@ -70,7 +70,7 @@ func keepString(t target, db int, key, value string) bool {
 }
 
 // patchString overwrites a string from an offset on and fills a gap before it with zero bytes. The
-// deadline stays. patchString creates a missing key, and returns false if the key has another type.
+// deadline stays. patchString creates a missing key. It returns false if the key has another type or the offset is out of range.
 func patchString(t target, db int, key string, offset int64, patch string) bool {
 	e := t.mutable(db, key)
 	fresh := e == nil
@@ -99,8 +99,8 @@ func patchString(t target, db int, key string, offset int64, patch string) bool 
 	return true
 }
 
-// formString changes the form of a string. WATCH does not see this as a write. It returns false if
-// the key is not a string.
+// formString changes the form of a string. WATCH does not see this as a write. formString returns false if
+// the key is not a string or the form is unknown.
 func formString(t target, db int, key string, form strForm) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeString || form > formText {

@@ -3,8 +3,8 @@ package store
 import "math"
 
 // collect returns the entry of a key that will get an element. If the key does not exist, collect
-// makes a new entry with make, and absent is true: the caller must put it. The entry is nil if the
-// key has another type.
+// returns a new entry with the collection that make returns, and absent is true: the caller must put the entry. e is nil
+// if the key has another type.
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)
 	if e == nil {
@@ -17,7 +17,7 @@ func collect(t target, db int, key string, typ Type, make func() collection) (e 
 }
 
 // changed stamps an entry after a change of its elements; before is their size before the change.
-// It puts a new entry, and removes one without elements.
+// It puts the entry if absent is true, and removes an entry that has lost its last element.
 func changed(t target, db int, e *Entry, absent bool, before int64) {
 	t.stamp(e, absent, false)
 	if absent {
@@ -89,7 +89,7 @@ func setRemove(t target, db int, key, name string) bool {
 	return true
 }
 
-// scoreSet adds a member to a sorted set or changes its score. With large it first converts the set
+// scoreSet adds a member to a sorted set or changes its score. If large is true, it first converts the set
 // to its large form.
 func scoreSet(t target, db int, key, name string, score float64, large bool) bool {
 	if math.IsNaN(score) {

@@ -2,8 +2,8 @@ package store
 
 // Toucher receives the keys that a write set changes, for client-side caching.
 type Toucher interface {
-	// Touch reports a changed key. origin is the client that changed it (see SetOrigin), or 0. The
-	// key must be copied to be kept. Like Redis's tracking, Touch does not distinguish databases.
+	// Touch reports a changed key. origin is the client that changed it (see SetOrigin), or 0. Touch
+	// must copy the key if it keeps it. Like Redis's tracking, Touch does not distinguish databases.
 	Touch(key string, origin uint64)
 	// TouchAll reports that a database was emptied.
 	TouchAll()
@@ -20,8 +20,8 @@ type KeySink interface {
 }
 
 // shapes are the arguments of the primitive writes: i is an integer, s a string, k a key that the
-// write changes, u a key that it does not change. * is a number that says how often the rest of the
-// shape repeats.
+// write changes, u a key that it does not change. * is a number that says how often the shape
+// after it repeats.
 var shapes = [...]string{
 	opSet: "ksi", opDelete: "k", opExpire: "k", opDeadline: "ki", opHashSet: "kss", opHashDelete: "ks",
 	opPublish: "iss", opFlush: "", opSwap: "ii", opMove: "ikk", opCopy: "iuk", opScriptLoad: "ssi", opScriptFlush: "",
@@ -31,8 +31,8 @@ var shapes = [...]string{
 	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
 }
 
-// known reports whether an operation has a shape. Operations without arguments have an empty shape,
-// like unused codes, so they are listed here.
+// known reports whether an operation has a shape. An operation without arguments has an empty shape,
+// like an unused code, so known lists these operations.
 func (o op) known() bool {
 	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == opLibraryFlush)
 }
@@ -86,6 +86,6 @@ func (d *decoder) touch(shape string, origin uint64, t Toucher) {
 	}
 }
 
-// SetOrigin sets the origin of the writes that follow: a number that a server gives to a client
-// which does not want notifications of its own changes, or 0.
+// SetOrigin sets the origin of the writes that follow: the number of the client that causes them, or 0. A server gives a number
+// only to a client that does not want notifications of its own changes, or must get them after its reply.
 func (t *Txn) SetOrigin(origin uint64) { t.ws.author = origin }

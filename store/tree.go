@@ -3,7 +3,7 @@ package store
 import "sync/atomic"
 
 // tree is a copy-on-write B-tree that also finds an element by its index. A copy takes constant time, and a change then copies
-// the nodes on its path. A node has room for few more elements than it has, and keeps no removed element alive (see room.go).
+// the nodes on its path. A node has little spare capacity, and keeps no removed element alive (see room.go).
 //
 // Any number of goroutines may read a tree, and one of them may copy it meanwhile.
 type tree[T any] struct {
@@ -30,10 +30,10 @@ const (
 	treeHeight = 16
 )
 
-// treePath is a place in a tree: the index of a child in each node on the way, and of the element in the last node.
+// treePath is a position in a tree: in each node on the way from the root the index of the child, in the last node that of the element.
 type treePath [treeHeight]uint8
 
-// treeGen is the last generation that a tree has got.
+// treeGen is the latest generation that any tree has got.
 var treeGen atomic.Uint64
 
 func newTree[T any](less func(a, b T) bool) *tree[T] {
@@ -152,7 +152,7 @@ func (t *tree[T]) Set(x T) (old T, replaced bool) {
 	return old, false
 }
 
-// Load is Set for an element that most likely comes behind all others.
+// Load is Set, but faster for an element that comes behind all others.
 func (t *tree[T]) Load(x T) {
 	if last, any := t.Max(); any && !t.less(last, x) {
 		t.Set(x)
@@ -169,7 +169,7 @@ func (t *tree[T]) Load(x T) {
 	t.add(path[:], x)
 }
 
-// add inserts an element at a place in a leaf.
+// add inserts an element at the position path in a leaf.
 func (t *tree[T]) add(path []uint8, x T) {
 	if t.root == nil {
 		t.root = &treeNode[T]{gen: t.gen, count: 1, items: []T{x}}
@@ -183,8 +183,8 @@ func (t *tree[T]) add(path []uint8, x T) {
 	}
 }
 
-// insert adds an element at a place in a leaf below n. If n was full, it then has one element too many, and the caller must split
-// it.
+// insert adds an element at the position path in a leaf, which is n or below n. If n was full, it may then have one element too many,
+// and the caller must split it.
 func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	n.count++
 	i := int(path[0])
@@ -199,7 +199,7 @@ func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	}
 }
 
-// split divides a child in two. Both get new arrays, so neither keeps alive what is later removed from the other.
+// split divides the child at index i in two. Both get new arrays, so neither keeps alive what is later removed from the other.
 func (t *tree[T]) split(n *treeNode[T], i int) {
 	low := n.kids[i]
 	half := len(low.items) / 2
@@ -214,7 +214,7 @@ func (t *tree[T]) split(n *treeNode[T], i int) {
 	n.kids = insertAt(n.kids, i+1, high)
 }
 
-// withRoom returns a copy with room for further elements.
+// withRoom returns a copy with capacity for further elements.
 func withRoom[T any](s []T) []T {
 	return append(make([]T, 0, roomFor(len(s)+1)), s...)
 }

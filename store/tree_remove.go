@@ -41,7 +41,7 @@ func (t *tree[T]) PopMin() (T, bool) { return t.DeleteAt(0) }
 // PopMax removes the last element and returns it.
 func (t *tree[T]) PopMax() (T, bool) { return t.DeleteAt(t.Len() - 1) }
 
-// deleteAt removes the element at a place.
+// deleteAt removes the element at the position path.
 func (t *tree[T]) deleteAt(path []uint8) T {
 	root := t.ownRoot()
 	gone := t.remove(root, path)
@@ -54,8 +54,8 @@ func (t *tree[T]) deleteAt(path []uint8) T {
 	return gone
 }
 
-// remove removes the element at a place below n. If n had the least number of elements, it then has one too few, and the caller must
-// refill it.
+// remove removes the element at the position path in n or below n. If n had treeLeast elements, it may then have one too few, and the
+// caller must refill it.
 func (t *tree[T]) remove(n *treeNode[T], path []uint8) (gone T) {
 	n.count--
 	i := int(path[0])
@@ -100,7 +100,7 @@ func (t *tree[T]) refill(n *treeNode[T], i int) {
 	}
 }
 
-// shiftRight moves an element from a child to the next.
+// shiftRight moves an element from the child at index i to the next child, by way of n.
 func (t *tree[T]) shiftRight(n *treeNode[T], i int) {
 	low, high := t.own(n, i), t.own(n, i+1)
 	high.items = insertAt(high.items, 0, n.items[i])
@@ -114,7 +114,7 @@ func (t *tree[T]) shiftRight(n *treeNode[T], i int) {
 	high.recount()
 }
 
-// shiftLeft moves an element to a child from the next.
+// shiftLeft moves an element to the child at index i from the next child, by way of n.
 func (t *tree[T]) shiftLeft(n *treeNode[T], i int) {
 	low, high := t.own(n, i), t.own(n, i+1)
 	low.items = insertAt(low.items, len(low.items), n.items[i])
@@ -128,7 +128,7 @@ func (t *tree[T]) shiftLeft(n *treeNode[T], i int) {
 	high.recount()
 }
 
-// join appends the element at i and the child behind it to the child at i.
+// join appends the element at index i of n, and the child behind that element, to the child at index i.
 func (t *tree[T]) join(n *treeNode[T], i int) {
 	low := t.own(n, i)
 	var between T

@@ -10,8 +10,8 @@ type Time struct {
 
 // Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace returns the grace, in milliseconds, of the deadlines that write set seq has set. That
-	// write set was acknowledged later than it was evaluated, and a lease counts from its reply.
+	// Grace returns the grace, in milliseconds, of the deadlines that the write set with the number seq has set. A
+	// write set is acknowledged later than it is evaluated, and a lease counts from the reply.
 	Grace func(seq uint64) int64
 	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
@@ -38,7 +38,7 @@ type view struct {
 	over map[string]*Entry
 
 	sorted []slot // see Txn.pending …
-	at     uint64 // … at this number of Txn.edits
+	at     uint64 // … made when Txn.edits had this value
 }
 
 // Txn evaluates commands against a store without changing it.
@@ -50,14 +50,14 @@ type Txn struct {
 	views [Databases]view
 	ws    WriteSet
 	size  int64  // size of the data, including pending writes
-	from  extent // state at the start of the current call
+	from  extent // sizes at the last BeginCall
 
 	scripts      map[string]script // pending loads
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed scripts
 	pinned       int64             // memory of the pinned scripts among the pending ones
 
 	users       map[string]*Account // pending; nil means deleted
-	grown       crowd               // what the pending users add to the users of the state
+	grown       crowd               // what the pending users add to the number and the size of the users of the state
 	caller      *Account            // the committed account of the last lookup …
 	callerAt    uint64              // … at this version of the users
 	defaultUser *User               // the default user if the state has none
@@ -72,18 +72,18 @@ type Txn struct {
 
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … and expired keys: see Version
-	seen       []lapsedKey            // expired keys that Lookup has found, some twice
+	seen       []lapsedKey            // expired keys that Lookup has found, for ExpireSeen; some are here twice
 	config     config                 // pending, or the store's
 	events     eventClass             // keyspace notifications in force
 
-	leases bool // a deadline was set relative to now
+	leases bool // see TakeLeases
 
 	generation uint32 // of the latest savepoint
 	saved      int    // number of savepoints; the journal is kept while it is > 0
 	journal    []func()
 	undone     int   // see TakeUndone
 	copies     int   // see TakeCopied …
-	moved      int64 // … and those bytes since BeginCall
+	moved      int64 // … and the same bytes since BeginCall, whatever TakeCopied has returned
 	held       int   // see Held
 	find       finder
 	edits      uint64 // grows when pending entries come or go
@@ -103,8 +103,8 @@ const (
 	keepWrites  = 1 << 20
 )
 
-// Restart starts a new transaction on the current committed state and keeps the memory. It drops
-// all pending writes and savepoints.
+// Restart starts a new transaction on the current committed state. It drops all pending writes and savepoints, and
+// reuses their memory.
 func (t *Txn) Restart(now Time, seq uint64) {
 	t.now, t.seq = now, seq
 	for i := range t.views {
@@ -244,8 +244,8 @@ func (t *Txn) SetString(db int, key []byte, value string, deadline int64) {
 	setString(t, db, k, value, deadline)
 }
 
-// KeepString makes key a string and keeps its deadline, if it has one. A new SetDeadline to the
-// same time would be wrong: the deadline would lose its grace, and the key would expire early.
+// KeepString makes key a string and keeps its deadline, if it has one. To set the same deadline anew
+// would be wrong: the deadline would lose its grace, and the key would expire early.
 func (t *Txn) KeepString(db int, key []byte, value string) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
@@ -280,7 +280,8 @@ func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 	patchString(t, db, k, offset, patch)
 }
 
-// Reform changes the form that OBJECT ENCODING shows for a string. The key must exist.
+// Reform changes the form that OBJECT ENCODING shows for a string. It does nothing if OBJECT ENCODING would show the same as before,
+// or if Older is true. The key must exist.
 func (t *Txn) Reform(db int, key []byte, form strForm) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
@@ -326,7 +327,7 @@ func (t *Txn) message(kind PublishKind, channel, message string) {
 	t.ws.str(message)
 }
 
-// Note adds to the write set a message of the leader for a node.
+// Note adds to the write set a message from the leader to a node.
 func (t *Txn) Note(node, message string) {
 	t.message(Note, node, message)
 }
@@ -363,7 +364,7 @@ func (v *view) size() int64 {
 	return n
 }
 
-// flushEmpty writes a flush of a database without keys.
+// flushEmpty writes a flush of a database that has no keys.
 func (t *Txn) flushEmpty(db int) { t.ws.begin(opFlush, db) }
 
 func (ks *keyspace) empty() bool { return ks == nil || ks.keys.size == 0 }

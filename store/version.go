@@ -6,7 +6,7 @@ package store
 //
 // The version of an existing key is part of the state. The removal of a key is not, because it would
 // have to be stored for ever. A node remembers only the latest removals (type removals). If it has
-// forgotten a removal that came after WATCH, or was restored from a snapshot since, EXEC succeeds
+// forgotten a removal that came after WATCH, or was restored from a snapshot since WATCH, EXEC succeeds
 // where Redis would refuse it: the key is missing, as it was at WATCH.
 
 // wasAbsent marks the version of a missing key; the other bits are the write set since which it is
@@ -106,7 +106,7 @@ func (t *Txn) forget(x lapsedKey) bool {
 }
 
 // removals maps a key (see nameOf) to the write set that removed it. For a key that expired this is the write set that last changed
-// the key. Of the keys with the same place, removals keeps the four with the latest write sets.
+// the key. At each index (see place), removals keeps the four keys with the latest write sets.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
@@ -115,8 +115,8 @@ const capacity = len(removals{}) * len(removals{}[0])
 // nameOf identifies a key across all databases: a hash has 48 bits.
 func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
 
-// place returns different places for keys with the same name in different databases, because
-// FLUSHALL and SWAPDB remove such keys together.
+// place returns the index of a key in removals. Keys of the same name in different databases get different
+// indexes, because FLUSHALL and SWAPDB remove such keys together.
 func place(db int, hash uint64) uint64 {
 	return (hash + 17*uint64(db)) % uint64(len(removals{}))
 }
@@ -133,7 +133,7 @@ func (r *removals) note(db int, hash, seq uint64) {
 			oldest = &at[i]
 		}
 	}
-	if seq > oldest.seq { // an expired key may have changed too long ago for any WATCH
+	if seq > oldest.seq { // false for an expired key whose last change (seq) is older than all four removals
 		oldest.name, oldest.seq = name, seq
 	}
 }

@@ -10,9 +10,9 @@ import (
 
 // How a command waits. Run never blocks. A blocking command that finds nothing sets Ctx.Wait and returns the reply that
 // it gives in a transaction or a script, where it cannot wait. Elsewhere the caller drops that reply and keeps the Wait.
-// When Txn.TakeReady reports one of its keys, or all keys, the caller runs the command again with Ctx.Ready set to that
-// key. If the command sets Ctx.Wait again, there was nothing left for it. When Wait.Timeout is over, the reply is
-// WaitTimedOut.
+// When Txn.TakeReady reports one of Wait.Keys (or that any key may be ready), the caller runs the command again with
+// Ctx.Ready set to that key. If the command sets Ctx.Wait again, it has found nothing again. When Wait.Timeout is over, the reply
+// is WaitTimedOut.
 
 // Wait describes what a blocking command waits for.
 type Wait struct {
@@ -33,7 +33,7 @@ type ReadyKey struct {
 }
 
 // TakeReady returns the keys that became lists or sorted sets since the last call, in order. A key
-// may occur twice, and may be gone again. all means that a SWAPDB may have made any key ready. The
+// may occur twice, and may have been deleted since. all means that a SWAPDB may have made any key ready. The
 // caller must serve blocked clients only after the whole command, transaction or script.
 func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
 	keys, all = t.ready, t.swapped
@@ -46,9 +46,8 @@ func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 	c.Wait = &Wait{DB: c.DB, Keys: keys, Type: t, Timeout: timeout}
 }
 
-// firstOf returns the first of several keys that exists; ok is false if it has another type. In a
-// second run for a ready key it considers only that key. If the client waits already, firstOf ignores a
-// key that has another type by now.
+// firstOf returns the first of several keys that exists; ok is false if that key has another type than t. If Ctx.Ready is set,
+// firstOf considers only that key. If the client waits already (Ready or Waits), firstOf ignores keys of another type.
 func (c *Ctx) firstOf(keys [][]byte, t Type) (key []byte, e *Entry, ok bool) {
 	for _, k := range keys {
 		if c.Ready != nil && !bytes.Equal(k, c.Ready) {

@@ -31,14 +31,14 @@ type op byte
 //	|  2 | str key, str value, int deadline: a string replaces the key |
 //	|  3 | str key: delete                                             |
 //	|  4 | str key: delete because its deadline has passed             |
-//	|  5 | str key, int deadline: change the deadline, 0 removes it    |
+//	|  5 | str key, int deadline: set the deadline; 0 removes it       |
 //	|  6 | str key, str field, str value: set a hash field             |
 //	|  7 | str key, str field: delete a hash field                     |
 //	|  8 | int kind, str channel, str message: publish                 |
 //	|  9 | empty the database                                          |
 //	| 10 | int a, int b: swap two databases                            |
-//	| 11 | int db, str key, str new: move the key, its deadline with   |
-//	|    | it, to a database and name, replacing what is there         |
+//	| 11 | int db, str key, str new: move the key with its deadline to |
+//	|    | a database and name; it replaces the key of that name       |
 //	| 12 | as 11, but copy                                             |
 //	| 13 | str sha, str body, int pinned: cache a script               |
 //	| 14 | forget all scripts                                          |
@@ -52,7 +52,7 @@ type op byte
 //	| 21 | str key, str member: add to a set                           |
 //	| 22 | str key, str member: remove from a set                      |
 //	| 23 | str key, str member, int score: set the score of a member   |
-//	|    | of a sorted set; its bits as of an IEEE 754 double          |
+//	|    | of a sorted set to the IEEE 754 double with these bits      |
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
 //	| 26 | str name, str value: a parameter of the cluster; those of   |
@@ -68,8 +68,8 @@ type op byte
 //	|    | first (see SetOrigin)                                       |
 //	| 33 | str key, str value: a string replaces the value of the key, |
 //	|    | whose deadline stays; since version 2 of an entry           |
-//	| 34 | str key, int form: what OBJECT ENCODING shows of a string   |
-//	|    | (strForm); since version 2 of an entry                      |
+//	| 34 | str key, int form: set the form (strForm) of a string that  |
+//	|    | OBJECT ENCODING shows; since version 2 of an entry          |
 //	+----+------------------------------------------------------------+
 const (
 	opDB op = iota + 1
@@ -120,7 +120,7 @@ type WriteSet struct {
 
 	newer bool // version 0.1.0 does not know a write, or applies it differently
 
-	most int  // the size beyond which a write ends the command that makes it; 0: none
+	most int  // the size in bytes beyond which the next write ends its command; 0: no limit
 	full bool // a write has ended its command
 }
 
@@ -145,7 +145,7 @@ func (w *WriteSet) Size() int { return len(w.buf) }
 // Bytes returns the encoded writes. They are valid until the next change.
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
-// Forget gives up the memory of a large write set whose bytes have been copied. Only Reset may follow.
+// Forget drops the buffer if it is large, once its bytes have been copied. Only Reset may follow.
 func (w *WriteSet) Forget() {
 	if cap(w.buf) > keepWrites {
 		w.buf = nil
@@ -179,8 +179,8 @@ func (w *WriteSet) str(s string) {
 	w.buf = codec.AppendStr(w.buf, s)
 }
 
-// ErrCorrupt is the error of Apply for bytes that are not a write set. The node must stop then: to
-// continue would make its state differ from other nodes.
+// ErrCorrupt is the error of Apply for bytes that are not a write set. The node must then stop: if it
+// continued, its state would differ from that of other nodes.
 var ErrCorrupt = errors.New("store: corrupt write set")
 
 // decoder decodes the arguments of primitive writes.
@@ -292,7 +292,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			d.Bad = !patchString(t, db, key, offset, patch)
 		}
 	case opOrigin:
-		d.int() // for EachTouched
+		d.int() // only EachTouched uses it
 	case opConfig:
 		if name, value := d.Str(), d.Str(); !d.Bad {
 			s.config = s.config.with(string([]byte(name)), string([]byte(value)))

@@ -15,7 +15,8 @@ import (
 // zrange is a parsed range.
 type zrange interface {
 	// ranks returns the range of ranks in a set. down says that the caller walks the range from its
-	// end, which matters if the set is not in the order of the range.
+	// end. A range by rank then counts from the last member. For a range by member, down matters only in a set
+	// with different scores.
 	ranks(z *SortedSet, down bool) (from, to int)
 }
 
@@ -29,7 +30,7 @@ func (r rankSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	return from, to
 }
 
-// scoreSpan is a range of scores. Open ends are excluded.
+// scoreSpan is a range of scores. If an end is open, the range excludes it.
 type scoreSpan struct {
 	min, max         float64
 	openMin, openMax bool
@@ -41,8 +42,7 @@ func (r scoreSpan) ranks(z *SortedSet, _ bool) (from, to int) {
 	return from, max(from, to)
 }
 
-// lexSpan is a range of members, for sets whose scores are all equal. An infinite end is below or
-// above all members.
+// lexSpan is a range of members, for sets whose scores are all equal.
 type lexSpan struct {
 	min, max lexEnd
 }
@@ -50,7 +50,7 @@ type lexSpan struct {
 type lexEnd struct {
 	text     string
 	open     bool
-	infinite int // -1, 0, 1
+	infinite int // -1: below all members; 1: above all members; 0: text is the end
 }
 
 // below reports whether the member is before the range.
@@ -82,7 +82,7 @@ func (r *lexSpan) empty() bool {
 }
 
 // ranks walks a small set as Redis does. A range of members has no meaning in a set with different
-// scores, but then the result is still the same as in Redis.
+// scores, but even there the result is the same as in Redis.
 func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	n := z.Len()
 	if r.empty() || n == 0 || r.below(z.at(n-1)) || r.above(z.at(0)) {
