@@ -5,10 +5,10 @@ const (
 	maxUserName  = 1 << 10  // CLIENT LIST, and each command that is sent to the leader, copy the name of a user
 	maxUsers     = 10_000   // ACL LIST, and each node after a change of a user, go through all users
 	maxUserRules = 4096     // a login compares all passwords of its user; each password is a rule
-	maxUsersSize = 32 << 20 // as DataSize counts them
+	maxUsersSize = 32 << 20 // bytes of all users together, as DataSize counts them
 )
 
-// crowd is the number of users and their share of the data size.
+// crowd is the number of users and the bytes that they add to the data size.
 type crowd struct {
 	users int
 	size  int64
@@ -43,7 +43,7 @@ func (t *Txn) AdmitUser(u *User) (refusal Error) {
 func (u *User) leastRules() int {
 	n := len(u.Passwords)
 	for _, s := range u.selectors {
-		n += 2 + len(s.keys) + len(s.channels) // the separator (of the root: on or off), and one rule for the commands
+		n += 2 + len(s.keys) + len(s.channels) // 2: the separator (for the root: on or off), and one rule for the commands
 	}
 	return n
 }
@@ -77,7 +77,7 @@ func (a *Account) weigh() (rules int, size int64) {
 	return rules, size
 }
 
-// size is weigh for a caller that does not count rules.
+// size returns the bytes that the account adds to the data size.
 func (a *Account) size() int64 {
 	_, size := a.weigh()
 	return size

@@ -73,7 +73,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 }
 
 // maxDenied is how many refusals of one command, script or transaction reach the ACL log: the log keeps as many by default
-// (acllog-max-len). maxObject is how many bytes of an object the log gets.
+// (acllog-max-len). maxObject is how many bytes of a refused key or channel reach the log.
 const (
 	maxDenied = 128
 	maxObject = 64 << 10

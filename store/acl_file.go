@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// maxFileFaults bounds the text about the errors in an ACL file: a wrong path may be that of a large file of another kind.
+// maxFileFaults is how many bytes of error text end the parsing of an ACL file: a wrong path may name a large file of another kind.
 const maxFileFaults = 8 << 10
 
 // ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and

@@ -25,9 +25,9 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
-// accountSize, ruleSize and selectorSize are the estimated memory of a user in addition to its name and
-// rules. copiesOfRules is the factor by which parsed rules are larger than packed ones: a short rule
-// becomes a pattern, a selector becomes a set of commands.
+// accountSize, ruleSize and selectorSize are the estimated bytes of memory of a user, a rule and a further selector,
+// besides the user's name and the text of the rules. copiesOfRules is the factor by which the text of parsed rules is
+// larger than that of packed ones.
 const (
 	accountSize   = 512
 	ruleSize      = 48

@@ -215,7 +215,7 @@ func (op *bitOp) save(s *bitString, value int64) {
 	}
 }
 
-// add adds within the type. If the sum does not fit, add wraps or clamps it.
+// add returns base+add as an integer of the operation's type. If the sum does not fit, add clamps it for overflowSat, else wraps it.
 func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	low, high := int64(0), int64(math.MaxInt64)
 	if op.width < 64 {

@@ -99,8 +99,8 @@ func cmdLCS(c *Ctx) Reply {
 
 func span(from, n int) Reply { return List(Int(int64(from)), Int(int64(from+n-1))) }
 
-// lcsTable holds one bit for every pair of prefixes. If the two end in different bytes, the bit says
-// which one to shorten. The lengths of the subsequences would take too much memory.
+// lcsTable holds one bit for every pair of prefixes. If the two prefixes end in different bytes, the bit says
+// which of them to shorten. A table of the lengths of the common subsequences would take too much memory.
 type lcsTable struct {
 	first  []uint64 // a set bit: shorten the first prefix
 	width  int

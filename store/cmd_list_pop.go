@@ -114,7 +114,7 @@ func popEvent(head bool) string {
 // mpop holds the arguments of a command that pops from one of several keys.
 type mpop struct {
 	keys  [][]byte
-	first bool // pop the head or the lowest score
+	first bool // pop the head or the lowest score; else the tail or the highest score
 	count int64
 }
 

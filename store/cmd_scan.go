@@ -132,10 +132,10 @@ type scanWalk struct {
 	size   int   // bytes of the reply so far
 	last   uint64
 	begun  bool
-	cursor uint64 // 0 until a next call is needed
+	cursor uint64 // 0 if this call reaches the end
 }
 
-// visit reports whether the element with the given hash belongs to this call.
+// visit reports whether the element with the given hash belongs to this call. If not, it sets the cursor.
 func (w *scanWalk) visit(hash uint64) bool {
 	if (w.left <= 0 || w.size > scanPart) && w.begun && hash != w.last {
 		w.cursor = hash

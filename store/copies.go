@@ -9,7 +9,7 @@ import "unsafe"
 // copyStep is the least number of bytes between two calls of the function that Brake sets.
 const copyStep = 256 << 10
 
-// treeCopy is about what a write to a large collection copies: a leaf of the tree, and the branches above it.
+// treeCopy is about how many bytes a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
 // Brake sets a function that the store calls before a Txn or Apply copies data for a change, once for copyStep bytes or more. bytes

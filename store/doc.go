@@ -1,7 +1,7 @@
 // Package store is the keyspace: sixteen databases of keys with types,
 // deadlines and revisions, and the data commands that work on them.
 //
-// Commands never touch the keyspace. They run against a [Txn], which reads
+// Commands never change the keyspace. They run against a [Txn], which reads
 // through to the committed keys and buffers what is written, twice: as pending
 // entries that later commands of the same batch see, and as a [WriteSet], the
 // list of primitive writes that goes into the log. [Store.Apply] puts a write

@@ -138,8 +138,8 @@ func (c *Ctx) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// stored publishes the event for the key that a command stores its result in. An empty result
-// leaves no key, so the event is then the deletion of the old key.
+// stored publishes the event for the key in which a command stores its result. An empty result
+// leaves no key, so the event is then del if the key existed before.
 func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty bool) {
 	switch {
 	case !empty:

@@ -22,9 +22,9 @@ func (m Mark) Compare(n Mark) int { return cmp.Compare(m.at, n.at) }
 // Mark returns the position of the next write.
 func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
-// deadlineVisitor has the functions to call for the writes of a write set that change deadlines.
+// deadlineVisitor has the functions that visitDeadlines calls for the writes that change deadlines.
 type deadlineVisitor struct {
-	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: the key has none any more
+	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: the key has no deadline after it
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
 	wipe func(db int)

@@ -25,7 +25,7 @@ type scriptCache struct {
 	arrival uint64
 	found   script // result of the last get: most calls use the same script again
 
-	pinnedSize int64 // size of the pinned scripts, part of the data size
+	pinnedSize int64 // bytes of the pinned scripts, part of the data size
 	evaledSize int64
 }
 

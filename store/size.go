@@ -24,13 +24,13 @@ type Limits struct {
 
 const (
 	// DefaultMaxEntry is the default limit for the writes of one command, script or transaction.
-	// While an entry is written, sent and applied, no other client is served.
+	// While an entry is written, sent and applied, the leader evaluates no other command.
 	DefaultMaxEntry = 8 << 20
 	// DefaultMaxReply is the default limit for one reply: the server builds, encodes and sends it
 	// as a whole.
 	DefaultMaxReply = 256 << 20
 	// MaxEntry is the largest value of max-entry-size: a log entry holds more than the writes of one
-	// command, and the log store accepts at most 64 MiB.
+	// command, and the log store cannot read an entry of more than 64 MiB.
 	MaxEntry = 32 << 20
 	// entryRoom is how many bytes a command may write in addition to max-entry-size, because a value alone
 	// may have max-entry-size bytes.

@@ -23,8 +23,8 @@ type treeNode[T any] struct {
 const (
 	// treeMost is the number of elements of a full node.
 	treeMost = 63
-	// treeLeast is the least number of elements of a node other than the root. It is far from half of a full node, so that a
-	// tree does not split and join nodes in turn while elements come and go.
+	// treeLeast is the least number of elements of a node other than the root. It is far below half of a full node, so that a
+	// tree does not split and join the same nodes again and again while elements come and go.
 	treeLeast = 20
 	// treeHeight is more than the height of any tree: no memory has room for (treeLeast+1)^(treeHeight-1) elements.
 	treeHeight = 16

@@ -36,7 +36,7 @@ type finder struct {
 
 	cut    int
 	period int // how far the text moves if only the part behind the cut is found; 0 until divide has run
-	keep   int // how much of the text is known to match after that move
+	keep   int // how many bytes of the text are known to match after that move
 }
 
 // within returns the index of the text in s, or -1, and the number of steps that the search made, of globSearch bytes each. If
