@@ -54,7 +54,7 @@ const stepsOfWork = 4
 // CheckedSteps converts the steps of a check to steps of Ctx.Work.
 func CheckedSteps(steps int) int { return steps / stepsOfWork }
 
-// checkSteps is the number of steps of a check of so many arguments.
+// checkSteps is the largest number of steps of a check with args arguments.
 func checkSteps(args int) int { return min(baseCheckSteps+stepsPerArg*args, maxCheckSteps) }
 
 // Check returns Allowed if the user may run the command with these arguments, else the reason and
@@ -87,7 +87,7 @@ func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, ste
 	return why, arg, most - left
 }
 
-// check is Check for one selector. It takes its steps from left. If left is used up, only the answer Allowed is valid.
+// check is Check for one selector. It subtracts its steps from left. If none are left, only the result Allowed is valid.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
@@ -172,7 +172,7 @@ func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	return true
 }
 
-// MayListenWithin is MayListen that takes its steps from left: it is false if they do not suffice.
+// MayListenWithin is MayListen that subtracts its steps from left. It is false if none are left.
 func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	for _, s := range u.selectors {
 		if s.channelAllowed(channel, pattern, left) {

@@ -72,7 +72,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// maxDenied is how many refusals of one command, script or transaction reach the ACL log: the log keeps as many by default
+// maxDenied is how many refusals of one command, script or transaction reach the ACL log. By default the log keeps no more
 // (acllog-max-len). maxObject is how many bytes of a refused key or channel reach the log.
 const (
 	maxDenied = 128

@@ -42,7 +42,7 @@ func cmdHRandField(c *Ctx) Reply {
 	})
 }
 
-// randomArgs parses a count and the optional word that asks for values too.
+// randomArgs parses a count and the optional word by which a client asks for the values, too.
 func (c *Ctx) randomArgs(word string) (count int64, values bool, fault *Reply) {
 	count, fault = parseRandomCount(c.Args[2])
 	switch {

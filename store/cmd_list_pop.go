@@ -44,7 +44,7 @@ var listPopCommands = []Command{
 func cmdLPop(c *Ctx) Reply { return c.pop(true) }
 func cmdRPop(c *Ctx) Reply { return c.pop(false) }
 
-// pop removes one element and replies with it. With a count at Args[2] it removes up to so many, and replies with a list.
+// pop removes one element and replies with it. With a count at Args[2] it removes up to count elements, and replies with a list.
 func (c *Ctx) pop(head bool) Reply {
 	if len(c.Args) > 3 {
 		return Err(ErrWrongArgs(c.Cmd.FullName()))

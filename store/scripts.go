@@ -161,8 +161,8 @@ func (t *Txn) hasRoomForCode(bytes int64) bool {
 	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room
 }
 
-// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room is kept as one from EVAL: a user
-// who has loaded many scripts must not keep others from loading theirs.
+// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room counts as one from EVAL: a user
+// who has loaded many scripts must not prevent others from loading theirs.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
 	if s, ok := t.script(sha); ok && s.pinned {
 		return true

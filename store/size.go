@@ -206,7 +206,7 @@ func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	return run(c)
 }
 
-// HasRoom reports whether the current command, script or transaction may write so many more bytes.
+// HasRoom reports whether the current command, script or transaction may write this number of bytes more.
 func (t *Txn) HasRoom(bytes int) bool {
 	return int64(t.ws.Size()-t.from.writes+bytes) <= t.MaxEntry()+entryRoom
 }

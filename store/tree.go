@@ -5,7 +5,7 @@ import "sync/atomic"
 // tree is a copy-on-write B-tree that also finds an element by its index. A copy takes constant time, and a change then copies
 // the nodes on its path. A node has little spare capacity, and keeps no removed element alive (see room.go).
 //
-// Any number of goroutines may read a tree, and one of them may copy it meanwhile.
+// Any number of goroutines may read a tree, and one of them may copy it at the same time.
 type tree[T any] struct {
 	root *treeNode[T] // nil if the tree is empty
 	gen  uint64       // generation of the nodes that no copy shares

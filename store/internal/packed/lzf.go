@@ -7,7 +7,7 @@ package packed
 //	+----------+---------------------------------------------------------+
 //	| 000nnnnn | n+1 literal bytes follow                                |
 //	| lllooooo | copy l+2 bytes from (o<<8 | next byte)+1 bytes back;    |
-//	|          | if l is 7, a byte with more length stands between       |
+//	|          | if l is 7, the byte between the two is added to l       |
 //	+----------+---------------------------------------------------------+
 //
 // The compressor searches for matches as Redis does, so its results are identical to Redis's.
