@@ -35,19 +35,19 @@ type Role string
 const (
 	Leader    Role = "leader"
 	Follower  Role = "follower"
-	Candidate Role = "candidate"
+	Candidate Role = "candidate" // it knows of no leader
 )
 
 // Member is a node of the cluster.
 type Member struct {
 	ID       string
-	PeerAddr string // Raft and forwarding
+	PeerAddr string // its address for Raft and forwarding
 	Client   string // what the member advertises to clients; "" if not known yet
 	Leader   bool
 	Voter    bool
 	Up       bool   // the member is this node, or this node has heard from it within Config.DownAfter
 	Applied  uint64 // Raft index of the last entry that it is known to have applied
-	Behind   uint64 // entries after Applied that this node knows to be committed
+	Behind   uint64 // number of entries after Applied that this node knows to be committed
 }
 
 // Status describes a node at one instant.

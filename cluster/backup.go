@@ -11,11 +11,11 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Backup begins a backup of the present state, which is written while the caller reads it. The backup
-// holds everything that was acknowledged before the call. Without a leader nobody knows what was
-// acknowledged. Then complete is false, and the backup holds this node's whole log, committed or not. Such a
-// backup may lack writes that only other nodes have, and may hold writes that were never acknowledged. The
-// caller has to close the reader.
+// Backup begins a backup of the present state. The backup is written while the caller reads it, and holds
+// everything that was acknowledged before the call. The leader tells this node what that is. If no leader answers
+// within Config.FailoverWait, or if this node does not catch up with the leader in that time, complete is false.
+// Then the backup holds this node's whole log, committed or not: it may lack writes that only other nodes have, and
+// may hold writes that were never acknowledged. The caller has to close the reader.
 func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -37,7 +37,7 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	return n.writeBackup(snap, head), complete, nil
 }
 
-// hasApplied waits until this node has applied an entry.
+// hasApplied waits until this node has applied the entry with the index target. It returns false if ctx ends first.
 func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	tick := time.NewTicker(positionPause)
 	defer tick.Stop()

@@ -42,13 +42,13 @@ import (
 // command has arrived. Nodes of earlier versions do not say how long their clients have waited, so these
 // clients queue as if they had just come.
 //
-// If the leader died or the link broke, the log settles what became of the command. What a blocking
-// command writes carries a note to its origin, with the number of the command and its reply (a publish
-// of kind store.Note, which changes no state). The origin sends a claim to the present leader and gets
-// a position of the log. Everything that earlier leaders have served, or this leader by an older link, lies
-// before that position. If the origin has applied the log that far and has seen no note, the command
-// was not served, and it is sent again. Each command carries the token of the claim, so the leader
-// refuses what is still on its way on an older connection. A command stays undecided if a snapshot
+// If the leader died or the link broke, the log settles what became of the command. The writes of a blocking
+// command carry a note to its origin (the node of its client), with the number of the command and its reply. The
+// note is a publish of kind store.Note, which changes no state. The origin sends a claim to the present leader and
+// gets a position of the log. Everything that earlier leaders have served, or that this leader has served by an
+// older link, lies before that position. If the origin has applied the log that far and has seen no note, the
+// command was not served, and it is sent again. Each command carries the token of the claim, so the leader
+// refuses commands that are still on their way on an older connection. A command stays undecided if a snapshot
 // jumps over notes, or if no leader answers the claim in time. Then the client gets INDETERMINATE.
 //
 // A command of very many keys is heavy work, so it gives way as other commands with large arguments do (package fair), and its
@@ -69,7 +69,7 @@ type Blocked struct {
 	Call   Call
 	Client *Client // whose command it is; nil: the node's own, which does not give way
 	// Done is called with the reply, once, from any goroutine; it must not
-	// wait. After Abandon it is not called.
+	// wait. Abandon prevents the call, unless the command has ended before.
 	Done func(store.Reply)
 
 	// blockRegistry.mu guards the fields below.
@@ -77,7 +77,7 @@ type Blocked struct {
 	state    blockState
 	attempt  int           // counts the sendings
 	began    time.Duration // monotonic time at which it was first sent, or began to wait for a leader
-	lost     time.Duration // when the first leader that had the command was lost; 0: none was
+	lost     time.Duration // when a sending first failed, as a rule because the leader was lost; 0: none has failed
 	deadline time.Duration
 	index    int           // in blockRegistry.timers; -1: not there
 	waits    bool          // a leader has found no element for it
@@ -176,8 +176,8 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
-// index makes the index of a command's keys before the command is sent. Once sent, the command may be cancelled at any moment, and
-// then its arguments belong to the client again.
+// index makes the index of a command's keys before the command is sent, if this node leads; for another node, that node makes the
+// index (serveBlock). Once sent, the command may be cancelled at any moment, and then its arguments belong to the client again.
 func (n *Node) index(b *Blocked) {
 	if n.routes.get().seq != nil {
 		b.keys = indexOf(&b.Call)
@@ -320,7 +320,7 @@ func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (aft
 	}
 }
 
-// sending marks b as sent, at a monotonic time, and returns a function that sends it.
+// sending marks b as sent, and returns a function that sends it. now is the monotonic time.
 func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() {
 	b.state, b.blind = blockSent, false
 	b.attempt++

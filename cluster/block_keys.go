@@ -9,12 +9,12 @@ import (
 	"lockstep/cluster/internal/call"
 )
 
-// A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to take it out again, takes
-// ten times as long as to look for the elements, and everybody waits meanwhile. So a client of manyKeys or more stands in no
-// queue at first. It brings an index of its keys, normally made before the evaluation of its command. When one of these keys
-// is ready, the client gets its place in the queue of that key, behind those that came before it (blockedClients.place). Each such
-// client costs a look into its index, some 40 ns, for each key that becomes ready. So clients of fewer keys, of which there may be
-// many, stand in their queues from the beginning.
+// A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to remove it from them again,
+// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client of manyKeys or more
+// stands in no queue at first. It brings an index of its keys, normally made before the evaluation of its command. When one of
+// these keys is ready, the client gets its place in the queue of that key, behind those that came before it (blockedClients.place).
+// Each such client costs a look into its index, some 40 ns, for each key that becomes ready. There may be many clients of fewer
+// keys, so these stand in their queues from the beginning.
 
 // manyKeys is the number of keys from which on a blocked client gets its place in the queue of a key only when the key is ready.
 const manyKeys = 4096
@@ -24,10 +24,10 @@ const manyKeys = 4096
 type keyIndex struct {
 	names string
 	ends  []uint32 // where each key ends in names
-	slots []slot   // a power of two, at least twice as many as keys
+	slots []slot   // their number is a power of two, and at least twice the number of keys
 }
 
-// slot holds a key at the place that its hash names, or behind it.
+// slot is a slot of a hash table with linear probing: a key is in the slot that its hash chooses, or in one behind that.
 type slot struct {
 	hash uint32 // upper half of the hash of the key; the lower half chooses the slot
 	key  uint32 // number of the key from 1 on; 0: no key

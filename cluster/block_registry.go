@@ -27,7 +27,7 @@ type blockRegistry struct {
 	notBefore time.Duration
 	jumps     uint64 // number of jumps of the state that blind has noted
 
-	// The route that claims belong to.
+	// The route at the last step, and the claim that was sent by it.
 	seq   *sequencer
 	link  *forward.Link
 	ask   *claimAsk
@@ -36,7 +36,7 @@ type blockRegistry struct {
 
 // claimAsk is a claim on its way.
 type claimAsk struct {
-	cohort   []*Blocked // in doubt before it was sent
+	cohort   []*Blocked // commands that were in doubt before the claim was sent
 	answered bool
 	failed   bool
 	position uint64 // sequence number of the leader's state at the answer
@@ -86,7 +86,7 @@ func (k *blockRegistry) run() {
 	}
 }
 
-// close ends the commands that are still in progress when the node closes.
+// close ends the commands that are still in progress when the node closes, or when it stops and no majority answers (hope).
 func (k *blockRegistry) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -278,7 +278,7 @@ func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	return after
 }
 
-// resend sends the commands that have not been sent, in the order in which they came.
+// resend sends the unsent commands, some of them again, in the order in which they came.
 func (k *blockRegistry) resend(rt route, now time.Duration) (after []func()) {
 	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore {
 		return nil

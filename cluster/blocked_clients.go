@@ -56,13 +56,13 @@ type blockedClient struct {
 	fresh  bool              // it has joined in the present batch
 }
 
-// States of a blocked client. The goroutine that moves it out of asked or waiting has to answer it.
+// States of a blocked client. The goroutine that makes it taken or cancelled has to answer it, or may release a taken one.
 const (
 	blockedAsked     int32 = iota // not evaluated yet
 	blockedTaken                  // being evaluated, or served by the present batch
 	blockedJoining                // in the queues since the present batch
 	blockedWaiting                // in the queues
-	blockedCancelled              // answered with forward.ErrCancelled
+	blockedCancelled              // answered, or about to be, with forward.ErrCancelled or another error
 )
 
 const (
@@ -262,8 +262,8 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen is queue for a key whose queue may have ended in the present batch. It takes that queue again, because the queue has
-// kept its place in line, which a round may not have reached yet.
+// reopen returns the queue of a key whose queue may have ended in the present batch. Unless there is a new one, it reopens the
+// ended queue: that queue has kept its place in line, which a round may not have reached yet.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q
@@ -396,7 +396,7 @@ func (ws *blockedClients) settle() {
 	ws.clear()
 }
 
-// unsure reports whether a blocked client has come in the present batch. It may wait only if this node still leads.
+// unsure reports whether a blocked client has come in the present batch. Such a client may wait only if this node still leads.
 func (ws *blockedClients) unsure() bool { return len(ws.joined) > 0 }
 
 func (ws *blockedClients) clear() {

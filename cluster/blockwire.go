@@ -16,7 +16,7 @@ import (
 
 // The frames of claims and blocking commands, and how the leader serves them.
 
-// peerConn is a peer that forwards to this node.
+// peerConn is the connection of a peer that forwards requests to this node.
 type peerConn struct {
 	n    *Node
 	id   string
@@ -84,8 +84,8 @@ func (p *peerConn) end() {
 	}
 }
 
-// checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout: the
-// peer may be gone without the connection having ended.
+// checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout, if this node
+// leads: the peer may be gone without the connection having ended.
 func (p *peerConn) checkAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

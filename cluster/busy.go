@@ -61,8 +61,8 @@ func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
 }
 
 // runTransaction runs a transaction. The whole transaction has one time limit, and other requests are
-// answered BUSY as if one script ran from its first script to its end. A transaction that exceeds the
-// limit has no effect.
+// answered BUSY as if one script ran from the first script of the transaction to its end. A transaction that
+// exceeds the limit has no effect.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	if len(t.Calls) > 0 {
 		s.startTurn(t.Calls[0].User)
@@ -113,7 +113,7 @@ const commandsPerLook = 16
 // evaluated, and are answered when the batch is committed.
 const companyTime = 100 * time.Millisecond
 
-// stopAfter returns when to stop a script for now; 0 if no request of its batch waits for it.
+// stopAfter returns after how long a script is stopped for now; 0: never, because no request of its batch waits for it.
 func (s *sequencer) stopAfter() time.Duration {
 	if s.company {
 		return companyTime

@@ -64,12 +64,12 @@ type ScriptStopper interface {
 type Config struct {
 	ID        string // unique in the cluster
 	Data      string // directory for log and snapshots
-	PageCache bool   // write the log through the kernel's page cache always
+	PageCache bool   // always write the log through the kernel's page cache
 	LogStore  string // LogWAL or LogBolt; empty: the store that Data holds already, else LogWAL
 	Ephemeral bool   // keep nothing on disk; one node only
 
-	PeerListen    string // where Raft and forwarding listen
-	PeerAdvertise string // where other nodes reach it; PeerListen if empty
+	PeerListen    string // address on which Raft and forwarding listen
+	PeerAdvertise string // address at which other nodes reach this one; PeerListen if empty
 	Advertise     string // RESP address for clients, told to the other nodes
 	Peers         []Peer // the first members; empty: this node alone
 	// Join are the peer addresses of members of a running cluster: a new node

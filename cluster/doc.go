@@ -9,7 +9,7 @@
 // Most locks guard one structure each, and their holder takes no other lock. So such a lock may be taken under any
 // lock. The other locks are taken in this order, the left one first:
 //
-//	raftfsm.FSM → fair.Inbox          the evaluation looks at who waits
+//	raftfsm.FSM → fair.Inbox          the evaluation looks at the waiting requests
 //	raftfsm.FSM → blockRegistry.mu    a note of a served command is read while its entry is applied
 //	raftfsm.FSM → locks of server     server/doc.go names the order of these
 //	raftfsm.FSM → longScript.mu       a script begins or ends in the evaluation

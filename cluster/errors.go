@@ -65,7 +65,8 @@ var (
 //   - if it is blocked and its leader is lost, in some cases (block_registry.go).
 //
 // A client gets ErrReplyLost if the answer is found, but the leases in it are over (grants.go), or if the answer was too long to be
-// kept (once.go). It gets ErrReplyLeftOut if its node reads too slowly (serve.go).
+// kept (once.go). It gets ErrReplyLeftOut if its node reads the leader's results too slowly, or if the reply to a write is too long
+// for a frame (leaveOut).
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"
