@@ -24,7 +24,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		s.done, b.prev = done, seq
 		q, rest = s.evaluateFrom(ctx, s.begin(st), q, 0, b, now)
 	})
-	// The state is not held while waiting.
+	// The FSM is not locked while the batch waits for requests.
 	for len(rest) == 0 && !s.serveTurns.alone {
 		from := len(q)
 		if q = s.gather.More(ctx, q); len(q) == from {
@@ -45,7 +45,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		return b, nil, rest
 	}
 	// The next leader's lease clock goes on from the stamp. That leader does not know how late this one replies. So the stamp is
-	// the time of the batch's first request, minus the worst lateness that no entry has recorded (latenessKept at most).
+	// the time at which the batch began, minus the worst lateness that no entry has recorded (latenessKept at most).
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: now.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -55,9 +55,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	return b, entry, rest
 }
 
-// evaluateFrom runs the requests of q from index from on; those before it have been run. If a request
-// spoils the batch, evaluateFrom runs all others on a fresh transaction. all is q without the requests
-// that spoiled a batch or are left over; rest are those left over.
+// evaluateFrom runs the requests q[from:]; those before them have been run. If a request spoils the batch, evaluateFrom
+// runs all of q again on a fresh transaction, without that request, or without the call of it that is to be refused.
+// The result all has the requests that were run, and rest those that are left over.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
 	for again := from == 0; ; {
 		if again {
@@ -79,7 +79,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 }
 
 // restart begins the batch anew, with the writes that no client has asked for: moved deadlines, and
-// expired keys.
+// expired keys. Then it serves pending blocked clients, if that is due.
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	txn.Restart(now, b.prev+1)
@@ -115,8 +115,8 @@ func (s *sequencer) addAnswered(b *batch) {
 	ws.answered = ws.answered[:0]
 }
 
-// receivers returns how many subscribers a message reaches. The gatherer then expects a request of each of
-// them.
+// receivers returns how many subscribers of this node a message reaches. The gatherer then expects a request of
+// each of them.
 func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 	n := 0
 	if count := s.node.cfg.Receivers; count != nil {
@@ -150,12 +150,12 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests of q from index from on, and adds them to b. rest are the requests left over; all is q without
-// them. again means that a request has spoiled the batch, and that all must be evaluated on a fresh transaction. That request has
-// been answered and is not in all, or it notes which of its calls to refuse (overran).
+// evaluateOn runs the requests q[from:], and adds them to b. Of its results, rest has the requests that are left over, and all has
+// q without these. again means that a request has spoiled the batch, and that all must be evaluated on a fresh transaction. That
+// request has been answered and is not in all, or it notes which of its calls to refuse (overran).
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
-	ahead := from // requests whose keys have been read ahead
-	told := from  // requests whose cost has been noted
+	ahead := from // number of requests whose keys have been read ahead
+	told := from  // number of requests whose cost has been noted
 	begun := from > 0
 	for i := from; i < len(q); i++ {
 		if s.mustEnd(ctx, txn, b, i == 0) {
@@ -372,8 +372,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	return refused, nil
 }
 
-// evaluateCall runs one command of a request. If the command has written too much, overrun is its error:
-// the batch is evaluated again without the command, which then gets this error.
+// evaluateCall runs one command of a request. If its writes have to be undone, because they are too many, or because
+// the command was stopped or has too large a reply, overrun is its error: the batch is evaluated again without the
+// command, which then gets this error.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}

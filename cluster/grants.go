@@ -95,8 +95,8 @@ func (b *batch) leased() []store.LeasedKey {
 
 // promptly is how soon after its evaluation a write is answered without another check that this node
 // leads. No other leader can begin so early after the majority took the entry, unless this one hands
-// over. Lateness beyond latenessKept is logged before the reply; for lateness up to that, the next
-// leader adds the worst case to every lease.
+// over. latenessKept is the same time in ms. If a reply is later than that, an entry records the lateness
+// before the reply. If it is not, the next leader adds the worst case, latenessKept, to the leases.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
@@ -224,7 +224,8 @@ func (g grants) mayBeHeld() time.Duration {
 }
 
 // hold delays the replies to heavy work for as long as the gate decides, and returns the replies for the client. leases are
-// the encoded grants. None of them may be over by then, so the replies are held for a part of the shortest lease at most.
+// the encoded grants. No lease may be over when the client gets the replies, so they are held for three quarters of the
+// shortest lease at most.
 func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []store.Reply {
 	g, err := readGrants(leases)
 	if err != nil {
@@ -257,8 +258,8 @@ type shift struct {
 	ms   int64
 }
 
-// postpone records how late a batch has been accepted, and reports whether it is too late to be answered
-// now.
+// postpone records how late a batch has been accepted, and reports whether the batch must not be answered before its
+// leases have been lengthened (makeUp).
 func (s *sequencer) postpone(b *batch, started store.Time) bool {
 	late := s.node.clock.Now().Lease - started.Lease
 	if b.answered.Load() {
@@ -277,7 +278,7 @@ func (s *sequencer) postpone(b *batch, started store.Time) bool {
 	return true
 }
 
-// makeUp lengthens the leases of the postponed batch by an entry, and answers the batch. If that entry is
+// makeUp proposes an entry that lengthens the leases of the postponed batch, and answers the batch. If that entry is
 // late, too, the disk is slow. Then another entry lengthens the leases in advance, by a margin that grows
 // with each try, and the next entry takes back what was too much. makeUp returns false when leadership is
 // lost: then confirm asks the next leader.

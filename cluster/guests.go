@@ -23,8 +23,8 @@ func BlockedSize(args [][]byte) int64 {
 
 // guests are the blocking commands of other nodes' clients on this node, which leads. Their own nodes
 // bound what each client holds there. Here the sum has a bound of its own (limit). Beyond it the leader
-// refuses the largest commands, of equal ones the latest, so that a flood does not send away the clients
-// that wait for one key. A refusal is a cancel whose answer is an error: the command has no effect,
+// refuses the largest commands, and of equally large ones the latest, so that a flood does not send away the
+// clients that wait for one key. A refusal is a cancel whose answer is an error: the command has no effect,
 // unless it is served first.
 type guests struct {
 	limit int64 // bytes; 0: none
@@ -32,8 +32,8 @@ type guests struct {
 	mu   sync.Mutex
 	last uint64
 	list guestHeap
-	size int64 // bytes of list …
-	all  int64 // … and of refused commands that have not left yet
+	size int64 // bytes of the commands in list
+	all  int64 // size, plus the bytes of refused commands that have not left yet
 }
 
 // arrive adds a blocked client. The caller then queues it, and calls left when it has been answered. refused are
@@ -71,7 +71,7 @@ func (g *guests) left(w *blockedClient) {
 	}
 }
 
-// guestHeap orders blocked clients by size, the largest first, of equal ones the latest.
+// guestHeap orders blocked clients by size, the largest first, and of equally large ones the latest first.
 type guestHeap []*blockedClient
 
 func (h guestHeap) Len() int { return len(h) }

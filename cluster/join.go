@@ -88,9 +88,9 @@ func (n *Node) admit(a adminRequest) error {
 	return n.administer(a)
 }
 
-// join asks members until this node is a member, or is refused for good because its id or its address
-// belongs to another node. If nobody can be reached, in either direction, it asks again. A node that has
-// a configuration does not need to ask.
+// join asks members until this node is a member, or is refused for good, for example because its id or its address
+// belongs to another node. If this node reaches no member, or the leader does not reach this node, join asks again. A
+// node that has a configuration does not need to ask.
 func (n *Node) join() {
 	defer n.work.Done()
 	said, again := "", 0
@@ -141,8 +141,8 @@ func (n *Node) askToJoin(addr string) error {
 // errNoPeerPort is the error for an address where nobody answers as a member would.
 var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member, and has this node the members' --peer-secret-file or certificates?")
 
-// readJoinAnswer reads the member's answer and returns nil, errJoinRefused, or another reason to ask
-// again.
+// readJoinAnswer reads the member's answer. It returns nil, errJoinRefused, or another error, after which this node
+// asks again.
 func readJoinAnswer(r *bufio.Reader) error {
 	if head, err := r.Peek(2); err != nil || head[0] != 0 || head[1] != 0 {
 		return errNoPeerPort // an answer is shorter than 64 KiB, so this is no frame of a member

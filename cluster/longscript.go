@@ -97,7 +97,7 @@ func (l *longScript) check() {
 	l.refuseWaiting()
 }
 
-// refuseWaiting answers BUSY to the requests that wait behind the script; those of clients that are blocked wait on. The
+// refuseWaiting answers BUSY to the requests that wait behind the script, except the patient ones, which it queues again. The
 // caller holds mu; refuseWaiting releases it.
 func (l *longScript) refuseWaiting() {
 	// A copy: as soon as the script ends, its batch may move other requests to where these stand.

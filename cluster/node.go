@@ -327,7 +327,7 @@ func (n *Node) Script(sha string) (body string, ok bool) {
 	return n.fsm.Catalogue().Script(sha)
 }
 
-// FunctionFlags returns the flags that a function declares, as this node knows it.
+// FunctionFlags returns the flags that a function declares, as this node knows them.
 func (n *Node) FunctionFlags(name string) (flags store.FunctionFlags, ok bool) {
 	return n.fsm.Catalogue().FunctionFlags(name)
 }

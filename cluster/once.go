@@ -33,8 +33,8 @@ import (
 // there are too many (raftfsm.MaxOrigin). It still knows which replies it may have dropped
 // (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
 
-// decided reports whether a numbered request must not be executed, because it has been executed
-// already or its link is no longer valid. It sets the replies or the error then.
+// decided reports whether a numbered request must not be executed, because it has been executed already, because the
+// state has forgotten whether it was, or because its link is no longer valid. It sets the replies or the error then.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.Origin != s.node.boot && (r.token == 0 || s.blockedClients.tokens[r.from.Origin] != r.token) {
 		r.held = true

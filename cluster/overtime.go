@@ -59,7 +59,8 @@ func (s *sequencer) ran() time.Duration { return s.node.cfg.Time.Monotonic() - s
 // overTime reports whether the present turn has reached its time limit.
 func (s *sequencer) overTime() bool { return s.turn.limit > 0 && s.ran() >= s.turn.limit }
 
-// usedUp returns how much of the full limit a script that begins now counts as used.
+// usedUp returns how much of the full time limit is used up when a script begins now: the part that its user does not have,
+// and the time that the present turn has run.
 func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit + s.ran() }
 
 // watch is store.Ctx.Watch of a command; it stops a command that has run for too long. A short command never
@@ -135,7 +136,7 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	return any
 }
 
-// leastUse is how long the evaluation of a batch without coarse work takes before its users are charged for it.
+// leastUse is the shortest evaluation of a batch without coarse work that its users are charged for.
 const leastUse = 2 * time.Millisecond
 
 // noteUse charges users with the time that their requests of a batch took.

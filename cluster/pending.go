@@ -92,8 +92,8 @@ func (p *pendingBatches) remove(b *batch) {
 // how long nobody led in between.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
-// applied answers the batches whose fate an applied entry settles. A batch that began before the monotonic time
-// since is left to the sequencer, which first checks that it still leads.
+// applied answers the batches whose fate an applied entry settles. since is a monotonic time: if the sequencer waits for
+// an accepted batch that began earlier, applied leaves the batch to it, and the sequencer first checks that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
 	var void []*batch

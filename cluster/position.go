@@ -30,8 +30,9 @@ const (
 	positionIdle = 5 * time.Second
 )
 
-// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node
-// has. It waits until there are enough, or until ctx ends; then the number may be too low. It is never too high.
+// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
+// them. It waits until enough members have them (others of the other members and, with here, this node), or until ctx
+// ends; then the number may be too low. It is never too high.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -103,8 +104,8 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 // A leader of 0.1.0 ignores the body.
 var leaderPosition = []byte{1}
 
-// confirmed is acknowledged that also finds out whether the leader still led after the call began. A leader that has been
-// replaced without knowing does not know what its successor has acknowledged.
+// confirmed does what acknowledged does, and also finds out whether the leader still led after the call began: if not, ok is
+// false. A leader that has been replaced without knowing does not know what its successor has acknowledged.
 func (n *Node) confirmed(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -114,7 +115,7 @@ func (n *Node) confirmed(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
-// confirmedHere is confirmed if this node leads; otherwise ok is false.
+// confirmedHere does what confirmed does if this node leads. Otherwise ok is false.
 func (n *Node) confirmedHere() (index uint64, ok bool) {
 	seq := n.routes.get().seq
 	if seq == nil || !seq.stillLeads() {

@@ -166,7 +166,7 @@ func (l *readyList) putAll(ws *blockedClients) {
 	l.keys = append(l.keys, anyKey)
 }
 
-// follow adds the keys of another list behind those of this one, which has no round.
+// follow adds the keys of another list behind those of this one. Only one of the lists may have a round.
 func (l *readyList) follow(ws *blockedClients, other readyList) {
 	for _, k := range other.keys {
 		if k != anyKey {

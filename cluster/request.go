@@ -151,7 +151,7 @@ type batch struct {
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
-// largeWrites returns the requests that have written much to the entry of the batch, which has entry bytes.
+// largeWrites returns the requests that have written much to the entry of the batch. entry is the size of that entry in bytes.
 func (b *batch) largeWrites(entry int) (large []fair.LargeWrite) {
 	if entry <= HeavyBytes {
 		return nil
