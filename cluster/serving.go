@@ -152,7 +152,7 @@ func (t *serveTurns) pend(pending bool, now time.Duration) {
 	}
 }
 
-// served gives other commands as much time as the batch took that has served blocked clients.
+// served gives other commands as much time as the batch that has served blocked clients took.
 func (t *serveTurns) served(took, now time.Duration) { t.rest = now + took }
 
 // serves reports whether the next batch serves pending blocked clients.
@@ -280,9 +280,9 @@ func servable(e *store.Entry) bool {
 	return e != nil && (e.Type() == store.TypeList || e.Type() == store.TypeSortedSet)
 }
 
-// claim is the request of a node that has a new link. From then on the leader accepts writes and
-// blocking commands of the node by this link only, and sends back the blocking commands of earlier
-// links.
+// claim is the request of a node that has a new link, or that claims its link again (blockRegistry.claim). When the
+// leader has evaluated it, the leader accepts writes and blocking commands of the node by this link only, and has
+// sent back the blocking commands of earlier links.
 //
 // The leader makes up the token, so no request that was sent before the answer, on any link and in any term,
 // can hold it.

@@ -20,7 +20,7 @@ import (
 // wait begins anew at the leader's last sign of life. This happens once. If the wait ends while the next leader
 // has the submission, the node still waits for that leader's answer, which comes because each of its batches ends.
 //
-// Every batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
+// Every proposed batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
 // that batch for ever. Requests behind the batch wait for the disk, or for the next leader. Several
 // parties may complete one request; the first call counts (request.complete).
 
@@ -70,7 +70,7 @@ func (r *router) drop(seq *sequencer, l *forward.Link) {
 // retryPause is the pause before the next try of a submission that was refused at once.
 const retryPause = 5 * time.Millisecond
 
-// carried is a submission that another node has to run, or that waits for a leader.
+// carried is a submission that waits for a leader, or that this node forwards to the leader.
 type carried struct {
 	n      *Node
 	ctx    context.Context // ends when the submission has been without a leader for too long

@@ -82,8 +82,8 @@ func (w *Worker) Did(bytes int) {
 	}
 }
 
-// Scarce is Bring for callers that must not wait: it reports whether memory is scarce. If so, a cycle of the collector
-// has been started.
+// Scarce is Bring for callers that must not wait: it reports whether memory is scarce, as Short does. If so, a cycle of
+// the collector runs.
 func Scarce(bytes int) bool {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return false
@@ -92,7 +92,8 @@ func Scarce(bytes int) bool {
 	return Short(bytes)
 }
 
-// Short is Scarce without counting: it reports whether memory would be scarce with so many more bytes.
+// Short is Scarce without counting: it reports whether memory would be scarce with so many more bytes, and starts a cycle of the
+// collector if none runs. It returns false if the memory in use has hardly grown since the last cycle (growth).
 func Short(bytes int) bool {
 	if limit.Load() == 0 {
 		return false

@@ -42,7 +42,7 @@ func Half() *Turns {
 	return New(max(1, n/2), n == 1)
 }
 
-// New returns count turns. With rests, each turn comes back only after a rest as long as the turn.
+// New returns count turns. With rests, each turn comes back only after a rest as long as the turn, at most maxRest.
 func New(count int, rests bool) *Turns {
 	return &Turns{free: count, rests: rests, waiting: map[line][]chan struct{}{}}
 }
@@ -87,7 +87,7 @@ func (l line) rank() int {
 // given its processor to others.
 const maxRest = 20 * time.Millisecond
 
-// giveAfter gives a turn back that was held for had, after a rest if the turns have rests.
+// giveAfter gives a turn back, after a rest if the turns have rests. had is how long the turn was held.
 func (t *Turns) giveAfter(had time.Duration) {
 	if t.rests && had > 0 {
 		time.AfterFunc(min(had, maxRest), t.give)
@@ -146,7 +146,7 @@ func (t *Turns) Idle(count int) bool {
 	return t.free == count && len(t.waiting) == 0 && len(t.order[0])+len(t.order[1]) == 0
 }
 
-// Conn stands between crypto/tls and a connection during the handshake. One goroutine uses it.
+// Conn stands between crypto/tls and a connection during the handshake. One goroutine uses it; any may call WaitsForClient.
 type Conn struct {
 	net.Conn
 	ctx    context.Context

@@ -48,5 +48,5 @@ func (c *Call) UnknownName() (name []byte, any bool) {
 	return name, any
 }
 
-// Exec stands for EXEC on the leader: only the session of the client knows the real command.
+// Exec stands for EXEC or WATCH in calls that another node has sent: only the session of the client knows the real command.
 var Exec = &store.Command{Name: "exec"}

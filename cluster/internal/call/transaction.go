@@ -42,8 +42,9 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction and calls run for each of its commands, with the refusal if the command is refused. overrun is set
-// if the transaction may not take place: it has written too much, its replies are too large, or one of its scripts was stopped.
+// Run evaluates the transaction. It calls run for each command of the transaction, with the refusal if the command is refused.
+// overrun is set if the transaction must have no effect: it has written too much, its replies are too large, or one of its commands
+// or scripts was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""
@@ -111,7 +112,7 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	return r
 }
 
-// append encodes a transaction for a peer with a minor version of the protocol.
+// append encodes a transaction for a peer. minor is the minor version of the protocol that the peer speaks.
 func (t *Transaction) append(buf []byte, minor byte) []byte {
 	buf = append(buf, byte(store.Flag(t.Observe).Int))
 	buf = binary.AppendUvarint(buf, uint64(len(t.Watched)))

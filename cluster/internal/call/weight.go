@@ -161,6 +161,8 @@ func ReadOnly(calls []Call) bool {
 	return true
 }
 
+// AreLongReads reports whether all calls are commands that only read, and at least one of them may take long. A transaction is no
+// long read.
 func AreLongReads(calls []Call) bool {
 	long := false
 	for i := range calls {

@@ -1,8 +1,8 @@
 package clock
 
-// Lateness remembers how late each write set of the present leader was acknowledged: the time from its evaluation to
-// the reply. A lease counts from the reply, so the leader extends the deadlines of the write set by that time. Lateness
-// keeps one value for each recent write set, and the highest value for each block of older ones.
+// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from its evaluation
+// to the reply. A lease counts from the reply, so the leader extends the deadlines of the write set by that time.
+// Lateness keeps one value for each recent write set, and the highest value for each block of older ones.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint16
@@ -33,7 +33,7 @@ func (l *Lateness) Record(seq uint64, ms int64) {
 	l.last = seq
 }
 
-// Of returns by how much deadlines set by write set seq are extended.
+// Of returns by how many ms the deadlines that write set seq has set are extended.
 func (l *Lateness) Of(seq uint64) int64 {
 	switch {
 	case seq < l.first || seq > l.last:

@@ -79,7 +79,7 @@ type Gate struct {
 	members func() int
 
 	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
-	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing beyond the tally in was
+	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing since the tally g.was
 	one   [ownKinds]*semaphore.Weighted // weight 1, for Alone
 	*activity
 
@@ -105,7 +105,7 @@ type Gate struct {
 // activity counts what clients do.
 type activity struct {
 	light   atomic.Uint64 // number of requests so far of clients that do no heavy work
-	exempt  atomic.Uint64 // number of requests so far of heavy clients that may have written and kept their place
+	exempt  atomic.Uint64 // number of requests so far that kept their place and may have written, though their clients are heavy
 	applied atomic.Uint64 // number of entries applied so far
 }
 
@@ -187,7 +187,7 @@ func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	return holds
 }
 
-// mark makes a client and its address count as heavy for YieldMemory from now on.
+// mark makes a client and its address count as heavy until YieldMemory after the time now.
 func (g *Gate) mark(c *Client, now time.Duration) {
 	until := now + YieldMemory
 	c.heavy.Store(int64(until))
@@ -412,8 +412,8 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed since the last piece to see the work of others. If not, because that piece was short, the field
-		// was keeps its value.
+		// Enough time has passed since the last piece to see the work of others. Otherwise, because that piece was short, the value
+		// of g.was stays.
 		g.since(is)
 	}
 	g.running++
@@ -459,7 +459,7 @@ func (g *Gate) look(from tally) {
 	g.wrote = 1
 }
 
-// since makes the next piece count the work of others after the tally is; mu is held.
+// since makes the next piece count only the work that others have done after a tally; mu is held.
 func (g *Gate) since(is tally) {
 	g.was, g.wrote = is, 0
 	g.era.Add(1)

@@ -17,8 +17,8 @@ func (i *Interval) Took(piece, now time.Duration) {
 	}
 }
 
-// Waited says that the leader served nothing for the time took until now, because the replies of long work were still in hand. The
-// interval does not run during that time, and becomes longer by as much.
+// Waited says that the leader served nothing until now, because the replies of long work were still in hand; took is for how long.
+// The interval does not run during that time, and becomes longer by as much. It ends turnRest from now at the latest.
 func (i *Interval) Waited(took, now time.Duration) {
 	i.until = min(max(i.until, now-took)+2*took, now+turnRest)
 }

@@ -107,8 +107,8 @@ func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 	return min(full, max(LeastTime>>l.rush(user, now), rushTime))
 }
 
-// Note halves the time limit of a user whose work was stopped after the time took; below LeastTime only if stopped work takes a
-// quarter of all time. first reports that no earlier halving still counts.
+// Note halves the time limit of a user whose work was stopped; took is how long that work ran. A limit of LeastTime or less is
+// halved only if the stopped work of the user takes a quarter of all time. first reports that no earlier halving still counts.
 func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +127,7 @@ func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	return first
 }
 
-// Spend shortens the time limit of a user whose work kept others waiting for the time took, which is more than GraceTime.
+// Spend shortens the time limit of a user whose work kept others waiting. took is for how long, and is more than GraceTime.
 func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +171,7 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over a list from another node, as of a time age ago. It skips users that have less time on this node already.
+// Learn takes over a list from another node; age is how old the list is. It skips users that have less time on this node already.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -32,8 +32,9 @@ type Work interface {
 // Users take turns. A user could send work over many connections and have all others wait for all of it, though no
 // piece of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
 // behind those of others. The requests of one user keep their order, by whatever connections they come: a client that gives
-// up a release, and takes the lock again by another connection, counts on it. Only heavy work is overtaken by locks that its user
-// asks for later: reports must not block the locks of their user.
+// up a release, and takes the lock again by another connection, counts on it. There are two exceptions, because reports must not
+// block the locks of their user: requests of locks overtake heavy work, and if the user has much coarse work, light requests
+// overtake those that cannot be of a lock.
 //
 // Many users may each send a piece of heavy work at once. So the leader predicts how long a command or script takes from
 // the recent times of the same kind of work, whoever sent it. Heavy work is no part of a batch of other requests. Between
@@ -192,9 +193,9 @@ type LargeWrite struct {
 	Used       time.Duration // by its evaluation
 }
 
-// NoteCommit counts the requests that have written most of an entry: their evaluation, and how much longer the entry took to be
-// committed than that of light work does. Without such requests, the time counts for coarse work: all nodes do it again when they
-// apply the entry.
+// NoteCommit counts the large writes of an entry: their evaluation, and how much longer the entry took to be committed than an
+// entry of light work does. If the entry has no large writes, this extra time counts for the coarse work of the batch, up to
+// applyTimes, because all nodes do that work again when they apply the entry.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
@@ -258,7 +259,7 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 }
 
 // weighs says what is known of a request of a user with much coarse work: whether it is light, and whether its kind takes long
-// (HeavyTime), so that it cannot be the release of a lock. A user with reports must not wait for its locks.
+// (HeavyTime), so that it cannot be the release of a lock. The locks of a user must not wait for its reports.
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {
@@ -367,9 +368,9 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	return true
 }
 
-// part says which requests keep their places, which go behind those, and which are heavy. No request comes before an
-// earlier one of the same user, but a request of a lock comes before work that is known to take long. behind are the users
-// whose heavy work has come behind other requests of theirs.
+// part says which requests keep their places (front), which go behind those (back), and which are heavy. No request comes before
+// an earlier one of the same user, with two exceptions: requests of locks come before heavy work, and light requests come before
+// requests in back that cannot be of a lock. behind has the users whose first heavy request has come behind others of theirs.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
