@@ -16,7 +16,7 @@ type (
 	Watched     = call.Watched
 )
 
-// What a node knows of the others.
+// What a node knows of the other nodes.
 type (
 	Addresses = peers.Addresses
 	Topology  = peers.Topology

@@ -99,7 +99,7 @@ const (
 	blockSent
 	blockDoubt
 	blockDone
-	blockTurn // waits for its turn, because its arguments are large; its goroutine begins it or ends it (blockGivingWay)
+	blockTurn // waits for its turn, because its arguments are large; the goroutine of blockGivingWay begins it or ends it
 )
 
 // quit is a request to end a Blocked that is not served.

@@ -14,8 +14,8 @@ import (
 // limit. If they exceed it, or one of them is killed, the leader refuses the transaction as a whole:
 // nothing of it has been proposed.
 //
-// A pipeline with many scripts delays other requests by maxPartTime and one script at most: then its rest
-// is submitted anew, behind the requests that wait.
+// A pipeline with many scripts delays other requests by maxPartTime and one script at most: then its remaining
+// calls are submitted anew, behind the requests that wait.
 //
 // When a script has run for runsAfter, the leader tells the node of its client (frame 8, which older
 // members ignore). If that leader is then lost, the memory that the script took may be the reason, so the
@@ -27,8 +27,7 @@ import (
 // scripts delay them one by one, not all at once. While lighter requests come, pressedSpread is the bound.
 const maxPartTime = batchSpread
 
-// tookLong reports whether the rest of a pipeline has to wait for another turn, after its call i has been
-// run.
+// tookLong reports whether the remaining calls of a pipeline, those after call i, have to wait for another turn.
 func (s *sequencer) tookLong(r *request, i int) bool {
 	if s.ctx.Stopped != "" {
 		return true

@@ -73,7 +73,7 @@ type Config struct {
 	Advertise     string // RESP address for clients, told to the other nodes
 	Peers         []Peer // the first members; empty: this node alone
 	// Join are the peer addresses of members of a running cluster: a new node
-	// asks one of them to be taken in, instead of beginning a cluster.
+	// asks these members to add it, instead of beginning a cluster.
 	Join []string
 	// PeerTLS is the secret, or the certificates, with which nodes prove to each other that they are
 	// peers.

@@ -12,7 +12,8 @@ type cutOffCalls struct {
 	calls map[uint64]struct{}
 }
 
-// maxCutOff bounds the number of calls. A peer may name a call that has just been answered, and nothing takes such a call out.
+// maxCutOff bounds the number of calls: note forgets all of them first if there are so many. A peer may name a call that has just
+// been answered, and nothing else removes such a call.
 const maxCutOff = 1 << 16
 
 func (c *cutOffCalls) note(call uint64) {
@@ -25,7 +26,7 @@ func (c *cutOffCalls) note(call uint64) {
 	c.any.Store(true)
 }
 
-// forget takes out a call that is answered.
+// forget removes a call that is answered.
 func (c *cutOffCalls) forget(call uint64) {
 	if !c.any.Load() {
 		return

@@ -8,8 +8,9 @@ import (
 	"lockstep/raftfsm"
 )
 
-// earlierStates are the earlier states that this node still reads, for a hash or for a backup. Raft's snapshot reads one of its own.
-// For each of them the data that is overwritten meanwhile stays in memory: all of the data at most.
+// earlierStates are the earlier states that this node still reads, for a hash or for a backup. The state that Raft writes as a
+// snapshot is not one of them. For each earlier state the data that is overwritten meanwhile stays in memory, at most all of
+// the data.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
 	backup atomic.Pointer[earlier] // the server reads one backup at a time

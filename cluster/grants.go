@@ -17,10 +17,11 @@ import (
 //
 //   - The leader itself replies late, after a slow log or behind a slow script:
 //     it extends the deadlines (clock.Lateness). Beyond latenessKept an extra entry
-//     lengthens the leases before the reply, so that the next leader knows (makeUp).
-//   - A reply was lost with a link or a leader, and whichever node leads then
-//     repeats it: the answer is kept together with its grants, and they begin
-//     anew (decided).
+//     lengthens the leases before the reply, so that the next leader knows the later
+//     deadlines (makeUp).
+//   - A reply was lost with a link or a leader, and the leader that gets the request
+//     again repeats the reply: the answer is kept together with its grants, and these
+//     begin anew (decided).
 //   - A leader loses its leadership before it replies, and then learns that the log
 //     has accepted the write. By then the next leader's clock may have gone on without
 //     the write. So the node asks that leader to let the grants begin anew, and then
@@ -28,7 +29,7 @@ import (
 //   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that
 //     node asks the leader in the same way (hold).
 //
-// If a lease is over by then, the client does not get the reply: another client may own the lock by now.
+// If the lease has ended meanwhile, the client does not get the reply: another client may own the lock.
 //
 // A write set is stamped when it is evaluated, and acknowledged some milliseconds later. Without
 // correction a lease would end that much early, as its owner sees it. A new leader does not know how late

@@ -9,10 +9,10 @@ import (
 )
 
 // All other requests wait while a script or a command runs. So the leader stops a script, a transaction, or a command that takes
-// many steps, at the time limit of scripts, and undoes all of it. Each time it halves the limit of that user, down to a least time
-// (fair.Limits): otherwise a few clients that run such work in turn would keep all others out for ever. Work that ends by itself also
-// shortens the limit of its user, by the time beyond fair.GraceTime, if lighter work has waited. Short work is never stopped, whoever
-// sends it. Package fair decides the order of the work.
+// many steps, at the time limit of scripts, and undoes all of it. Each time it halves the time limit of the user whose work it
+// stops, down to a least time (fair.Limits): otherwise a few clients that run such work in turn would keep all others out for ever.
+// Work that ends by itself also shortens the limit of its user, by the time beyond fair.GraceTime, if lighter work has waited. Short
+// work is never stopped, whoever sends it. Package fair decides the order of the work.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
@@ -98,8 +98,8 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 	return ctx.Call(ctx.Cmd.Run)
 }
 
-// wasStopped halves the limit of the user whose work was stopped, if the work reached its time limit, or if it took all of its
-// memory and longer than fair.HeavyTime.
+// wasStopped halves the limit of the user whose work was stopped, if the work reached its time limit, or if it used up its
+// memory and ran for longer than fair.HeavyTime.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
 	large := ctx.TookAll && s.turn.full > 0 && s.ran() > fair.HeavyTime

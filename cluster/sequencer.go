@@ -43,7 +43,7 @@ const (
 	// maxBeforeFirst is the size of an entry up to which any request still fits into it.
 	maxBeforeFirst = maxEntryBytes - store.MaxEntry - 1<<20
 	// maxPartBytes is how many bytes of writes or replies a request of several commands may have
-	// before the rest of it is put off: see SubmitPart.
+	// before its remaining commands are put off: see SubmitPart.
 	maxPartBytes = 1 << 20
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20

@@ -345,8 +345,8 @@ type forwardResult struct {
 	err  error
 }
 
-// smallBody is the length up to which a result is decoded. Each of its bytes may be an element, such as a Null, and the
-// decoded elements must still be small, because nobody waits for room for them.
+// smallBody is the length up to which a result is decoded at once; a longer one stays packed (read). Each byte of a result may be
+// an element, such as a Null, and the decoded elements must still be small, because nobody waits for room for them.
 const smallBody = fair.SmallReply / store.ReplySize
 
 // read decodes the body of a result. Replies that may be large stay packed until they are encoded for the client.

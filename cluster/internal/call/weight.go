@@ -136,8 +136,8 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls without large arguments keep their place in the order of arrival. Clients make locks of
-// such calls: they are scripts, transactions, and writes that take the same time whatever the data is.
+// KeepsPlace reports whether calls without large arguments keep their place in the order of arrival. The calls that do are those
+// of which clients make locks: scripts, transactions, and writes that take the same time whatever the data is.
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]

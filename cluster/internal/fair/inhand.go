@@ -11,7 +11,7 @@ import (
 
 // A large reply is in hand from its evaluation until it is encoded for the client. On the leader it takes
 // several times as much memory meanwhile as on the wire; a follower keeps it as the leader has sent it. A
-// client that does not read cannot prolong that, but many clients at once would each have as much in hand
+// client that does not read cannot prolong that time, but many clients at once would each have as much in hand
 // as one client may ask for. So a node that makes or receives such replies waits until earlier replies
 // have been encoded: the sequencer before it runs more long reads, and a follower before it reads a large
 // result from its leader.

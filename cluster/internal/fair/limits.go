@@ -33,9 +33,9 @@ const (
 	toldName  = 256
 )
 
-// everyone stands for all users together: many users could each keep others waiting for their whole limits. Work of more than
-// GraceTime counts with all its time, but no user counts for more than a full limit. What counts beyond one full limit shortens the
-// limits of all users, down to GraceTime. No user can have this name.
+// everyone stands for all users together: otherwise many users could each keep others waiting for their whole limits. Work of more
+// than GraceTime counts with all its time, but no user counts for more than a full limit. What counts beyond one full limit
+// shortens the limits of all users, down to GraceTime. No user can have this name.
 const everyone = store.SystemUser + "all"
 
 // Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.

@@ -51,7 +51,8 @@ const (
 	turnShare = 50 * time.Millisecond
 	// CoarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	CoarsePiece = 100 * time.Microsecond
-	// knownPieces is how many pieces of a kind tell whether it is coarse. A request of more commands than fewCalls is not light.
+	// knownPieces is how many pieces of a kind must be known before one of its requests counts as light or long. A request of more
+	// commands than fewCalls is not light.
 	knownPieces = 2
 	fewCalls    = 4
 	// applyTimes bounds the time of a commit that counts for coarse work, as a multiple of the time of its evaluation.
@@ -269,7 +270,8 @@ func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	return mean < CoarsePiece && r.Calls() <= fewCalls, mean >= HeavyTime
 }
 
-// AnyLight reports whether any of the requests is not of a kind that is known to be heavy, whoever has sent it.
+// AnyLight reports whether any user has sent a request of a kind that is not known to be heavy. Work of the cluster itself does
+// not count, unless clients wait for it (store.SystemUser).
 func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 	return slices.ContainsFunc(q, func(r W) bool {
 		user, any := r.User()
