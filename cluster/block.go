@@ -274,7 +274,7 @@ func (k *blockRegistry) end(b *Blocked, q *quit) {
 	after()
 }
 
-// endLocked is end with mu held. It returns what to do when mu is free.
+// endLocked does the work of end; the caller holds mu. It returns what to do when mu is free.
 func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
 	if b.index >= 0 {

@@ -324,7 +324,7 @@ func (k *blockRegistry) noted(note string) {
 	after()
 }
 
-// jumped is called when a snapshot has replaced the state. It may have jumped over notes.
+// jumped is called when a snapshot has replaced the state. The snapshot may have jumped over notes.
 func (k *blockRegistry) jumped() {
 	_, jumps := k.n.fsm.Progress()
 	k.mu.Lock()

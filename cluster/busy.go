@@ -39,9 +39,8 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 	return s.node.clock.Now().Lease-r.at > s.spread
 }
 
-// runScript runs a command that may take long; if it does, all other requests are answered BUSY. It sets
-// refused if the requests behind this one have been answered BUSY, because of this script or an earlier
-// one.
+// runScript runs a command that runs a script. From the busy threshold on, all other requests are answered BUSY. runScript
+// sets refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
 	if *refused {
 		behind = nil

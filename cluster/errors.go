@@ -26,7 +26,7 @@ var (
 	// errOverTime: a command has used up its time, or is stopped for now. It is the value of a panic that does
 	// not leave runCommand.
 	errOverTime = errors.New("cluster: the time is over")
-	// errOverrun: a call of a request has written more than it may.
+	// errOverrun: the writes of a call of a request must be undone, as a rule because they are too many (evaluateCall).
 	errOverrun = errors.New("cluster: too much is written")
 	// errEntryFull: the writes of a request would make the entry of its batch too large.
 	errEntryFull = errors.New("cluster: the entry is full")

@@ -94,7 +94,7 @@ func (b *batch) leased() []store.LeasedKey {
 	return store.Leased(b.writes, spans, anew)
 }
 
-// promptly is how soon after its evaluation a write is answered without another check that this node
+// promptly is the time after its evaluation within which a write is answered without another check that this node
 // leads. No other leader can begin so early after the majority took the entry, unless this one hands
 // over. latenessKept is the same time in ms. If a reply is later than that, an entry records the lateness
 // before the reply. If it is not, the next leader adds the worst case, latenessKept, to the leases.

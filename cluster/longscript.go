@@ -56,7 +56,7 @@ func (l *longScript) checkIn(after time.Duration) {
 	}
 }
 
-// ends notes that the script has ended, at a time, and returns whether the requests behind it were refused.
+// ends notes that the script has ended, at a monotonic time, and returns whether the requests behind it were refused.
 // Refused requests may be in use again by now, so the caller must not look at them.
 func (l *longScript) ends(at time.Duration) (refused bool) {
 	l.mu.Lock()

@@ -11,15 +11,15 @@ import (
 // All other requests wait while a script or a command runs. So the leader stops a script, a transaction, or a command that takes
 // many steps, at the time limit of scripts, and undoes all of it. Each time it halves the time limit of the user whose work it
 // stops, down to a least time (fair.Limits): otherwise a few clients that run such work in turn would keep all others out for ever.
-// Work that ends by itself also shortens the limit of its user, by the time beyond fair.GraceTime, if lighter work has waited. Short
-// work is never stopped, whoever sends it. Package fair decides the order of the work.
+// Work that ends by itself also shortens the limit of its user, by the time beyond fair.GraceTime, if lighter work has waited.
+// Short work is never stopped, whoever sends it. Package fair decides the order of the work.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
 	user  string
 	since time.Duration // monotonic start; 0: the clock has not been read yet
 	limit time.Duration // 0: no limit
-	full  time.Duration // limit of users whose work was not stopped
+	full  time.Duration // the limit that a user has if it is not shortened
 	over  bool          // stopped by watch
 	noted bool          // it has halved the limit of its user
 	ended time.Duration // when its last script ended; 0: it ran none
@@ -76,7 +76,7 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the present turn has run for too long. forNow: it must stop only because requests before it in its
+// mustStop reports whether the present turn has run for too long. forNow says that it must stop because requests before it in its
 // batch wait; it runs again in a later batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime

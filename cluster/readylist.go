@@ -21,7 +21,7 @@ type readyList struct {
 
 // round is the progress of a look at all keys that clients wait for.
 type round struct {
-	next, last uint64 // numbers of the queues to look at
+	next, last uint64 // numbers of the next queue to look at and of the last one
 	many       manyRound
 	again      bool // databases were swapped meanwhile, so another round has to follow
 }
@@ -89,7 +89,8 @@ func (l *line) from(number uint64) *waitQueue {
 // anyKey stands for all keys that clients wait for; no database has its number.
 var anyKey = waitKey{db: -1}
 
-// take removes the first key, and returns it. ok is false if that was the end of a round.
+// take returns the next key, and removes it from the list. A round is one element of the list (anyKey): take returns its keys one
+// by one, and removes it at its end; then ok is false.
 func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 	if k = l.keys[0]; k != anyKey {
 		l.drop()

@@ -30,14 +30,14 @@ type request struct {
 	whole   bool           // it must not be answered in parts: version 0.1.0 has sent it, and would ask for all of it again
 	crowded bool           // many replies are kept already: a long reply to this request is not kept
 
-	blockedClient *blockedClient // set for a blocking command, which is alone
+	blockedClient *blockedClient // set for a blocking command, which is the only call of its request
 	claim         *claim         // set for a request that is no command
 	kind          string         // of a blocking command
 	held          bool           // the present batch must not answer it
 	cost          time.Duration  // time that its evaluation took, or counts for, if it was heavy work (package fair)
 
 	tried   bool          // one of its calls has been stopped for now: the request goes first in a later batch
-	overran int           // number of the call that writes too much, from 1; 0: none is known …
+	overran int           // number of the call whose writes must be undone, from 1; 0: none is known …
 	overrun store.Error   // … and the error for that call
 	spans   []span        // writes of the calls that have asked for a lease …
 	written store.Mark    // … and the end of all its writes
@@ -110,8 +110,8 @@ func (r *request) refuse(e store.Error) {
 	}
 }
 
-// refuseBusy is refuse for a request that has not been evaluated. A request that is sent again may have been
-// executed the first time, so its sender has to try again instead.
+// refuseBusy refuses a request that has not been evaluated. A request that is sent again may have been
+// executed the first time, so refuseBusy makes its sender try again instead.
 func (r *request) refuseBusy(e store.Error) {
 	if r.from.Again {
 		r.complete(errNotExecuted)
@@ -131,13 +131,13 @@ func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 	return dst
 }
 
-// batch is a group of requests that are evaluated together and become one entry of the log.
+// batch is a group of requests that are evaluated together. What they write becomes one entry of the log.
 type batch struct {
 	number   uint64
 	term     uint64 // in which this node led when the batch was evaluated
 	prev     uint64 // sequence number of the state that it was evaluated on
 	requests []*request
-	answers  []raftfsm.Answer // replies that the entry keeps, to writes of other nodes
+	answers  []raftfsm.Answer // replies that the entry keeps, to numbered writes (once.go)
 	recorded int              // bytes of those replies
 	replied  int              // about how many bytes the replies to all requests have
 	answered atomic.Bool
@@ -178,8 +178,8 @@ func (b *batch) answer(err error) {
 	b.end(err)
 }
 
-// end is answer for the watchdog itself. Only the first call counts, because the requests may be in use again at a
-// second call.
+// end does the work of answer; the watchdog calls it directly. Only the first call counts, because the requests may be in
+// use again at a second call.
 func (b *batch) end(err error) {
 	if !b.answered.CompareAndSwap(false, true) {
 		return
@@ -196,8 +196,8 @@ func (b *batch) end(err error) {
 	}
 }
 
-// completeInTime is complete(nil) with the grants of heavy work, whose reply may be held. If the grants are too large to be kept
-// with a held reply, the work counts as light, and its reply leaves at once.
+// completeInTime does what complete(nil) does, and adds the grants of heavy work, because its reply may be held. If the grants are
+// too large to be kept with a held reply, the work counts as light, and its reply leaves at once.
 func (r *request) completeInTime(b *batch) {
 	if !r.finished.CompareAndSwap(false, true) {
 		return

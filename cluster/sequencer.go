@@ -30,8 +30,8 @@ import (
 // batches of reads while the next batch was evaluated.
 //
 // Requests of one user are evaluated in the order of their arrival, scripts included. Clients count on it: a client
-// that gives up waiting for the reply to a release takes the lock again by another connection. Only work that is known
-// to take long goes behind later requests (package fair).
+// that gives up waiting for the reply to a release takes the lock again by another connection. Only long reads
+// (longreads.go), heavy work, and some requests of users with much coarse work (package fair) go behind later requests.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
@@ -237,7 +237,7 @@ func (s *sequencer) gatherRequests() []*request {
 // assistInterval is how often an ephemeral node looks for expired keys while no requests come.
 const assistInterval = 50 * time.Millisecond
 
-// assist is lead for an ephemeral node, whose submitters run most batches.
+// assist does the work of lead on an ephemeral node, where submitters run most batches.
 func (s *sequencer) assist(ctx context.Context) {
 	tick := time.NewTicker(assistInterval)
 	defer tick.Stop()
@@ -333,7 +333,7 @@ func (s *sequencer) awaitRoom(ctx context.Context) {
 	s.long.interval.Waited(now-began, now)
 }
 
-// runBatch is run for one batch. It returns the requests that are left over, and none if leadership is lost.
+// runBatch does the work of run for one batch. It returns the requests that are left over, and none if leadership is lost.
 func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (rest []*request, leads bool) {
 	if ctx.Err() != nil {
 		s.giveBack(q)

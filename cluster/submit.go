@@ -291,7 +291,7 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 
 // there forwards the calls to the leader. While that node leads and the link stands, it waits without a limit,
 // because the leader may run a script or have a slow disk. It gives up when another node leads, so that the caller
-// can ask that node, or when ctx ends after the lead was lost.
+// can ask that node, or when ctx ends after the leader or the link was lost.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)

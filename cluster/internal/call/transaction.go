@@ -83,7 +83,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store
 	return replies, ""
 }
 
-// denied reports whether the transaction may add data while the data is at its limit.
+// denied reports whether the data is at its limit and the transaction has a command that could add to it.
 func (t *Transaction) denied(txn *store.Txn) bool {
 	if !txn.OutOfMemory() {
 		return false

@@ -56,8 +56,7 @@ const (
 	yieldCrowd = 30 * time.Second
 	// … and yieldLate bounds the wait of a request with large arguments.
 	yieldLate = 5 * time.Second
-	// yieldHeld bounds the bytes of waiting arguments and replies, beyond what the clients hold. Requests and
-	// replies above it do not wait.
+	// yieldHeld bounds the bytes of the arguments and replies that wait in the gate. Requests and replies above it do not wait.
 	yieldHeld = 16 << 20
 	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
 	// may have gone.
@@ -353,7 +352,7 @@ func (g *Gate) idleFor(now time.Duration) time.Duration {
 	return g.quiet(g.present(), now)
 }
 
-// quiet is idleFor with mu held.
+// quiet does the work of idleFor; mu is held. is must be the present tally.
 func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	if is != g.seen {
 		g.seen, g.changes = is, now
@@ -423,7 +422,7 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 	return 0, nil
 }
 
-// end ends a piece of heavy work that was begun at a given time.
+// end ends a piece of heavy work; began is when it began.
 func (g *Gate) end(began, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -449,8 +448,8 @@ func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Dura
 	return g.present(), slot
 }
 
-// look ends what owe began. The next piece then counts what others have done since the tally from. It allows for one more
-// entry, because a follower may apply the writes of the last piece later.
+// look ends what owe began; from is the tally that owe has returned. The next piece counts only what others have done since that
+// tally. It allows for one more entry, because a follower may apply the writes of the last piece later.
 func (g *Gate) look(from tally) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
