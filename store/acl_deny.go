@@ -150,8 +150,11 @@ func DetachDenials(r Reply) (Reply, []Denial) {
 	}
 	var list []Denial
 	for _, e := range r.Elems[1:] {
-		if len(e.Elems) == 4 && e.Elems[0].Int <= int64(DeniedChannel) && e.Elems[1].Int <= int64(InLua) {
-			list = append(list, Denial{Reason: DenyReason(e.Elems[0].Int), Context: DenyContext(e.Elems[1].Int), Object: e.Elems[2].Str, User: e.Elems[3].Str})
+		if len(e.Elems) != 4 {
+			continue
+		}
+		if reason, context := uint64(e.Elems[0].Int), uint64(e.Elems[1].Int); reason <= uint64(DeniedChannel) && context <= uint64(InLua) {
+			list = append(list, Denial{Reason: DenyReason(reason), Context: DenyContext(context), Object: e.Elems[2].Str, User: e.Elems[3].Str})
 		}
 	}
 	return r.Elems[0], list

@@ -385,3 +385,13 @@ func TestUsersCount(t *testing.T) {
 		})
 	}
 }
+
+// A note with numbers that no leader sends is left out.
+func TestDamagedDenials(t *testing.T) {
+	for _, numbers := range [][2]int64{{-1, 0}, {0, -1}, {int64(DeniedChannel) + 1, 0}, {0, int64(InLua) + 1}, {1 << 8, 0}} {
+		r := Reply{Kind: Noted, Elems: []Reply{OK, List(Int(numbers[0]), Int(numbers[1]), Str("object"), Str("user"))}}
+		if got, notes := DetachDenials(r); len(notes) > 0 || got.Str != OK.Str {
+			t.Errorf("%v: %v with %v", numbers, got, notes)
+		}
+	}
+}

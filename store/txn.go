@@ -71,7 +71,8 @@ type Txn struct {
 	gone    map[string]bool // the same users as deleted, by name
 
 	swappedDBs uint16                 // databases that were swapped, as bits …
-	lapsed     map[lapsedKey]struct{} // … and expired keys: see Version
+	lapsed     map[lapsedKey]struct{} // … expired keys …
+	flushed    flushed                // … and what Flush has removed: see Version
 	seen       []lapsedKey            // expired keys that Lookup has found, for ExpireSeen; some are here twice
 	config     config                 // pending, or the store's
 	events     eventClass             // keyspace notifications in force
@@ -131,6 +132,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		t.lapsed = nil
 	}
 	clear(t.lapsed)
+	t.flushed = flushed{}
 	if cap(t.seen) > keepPending {
 		t.seen = nil
 	}
@@ -340,6 +342,7 @@ func (t *Txn) Flush(db int) {
 	t.ws.begin(opFlush, db)
 	old := t.views[db]
 	t.size -= old.size()
+	t.noteFlushed(db, old)
 	t.undo(func() { t.views[db] = old })
 	t.views[db] = view{}
 }

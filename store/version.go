@@ -20,7 +20,7 @@ func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 		v := t.version(db, e)
 		return v, v != t.seq
 	}
-	return wasAbsent | (t.seq - 1), !t.removedHere(db, key) && !t.swappedAway(db, key)
+	return wasAbsent | (t.seq - 1), !t.removedHere(db, key, 0) && !t.swappedAway(db, key)
 }
 
 // Unchanged reports whether a key is unchanged since it had version v. An expiry since then counts
@@ -34,7 +34,7 @@ func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 	if over && t.version(db, e) > v&^wasAbsent {
 		return false // it was created since then, and has expired
 	}
-	return (e == nil || over) && !t.removedHere(db, key) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
+	return (e == nil || over) && !t.removedHere(db, key, v&^wasAbsent) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
 
 func (t *Txn) version(db int, e *Entry) uint64 {
@@ -44,14 +44,64 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether this transaction has removed a key, other than by expiry.
-func (t *Txn) removedHere(db int, key []byte) bool {
-	e, pending := t.views[db].over[string(key)]
-	if !pending || e != nil {
-		return false
+// removedHere reports whether this transaction has removed a missing key, other than by expiry. A key that Flush removed after its
+// expiry counts if it was changed after the write set since.
+func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
+	x := lapsedKey{db, string(key)}
+	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
+		return true
 	}
-	_, lapsed := t.lapsed[lapsedKey{db, string(key)}]
-	return !lapsed
+	if _, flushed := t.flushed.names[x]; flushed {
+		return true
+	}
+	for _, f := range t.flushed.bases {
+		if f.db != db {
+			continue
+		}
+		if e := f.base.get(x.key); e != nil && (!t.dead(e) || t.version(db, e) > since) {
+			return true
+		}
+	}
+	return false
+}
+
+// flushed is what Flush has removed in a write set.
+type flushed struct {
+	bases []flushedBase          // committed keys; at most one for each database, which then has none
+	names map[lapsedKey]struct{} // pending keys
+}
+
+type flushedBase struct {
+	db   int
+	base *keyspace
+}
+
+// noteFlushed records the keys of a view that Flush is about to empty.
+func (t *Txn) noteFlushed(db int, old view) {
+	bases := t.flushed.bases
+	if !old.base.empty() {
+		t.flushed.bases = append(bases, flushedBase{db, old.base})
+	}
+	var added []lapsedKey // if Flush may be undone
+	for key, e := range old.over {
+		x := lapsedKey{db, key}
+		if _, noted := t.flushed.names[x]; noted || e == nil && t.hasLapsed(x) {
+			continue
+		}
+		if t.flushed.names == nil {
+			t.flushed.names = map[lapsedKey]struct{}{}
+		}
+		t.flushed.names[x] = struct{}{}
+		if t.saved > 0 {
+			added = append(added, x)
+		}
+	}
+	t.undo(func() {
+		t.flushed.bases = bases
+		for _, x := range added {
+			delete(t.flushed.names, x)
+		}
+	})
 }
 
 // swappedAway reports whether a missing key may have left its database by a SWAPDB of this
@@ -61,7 +111,7 @@ func (t *Txn) swappedAway(db int, key []byte) bool {
 		return false
 	}
 	for other := range t.views {
-		if t.swappedDBs>>other&1 != 0 && (t.Lookup(other, key) != nil || t.removedHere(other, key)) {
+		if t.swappedDBs>>other&1 != 0 && (t.Lookup(other, key) != nil || t.removedHere(other, key, 0)) {
 			return true
 		}
 	}
@@ -72,6 +122,12 @@ func (t *Txn) swappedAway(db int, key []byte) bool {
 type lapsedKey struct {
 	db  int
 	key string
+}
+
+// hasLapsed reports whether a key has expired in this write set.
+func (t *Txn) hasLapsed(x lapsedKey) bool {
+	_, lapsed := t.lapsed[x]
+	return lapsed
 }
 
 // lapse records that a key has expired in this write set.

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -71,6 +72,58 @@ func TestVersionSwappedAway(t *testing.T) {
 		if later = d.version("k"); d.unchanged("k", gone) || !d.unchanged("k", later) || !d.unchanged("never", never) {
 			t.Error("in two write sets")
 		}
+	}
+}
+
+// A watcher of a missing key notices that the key has come and gone by FLUSHDB, whether it came in the same write set or before.
+func TestVersionFlushed(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, within []string
+		unchanged      bool
+	}{
+		"came and went":           {nil, []string{"SET k v", "FLUSHDB"}, false},
+		"came before":             {[]string{"SET k v"}, []string{"FLUSHDB"}, false},
+		"came, went, and others":  {nil, []string{"SET k v", "FLUSHDB", "SET other v", "FLUSHDB"}, false},
+		"came before, two went":   {[]string{"SET k v"}, []string{"FLUSHDB", "SET other v", "FLUSHALL"}, false},
+		"went, then another swap": {nil, []string{"SET k v", "FLUSHDB", "SWAPDB 0 1"}, false},
+		"never was":               {[]string{"SET other v"}, []string{"SET third v", "FLUSHALL"}, true},
+	} {
+		d := newTestDB(t)
+		v := d.version("k")
+		for _, words := range c.before {
+			d.do(strings.Fields(words)...)
+		}
+		txn := d.begin()
+		sp := txn.Savepoint()
+		for _, words := range c.within {
+			d.run(txn, strings.Fields(words)...)
+		}
+		if got := txn.Unchanged(0, []byte("k"), v); got != c.unchanged {
+			t.Errorf("%s: unchanged %v", name, got)
+		}
+		if _, settled := txn.Version(0, []byte("k")); settled != (c.unchanged || txn.peek(0, "k") != nil) {
+			t.Errorf("%s: settled %v", name, settled)
+		}
+		txn.Rollback(sp)
+		if got := txn.Unchanged(0, []byte("k"), v); got != (c.before == nil || c.unchanged) {
+			t.Errorf("%s, rolled back: unchanged %v", name, got)
+		}
+		if _, settled := txn.Version(0, []byte("k")); !settled {
+			t.Errorf("%s, rolled back: not settled", name)
+		}
+	}
+}
+
+// A key that had expired when it was watched, and that FLUSHDB removes, has not changed.
+func TestVersionOfFlushedExpired(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", "v", "PX", "10")
+	d.advance(11)
+	v := d.version("k")
+	txn := d.begin()
+	txn.Flush(0)
+	if !txn.Unchanged(0, []byte("k"), v) {
+		t.Error("a key that had expired counts as changed")
 	}
 }
 
