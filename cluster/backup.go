@@ -29,7 +29,7 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	}
 	if !complete {
 		if snap, head.Index, err = n.cons.Everything(); err != nil {
-			return nil, false, fmt.Errorf("no backup: there is no leader, and what this node's log holds could not be read (%w); start another node, so that there is a leader, or ask one of the others", err)
+			return nil, false, fmt.Errorf("no backup: there is no leader, or this node is behind it, and what this node's log holds could not be read (%w); start another node, so that there is a leader, or ask one of the others", err)
 		}
 	} else {
 		snap, head.Index = n.fsm.Snapshot(), n.position()

@@ -128,8 +128,9 @@ func (n *Node) Block(b *Blocked) {
 	}
 	k.mu.Lock()
 	if k.closed {
+		after := k.finish(b, store.Err(ErrClusterDown), false)
 		k.mu.Unlock()
-		b.Done(store.Err(ErrClusterDown))
+		after()
 		return
 	}
 	k.next++

@@ -347,3 +347,22 @@ func TestBlockedFindsNothingInABatchInFlight(t *testing.T) {
 		}
 	})
 }
+
+// A node that stops accepts no blocking command. It answers each once, even if the command is unblocked afterwards.
+func TestBlockedWhileTheNodeStops(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		k := p.Node.blockRegistry
+		k.mu.Lock()
+		k.closed = true
+		k.mu.Unlock()
+		b, done := p.wait(p.Node, "BLPOP l 0")
+		p.got(done, "-CLUSTERDOWN")
+		p.Unblock(b, store.Nil, func(ok bool) {
+			if ok {
+				t.Error("ended twice")
+			}
+		})
+		p.silent(done)
+	})
+}

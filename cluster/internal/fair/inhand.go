@@ -72,7 +72,7 @@ func (h *InHand) take(ctx context.Context, c *Client, bytes int) {
 	for late := false; ; {
 		h.mu.Lock()
 		if late || !h.IsFull() {
-			c.Holds(bytes)
+			h.bytes.Add(c.hold(bytes))
 			h.mu.Unlock()
 			return
 		}
@@ -93,18 +93,23 @@ func (h *InHand) take(ctx context.Context, c *Client, bytes int) {
 
 // Holds sets how many bytes of replies to the client are in hand now. Small replies are not counted.
 func (c *Client) Holds(bytes int) {
+	if more := c.hold(bytes); more != 0 {
+		c.node.add(more)
+	}
+}
+
+// hold notes what Holds says, and returns by how much it is more than before. The caller adds that to InHand.bytes.
+func (c *Client) hold(bytes int) (more int64) {
 	if c == nil || c.node == nil {
-		return
+		return 0
 	}
 	if bytes <= SmallReply {
 		if c.inHand.Load() == 0 {
-			return
+			return 0
 		}
 		bytes = 0
 	}
-	if was := c.inHand.Swap(int64(bytes)); was != int64(bytes) {
-		c.node.add(int64(bytes) - was)
-	}
+	return int64(bytes) - c.inHand.Swap(int64(bytes))
 }
 
 // Encoded says that the replies to the client's last submission are in hand no more: they have been
