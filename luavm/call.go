@@ -174,7 +174,7 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	case store.DeniedChannel:
 		text = msgDeniedChannel
 	case store.Undecided:
-		return string(store.ErrUndecided)
+		return "-" + string(store.ErrUndecided)
 	default:
 		text = msgDeniedCommand
 	}

@@ -1,6 +1,12 @@
 package luavm
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
 
 // TestLargeArgumentsAreLetGo: the engine keeps no large argument of a call that has ended.
 func TestLargeArgumentsAreLetGo(t *testing.T) {
@@ -10,5 +16,26 @@ func TestLargeArgumentsAreLetGo(t *testing.T) {
 		if len(a) > keepBuffer {
 			t.Errorf("%d bytes are kept", len(a))
 		}
+	}
+}
+
+// The text of an error that has its code already reaches a script with that code once.
+func TestUndecidedRightsOfAScript(t *testing.T) {
+	w := newWorld(t, Options{})
+	rules := []string{"+@all"}
+	for i := range 10_000 {
+		rules = append(rules, fmt.Sprintf("~[a-c]pp?%d", i))
+	}
+	u, refusal := store.NewUser(w.table, "u", false).WithRules(rules, false)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	c := &store.Ctx{Txn: w.txn, RESP: 2, User: u}
+	for _, word := range []string{"eval", "local keys = {} for i = 1, 100 do keys[i] = 'appx9999' end return redis.pcall('mget', unpack(keys))", "0"} {
+		c.Args = append(c.Args, []byte(word))
+	}
+	c.Cmd = w.table.Lookup(c.Args[0])
+	if got := c.Cmd.Run(c); got.Kind != store.Failure || !strings.HasPrefix(got.Str, string(store.ErrUndecided)) {
+		t.Errorf("%q", got.Str)
 	}
 }

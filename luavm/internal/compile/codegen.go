@@ -69,17 +69,16 @@ type function struct {
 	index  map[lua.LValue]int
 	protos []*lua.FunctionProto
 
-	params     int
-	vararg     uint8
-	upvalues   []upvalue
-	variables  []*lua.DbgLocalInfo // in the order of declaration
-	active     []local             // in scope, by register
-	pending    []*lua.DbgLocalInfo // declared, not yet in scope
-	block      *block
-	here       int // list of jumps to the next instruction
-	lastTarget int
-	free       int // first free register
-	size       int // registers used
+	params    int
+	vararg    uint8
+	upvalues  []upvalue
+	variables []*lua.DbgLocalInfo // in the order of declaration
+	active    []local             // in scope, by register
+	pending   []*lua.DbgLocalInfo // declared, not yet in scope
+	block     *block
+	here      int // list of jumps to the next instruction
+	free      int // first free register
+	size      int // registers used
 }
 
 func (p *parser) newFunction(parent *function, line int) *function {
@@ -158,7 +157,6 @@ func (f *function) fixJump(pc, dest int) {
 
 // label marks the next instruction as the target of a jump.
 func (f *function) label() int {
-	f.lastTarget = f.pc()
 	return f.pc()
 }
 
