@@ -78,9 +78,8 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			// A transaction may have thousands of them.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {
-					ctx.Stopped, ctx.StoppedForNow, s.ctx.StoppedForNow = ErrTransactionTime, forNow, forNow
-					s.wasStopped(ctx)
-					return store.Err(ErrTransactionTime)
+					s.ctx.StoppedForNow = forNow
+					return s.stopTransaction(ctx, forNow)
 				}
 			}
 			if denied {
@@ -88,9 +87,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			}
 			return s.runCommand(ctx, ErrTransactionTime)
 		case began && s.overTime():
-			ctx.Stopped = ErrTransactionTime
-			s.wasStopped(ctx)
-			return store.Err(ErrTransactionTime)
+			return s.stopTransaction(ctx, false)
 		case !began:
 			began = true
 			if *refused {

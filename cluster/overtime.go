@@ -90,12 +90,24 @@ func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store
 		if s.turn.over {
 			recover()
 			s.turn.over = false
-			ctx.Stopped, ctx.StoppedForNow = stopped, s.ctx.StoppedForNow
-			reply = store.Err(stopped)
+			ctx.Stopped, ctx.StoppedForNow = s.outOfTime(stopped), s.ctx.StoppedForNow
+			reply = store.Err(ctx.Stopped)
 			s.wasStopped(ctx)
 		}
 	}()
 	return ctx.Call(ctx.Cmd.Run)
+}
+
+// stopTransaction stops a transaction before its next command.
+func (s *sequencer) stopTransaction(ctx *store.Ctx, forNow bool) store.Reply {
+	ctx.Stopped, ctx.StoppedForNow = s.outOfTime(ErrTransactionTime), forNow
+	s.wasStopped(ctx)
+	return store.Err(ctx.Stopped)
+}
+
+// outOfTime returns the error for work that is stopped; it says so if the user had less than the full time limit.
+func (s *sequencer) outOfTime(stopped store.Error) store.Error {
+	return stopped + store.Error(store.ShortLimit(s.turn.full, s.turn.limit))
 }
 
 // wasStopped halves the limit of the user whose work was stopped, if the work reached its time limit, or if it used up its

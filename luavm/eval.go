@@ -181,6 +181,9 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if text != string(store.ErrOutOfMemory) {
 		text = "ERR " + text
 	}
+	if limit := time.Duration(e.timeLimit.Load()); e.stop == msgTime {
+		text += store.ShortLimit(limit, limit-time.Duration(e.before))
+	}
 	// The source is empty if the stop came during the conversion of the reply. A script can give its source a long name; that is left
 	// out, because after a stop nothing charges for the copy.
 	if e.errSource != "" && int64(len(e.errSource)) <= e.opts.MemoryLimit/replyShare {

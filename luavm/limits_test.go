@@ -214,7 +214,8 @@ func TestCopiedValuesAreSteps(t *testing.T) {
 func TestTimeOfATransaction(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
 	const loop = "for i = 1, 1e5 do end return 'done'" // 391 looks at the clock, 1 ms apart
-	for used, want := range map[time.Duration]string{0: "done", 600 * time.Millisecond: "done", 620 * time.Millisecond: "ERR Script exceeded the time limit", 2 * time.Second: "ERR Script exceeded the time limit"} {
+	const stopped = "ERR Script exceeded the time limit (script-time-limit) and was stopped. Nothing that it did was kept. It had "
+	for used, want := range map[time.Duration]string{0: "done", 600 * time.Millisecond: "done", 620 * time.Millisecond: stopped + "380ms of 1s, because", 2 * time.Second: stopped + "0s of 1s, because"} {
 		c := &store.Ctx{Txn: w.txn, RESP: 2, ScriptTime: used, Args: [][]byte{[]byte("eval"), []byte(loop), []byte("0")}}
 		cmd, _ := w.table.Resolve(c.Args)
 		r := cmd.Run(c)

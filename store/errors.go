@@ -1,8 +1,10 @@
 package store
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Error is an error for the client: its code, then its message, in Redis's exact words. The encoder
@@ -208,3 +210,12 @@ func oneLine(s string) string {
 }
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
+
+// ShortLimit is what an error says of work that was stopped before the full time limit, because earlier work had used up some of
+// it. It is "" if that was less than a tenth, or if there is no limit.
+func ShortLimit(full, had time.Duration) string {
+	if full == 0 || had > full-full/10 {
+		return ""
+	}
+	return fmt.Sprintf(" It had %v of %v, because earlier work of this user or of others had used up the rest.", max(had, 0).Round(time.Millisecond), full)
+}

@@ -76,7 +76,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.quotaDataDir, "quota-data-dir", "", "`bytes` (2gb) of the data directory from which on nothing may be added, on the leader; 0: no limit, else at least 256mb")
 	fs.StringVar(&o.maxEntry, "max-entry-size", "8mb", "`bytes` that one command, script or transaction may write: nobody else is served meanwhile; CONFIG SET max-entry-size wins over it")
 	fs.BoolVar(&o.sameOwnerNX, "same-owner-nx", false, "answer OK, and renew, to SET … NX of the value that is there: for owners whose values are their own, on all nodes (docs/guarantees.md)")
-	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script, a command or a transaction may run before it is stopped without a trace; half as long each time for a user whose work is stopped again")
+	fs.DurationVar(&o.scriptLimit, "script-time-limit", 5*time.Second, "how long a script, a command or a transaction may run before it is stopped without a trace; half as long each time for a user whose work is stopped again, and less for all users after much work of more than 0.5 s")
 	fs.StringVar(&o.debugCommand, "enable-debug-command", "no", "`no|local|yes`: who may use DEBUG")
 	fs.Var(&o.without, "without", "`name,...` of fast paths that this node does not take, to measure them or to look for a fault: "+strings.Join(fastPaths, ", "))
 	fs.StringVar(&o.logLevel, "log-level", "info", "`debug|info|warn|error`")
