@@ -61,20 +61,21 @@ var byShape = map[string]string{
 	"hello":                         ofServer,
 	"lastsave":                      ofTime,
 	"latency|doctor":                ownWords,
-	"lolwut":                        "each draws what it likes",
+	"lolwut":                        "each server draws its own picture",
 	"memory|doctor":                 ownWords,
-	"memory|malloc-stats":           "of Redis's allocator; Go has its own",
-	"memory|stats":                  "of Redis's allocator; Go has its own",
+	"memory|malloc-stats":           ofAllocator,
+	"memory|stats":                  ofAllocator,
 	"readonly":                      ofCluster,
 	"readwrite":                     ofCluster,
 	"time":                          ofTime,
 }
 
 const (
-	ofCluster = "recorded by their shape alone, from a real Redis Cluster (conformance/discovery)"
-	ofServer  = "ids, addresses and version of one server"
-	ofTime    = "the time"
-	ownWords  = "a text for people, in lockstep's own words"
+	ofAllocator = "figures of the allocator, and Go has another one than Redis"
+	ofCluster   = "recorded by their shape alone, from a real Redis Cluster (conformance/discovery)"
+	ofServer    = "ids, addresses and version of one server"
+	ofTime      = "the time"
+	ownWords    = "a text for people, in lockstep's own words"
 )
 
 // played counts the commands that both servers have, and those of them for which

@@ -3,20 +3,13 @@ package compatibility
 // noEffect are the commands that answer as Redis does and change nothing, and
 // why that is right here.
 var noEffect = map[string]string{
-	"asking":                        "there is no slot migration: one shard holds all slots",
-	"bgrewriteaof":                  "the Raft log is the append-only file; it is compacted by snapshots",
-	"bgsave":                        "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
-	"memory|doctor":                 "memory is the Go runtime's",
-	"memory|malloc-stats":           "memory is the Go runtime's",
-	"memory|purge":                  "memory is the Go runtime's",
-	"readonly":                      "every node serves reads and writes",
-	"readwrite":                     "every node serves reads and writes",
-	"replicaof":                     onlyNoOne,
-	"save":                          "nodes take their snapshots by themselves; `lockstep snapshot` takes one now",
-	"slaveof":                       onlyNoOne,
-	"debug":                         "a few subcommands for tests, off by default as in Redis",
-	"cluster|saveconfig":            "the members are in the Raft log",
-	"cluster|count-failure-reports": "Raft decides who is alive",
+	"asking":             "there is no slot migration: one shard holds all slots",
+	"readonly":           "every node serves reads and writes",
+	"readwrite":          "every node serves reads and writes",
+	"replicaof":          onlyNoOne,
+	"slaveof":            onlyNoOne,
+	"debug":              "some subcommands do nothing, and some work; they are for tests, and off by default as in Redis",
+	"cluster|saveconfig": "the members are in the Raft log",
 }
 
 // refused are the commands that are known and answered by an error, as by a
@@ -35,7 +28,7 @@ var refused = map[string]string{
 	"cluster|set-config-epoch": "the epoch is Raft's term",
 	"cluster|setslot":          oneShard,
 	"config|rewrite":           "there is no configuration file to write",
-	"migrate":                  "keys do not move between clusters; DUMP and RESTORE do it by hand",
+	"migrate":                  "lockstep moves no key to another cluster; a client can, with DUMP and RESTORE",
 	"module|load":              noModules,
 	"module|loadex":            noModules,
 	"module|unload":            noModules,
@@ -46,7 +39,7 @@ var refused = map[string]string{
 const (
 	oneShard      = "one shard holds all slots"
 	membersOfRaft = "`lockstep add`, `lockstep remove` and `--join` change the members"
-	onlyNoOne     = "NO ONE is answered OK by the leader, all else is refused: nodes replicate by Raft; `lockstep transfer` hands leadership over"
+	onlyNoOne     = "the leader answers OK to NO ONE, and all else is refused, because nodes replicate by Raft; `lockstep transfer` hands leadership over"
 	noModules     = "Redis modules are C code"
 	noReplicas    = "nodes replicate by Raft, not as replicas of Redis"
 )
