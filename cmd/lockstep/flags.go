@@ -72,7 +72,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")
-	fs.IntVar(&o.maxClients, "maxclients", 0, "`number` of clients from which on more are refused (default 10000; in a container one for each 256 KB of its memory, if that is less)")
+	fs.IntVar(&o.maxClients, "maxclients", 0, "`number` of clients from which on more are refused (default 10000; in a container one for each 284 KB of its memory, if that is less)")
 	fs.StringVar(&o.quotaDataDir, "quota-data-dir", "", "`bytes` (2gb) of the data directory from which on nothing may be added, on the leader; 0: no limit, else at least 256mb")
 	fs.StringVar(&o.maxEntry, "max-entry-size", "8mb", "`bytes` that one command, script or transaction may write: nobody else is served meanwhile; CONFIG SET max-entry-size wins over it")
 	fs.BoolVar(&o.sameOwnerNX, "same-owner-nx", false, "answer OK, and renew, to SET … NX of the value that is there: for owners whose values are their own, on all nodes (docs/guarantees.md)")

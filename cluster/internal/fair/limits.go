@@ -28,7 +28,8 @@ const (
 	// overrunUsers is the number of users from which on forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
-	// ToldUsers is how many users a node tells the other nodes of. It leaves out names longer than toldName.
+	// ToldUsers is how many limits a node tells the other nodes: that of everyone, and those of the users with the least time. It
+	// leaves out names longer than toldName.
 	ToldUsers = 16
 	toldName  = 256
 )
@@ -148,7 +149,7 @@ func (l *Limits) share(user string, took, full, now time.Duration) {
 	l.users[user], l.users[everyone] = u, all
 }
 
-// Tell returns what everyone has spent, and the users that have least time, ToldUsers at most.
+// Tell returns what everyone has spent, and the users that have least time: ToldUsers entries at most.
 func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
