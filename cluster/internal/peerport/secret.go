@@ -56,14 +56,14 @@ func secretKeys(from string, text []byte) (*peerKeys, error) {
 			return nil, fmt.Errorf("%s has more than %d secrets: take out those that are no longer used", from, maxPeerSecrets)
 		}
 		if err := strong(secret); err != nil {
-			return nil, fmt.Errorf("%s, secret %d: %w; make one by: openssl rand -hex 32", from, n, err)
+			return nil, fmt.Errorf("%s, secret %d: %w; make one by: lockstep secret FILE", from, n, err)
 		}
 		if err := k.addSecret(secret, n == 1); err != nil {
 			return nil, fmt.Errorf("%s, secret %d: %w", from, n, err)
 		}
 	}
 	if n == 0 {
-		return nil, fmt.Errorf("%s is empty; make a secret by: openssl rand -hex 32", from)
+		return nil, fmt.Errorf("%s is empty; make a secret by: lockstep secret FILE", from)
 	}
 	return k, nil
 }
