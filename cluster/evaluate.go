@@ -286,7 +286,8 @@ const entryCopies = 4
 // again at the requests that the last one left over.
 const maxReadAhead = 64
 
-// readAhead reads the keys of the first requests of q, and returns the number of these requests.
+// readAhead reads the keys of the first requests of q ahead, and returns how many requests it has dealt with. It leaves out blocking
+// requests and a lone command.
 func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 	if len(q) == 1 && len(q[0].calls) == 1 {
 		return 1

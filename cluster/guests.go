@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Bytes that a blocking command takes where it waits, apart from the bytes of its keys (TestBlockedSize
-// measures them).
+// Bytes that a blocking command takes on the leader while it waits, without the bytes of its keys (TestBlockedSize measures
+// them).
 const (
 	blockedCost = 1 << 10 // itself, its request, and what answers it
 	placeCost   = 256     // a key: an argument, its place, a queue and its entry in their map

@@ -116,7 +116,7 @@ func (l *readyList) drop() {
 	l.keys = l.keys[1:]
 }
 
-// putBack makes a key the first one, unless it is listed again.
+// putBack makes a key the first of the list, unless it is in the list already.
 func (l *readyList) putBack(k waitKey) {
 	if !l.listed[k] {
 		l.keys = slices.Insert(l.keys, 0, k)

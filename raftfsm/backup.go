@@ -46,7 +46,7 @@ var ErrImpossible = errors.New("no node has written this backup")
 const (
 	// maxIndex is far beyond every log and every number of write sets, and leaves room to count on.
 	maxIndex = 1 << 62
-	// maxLease is the largest lease time, some 285,000 years in ms: deadlines add to it, and must not overflow.
+	// maxLease is the highest reading of the lease clock, in ms (some 285,000 years). Deadlines are added to it, and must not overflow.
 	maxLease = 1 << 53
 	// maxWall is the largest Unix time in µs: the end of the year 9999.
 	maxWall = 253_402_300_799_999_999

@@ -109,7 +109,7 @@ type state struct {
 	done  Answers
 }
 
-// readSnapshot builds a new state. It returns the state only if the checksum at the end is correct.
+// readSnapshot builds a new state. It returns an error unless the checksum at the end is correct.
 func readSnapshot(in io.Reader) (*state, error) {
 	body := newSealed(in)
 	r := codec.NewStream(body)

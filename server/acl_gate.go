@@ -208,8 +208,9 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node runs an operator's command even if it has no leader. The node then decides by the users that
-// it has applied. These include the cluster's password: if the first node was started with one, an early log entry sets it.
+// asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. The node then
+// decides by the users that it has applied. The cluster's password is among them, because an early log entry sets it if the first
+// node was started with one.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":

@@ -96,8 +96,8 @@ func (s *share) serve(c *loopConn) {
 	}
 }
 
-// served ends a round. If the round served connections of the share, the share's next turn comes after rest times the duration of
-// the round, or after shareWait if that is earlier. The duration includes the sending of replies.
+// served ends a round. If the round served connections of the share, the share's next turn comes rest × d later, where d is the
+// duration of the round with the sending of replies, but after shareWait at the latest.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return

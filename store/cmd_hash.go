@@ -206,8 +206,7 @@ func cmdHVals(c *Ctx) Reply {
 	return c.listFields(1, func(f Field, to []Reply) []Reply { return append(to, Str(f.Value)) })
 }
 
-// listFields replies with the elements that add appends for each field; per is their number for one
-// field.
+// listFields replies with what add appends for each field; add appends per elements each time.
 func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	e, ok := c.read(TypeHash)
 	switch {

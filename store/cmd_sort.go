@@ -103,7 +103,7 @@ func (s *sortCall) parse(args [][]byte, readonly bool) *Reply {
 	return nil
 }
 
-// cString returns the part of a string that C's string functions see.
+// cString returns s up to its first NUL, as C's string functions read it.
 func cString(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
 	return s

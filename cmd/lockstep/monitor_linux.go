@@ -99,8 +99,7 @@ func restoreSlack(slack uintptr) error {
 	return errThreads
 }
 
-// setSlack sets the timer slack of n threads at the same time, so that they are n different ones, and
-// returns their ids.
+// setSlack sets the timer slack of n different threads, and returns their ids. Each goroutine keeps its thread until all n are set.
 func setSlack(n int, slack uintptr) (ids []int, err error) {
 	var mu sync.Mutex
 	prctl := func() syscall.Errno {

@@ -31,7 +31,7 @@ type logStore interface {
 	// prepare makes sure that there is room to go on after the end of the log has
 	// been cut off.
 	prepare() error
-	// room returns how many bytes can be appended to space that is already reserved.
+	// room returns how many bytes can be appended within the space that is reserved on the disk already.
 	room() int64
 	Close() error
 }

@@ -137,8 +137,8 @@ func (g *Gate) Beside() *Gate {
 	return own
 }
 
-// Rest makes a client give way after the node has done work for it by itself. took is the time of that work. The client's next
-// piece of such work begins when Rest has returned.
+// Rest lets the requests of other clients go first after this node itself, not the leader, has worked for client c. took is the time
+// of that work, and of the next piece if its cost is known beforehand. The next piece begins when Rest returns.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
 		return

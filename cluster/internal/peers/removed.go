@@ -13,8 +13,8 @@ import (
 // A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
 // also to the node that is no longer in it. A node that was away at that time gets no message about its removal:
 // the members only refuse it their votes. So it learns of its removal by the questions that every node asks
-// (ask.go): a member that has applied at least as much answers that the node is a stranger, or that the
-// member with its id has another data directory. In both cases the removed node serves no client. Late entries
+// (ask.go): a member that has applied at least as much as this node answers that the node is a stranger, or that the
+// member with its id has another data directory. However it learns of its removal, it then serves no client. Late entries
 // may make it believe that it has a leader, but that leader refuses to serve it.
 
 // standing returns what this node thinks of another. A node that has the id of a member and another address is

@@ -211,9 +211,9 @@ func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	}
 }
 
-// Vouched reports whether a member that has been heard lately counts a node as a member. This node needs that if it
-// was away and knows only old configurations. A member whose version sends no list of members counts, because it may
-// know the node.
+// Vouched reports whether a member that has answered this node lately lists the node id as a member. A node that was away
+// and knows only old configurations depends on this. A member whose version sends no list of members vouches for every node,
+// because it may know it.
 func (w *Watcher) Vouched(id string) bool {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()

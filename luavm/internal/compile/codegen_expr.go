@@ -49,7 +49,8 @@ func (e *exp) isNumeral() bool {
 }
 func (e *exp) isMulti() bool { return e.kind == expCall || e.kind == expVararg }
 
-// setReturns sets the number of results of an open call or vararg to n.
+// setReturns sets the number of results of the call or vararg e, which is not known yet, to n (multiple: all). A vararg also gets
+// a register.
 func (f *function) setReturns(e *exp, n int) {
 	switch e.kind {
 	case expCall:

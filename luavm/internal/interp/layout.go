@@ -110,7 +110,8 @@ func Registers(L *lua.LState) *[]lua.LValue {
 // Loop is gopher-lua's main loop: it runs the function called last until that returns.
 type Loop func(L *lua.LState, base *Frame)
 
-// LoopPlace returns the address of L's main loop: either the loop that checks a context, or the loop that does not.
+// LoopPlace returns the address of the field with L's main loop, so that another loop can take its place. gopher-lua has two
+// loops: one checks a context before each instruction, one does not.
 func LoopPlace(L *lua.LState) *Loop { return (*Loop)(unsafe.Add(unsafe.Pointer(L), loopOffset)) }
 
 // BeginHash makes the hash part of a table that has none, with room for few keys.
