@@ -129,7 +129,8 @@ type Config struct {
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
-	// Listens reports whether a client of this node waits for news of applied entries; nil: always.
+	// Listens reports whether clients of this node subscribe to channels or track keys: if so, the leader tells it of each commit at
+	// once. nil counts as true.
 	Listens func() bool
 	// DataQuota is the size of the data directory, in bytes, from which on nothing may be added; 0: no
 	// limit. The leader's setting counts.

@@ -81,8 +81,8 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver takes what a batch has left over, and returns the requests to run next. It returns none if all of them
-// go behind other requests, because such other requests may have come meanwhile.
+// leftOver takes what a batch has left over, and returns the requests to run next. If all of them go behind other requests (long
+// reads, and work of users with much work), it lets them wait and returns none: requests that go first may have come meanwhile.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {

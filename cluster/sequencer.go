@@ -50,7 +50,8 @@ const (
 	// maxHeldBytes is the size of the data copied for changes at which a batch is closed: these copies
 	// are in memory beside the data until the entry is proposed.
 	maxHeldBytes = 8 << 20
-	// maxWholeBytes bounds the replies to a request that must not be answered in parts.
+	// maxWholeBytes is up to how many bytes of replies a request of a node of version 0.1.0 is answered as a whole. Beyond it, the
+	// commands that are left are run later, as for other requests.
 	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes.
 	expireLimit = 500

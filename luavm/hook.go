@@ -216,7 +216,7 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 }
 
 // beforeLen replaces a table whose metatable has __len, which C Lua 5.1 does not use for tables, by a copy without a
-// metatable. The operand of # has a register of its own.
+// metatable. No variable changes, because the compiler gives the operand of # a register of its own (function.unary).
 func (e *Engine) beforeLen(L *lua.LState, a int) {
 	t, ok := L.Get(a).(*lua.LTable)
 	if !ok {

@@ -34,7 +34,7 @@ const (
 	aclLoadUsers   = "users"
 )
 
-// hasUsers reports whether the command table has users; the table of the Sentinel listener has none.
+// hasUsers reports whether the command table of this server has ACL LOAD; that of a Sentinel listener does not.
 func (srv *Server) hasUsers() bool {
 	cmd, ok := srv.table.Resolve([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadVersion)})
 	return ok && cmd.Run != nil

@@ -55,9 +55,9 @@ type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold bytes more although there is no room: the client has CLIENT NO-EVICT, and
-	// with this growth all such clients together hold at most half of the limit.
-	spared(bytes int64) bool
+	// spared reports whether the client may hold more bytes although there is no room: it has CLIENT NO-EVICT, and with more
+	// all such clients together hold at most half of maxmemory-clients.
+	spared(more int64) bool
 	// tooLong returns max-entry-size if a command whose arguments have this size is too long, whatever the command; else 0.
 	tooLong(bytes int64) (limit int64)
 	// exempts changes the count of the memory of all clients with CLIENT NO-EVICT, if this client is one of them. by may be

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// outbox holds all output to one client. Replies come from the session's goroutine, messages from any
-// goroutine that publishes; both append whole frames under the lock. One goroutine at a time writes to
-// the socket, without the lock: the session's when it has answered a pipeline, or one that push has
-// started.
+// outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends messages; both append
+// whole frames under the lock. One goroutine at a time writes to the socket. A loop sends what the socket takes at once, with the
+// lock held (tryAll) or by one system call for many connections (lend, settle). Without a loop, and for what the socket did not take,
+// the session's goroutine or one that is started for it writes without the lock (write).
 type outbox struct {
 	conn   net.Conn
 	try    tryWriter     // conn, if a loop serves it

@@ -62,7 +62,8 @@ type aside struct{ Backend }
 func (aside) Busy() bool { return false }
 
 // NewSentinel makes a Sentinel with a name for its master. Like New, it panics on a configuration that
-// Validate refuses. The configuration is that of a server that New has made: who may log in there may do so here.
+// Validate refuses. cfg must be the configuration of a server that New has made already. The Sentinel shares its accounts: who may
+// log in there may do so here (with cfg.AnyClient anybody may).
 //
 // All clients of a Sentinel get the same events, with the same addresses. So TLS clients, which need
 // other addresses, have a Sentinel of their own: secret is true for that one.

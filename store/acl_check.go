@@ -154,8 +154,8 @@ func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool 
 	return s.channelSet.find(channel) != nil
 }
 
-// MayListen reports whether a selector of the user allows a channel. If channel is a pattern, it must
-// be equal to an allowed pattern.
+// MayListen reports whether a selector of the user allows a channel. If pattern is true, channel is a pattern: it must be equal to
+// an allowed pattern, unless the selector allows all channels.
 func (u *User) MayListen(channel string, pattern bool) bool {
 	return u.MayListenToAll([][]byte{stringBytes(channel)}, pattern)
 }

@@ -8,8 +8,9 @@ package store
 const (
 	// aheadLimit is the largest number of keys that a Txn reads ahead.
 	aheadLimit = 32
-	// aheadLength is the longest key to read ahead, in bytes. Longer keys take more time to hash than to
-	// find, and a script without keys may have an argument of any length in the place of the key.
+	// aheadLength is the longest key to read ahead, in bytes. ReadAhead hashes a key once more than the command alone would; for a
+	// longer key that takes more time than it saves. And a script without keys may have an argument of any length where Add
+	// expects the key.
 	aheadLength = 256
 	// aheadSize is the smallest number of keys with which a database may exceed the processor's
 	// cache.
@@ -49,8 +50,8 @@ func (a *Ahead) Add(cmd *Command, args [][]byte, db int) {
 	}
 }
 
-// ReadAhead walks the lookups of all keys and then clears a. It returns the number of keys found in
-// large databases.
+// ReadAhead walks the lookups of those keys of a whose database has aheadSize keys or more, because a smaller one is in the cache
+// anyway. It returns how many of them exist, and clears a.
 func (t *Txn) ReadAhead(a *Ahead) (found int) {
 	n := 0
 	for _, k := range a.keys[:a.n] {

@@ -138,8 +138,8 @@ func (t *Txn) copied(bytes int) {
 	t.s.copying(bytes)
 }
 
-// TakeCopied returns the number of bytes of values that were copied for a change since the last call of
-// TakeCopied or BeginCall. These bytes become garbage.
+// TakeCopied returns how many bytes of strings APPEND, SETRANGE and the like have copied since the last call of TakeCopied or
+// BeginCall. The next change of the same string makes such a copy garbage.
 func (t *Txn) TakeCopied() int {
 	copies := t.copies
 	t.copies = 0

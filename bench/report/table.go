@@ -86,13 +86,20 @@ func (r *Report) peerTable() table {
 	return t
 }
 
-const legend = `ops/s: operations per second, and the slowest and fastest round. p50, p99, p99.9: from the start of an operation (of its pipeline, if there
-is one; or from its due time, if a rate is offered) to its end. servers, clients: microseconds of CPU per operation, of all servers of the
-peer and of the load generator; share: how much of the whole machine the load generator took. disk, wire, between: bytes per operation
-that were written to disk, that went over the clients' connections, and that the servers sent each other. fair: Jain's index of what
-the clients got; 1 is the same for all. memory: bytes by which a server has grown for each lock that is held meanwhile. gone: from the
-end of the last lease until all were deleted; calm p99: p99 before the first lease ended. "-" could not be had, or means nothing there.
-X to Y: the ops/s of X divided by those of Y; CPU, memory: the same of the columns servers and memory.`
+const legend = `What the columns say:
+
+- ops/s: operations per second, and the slowest and fastest round.
+- p50, p99, p99.9: latency of an operation. It begins with the operation, with its pipeline if there is one, or when the operation was due if
+  a rate is offered.
+- servers, clients: microseconds of CPU per operation, of all servers of the system measured, and of the load generator; share: how much of
+  the whole machine the load generator took.
+- disk, wire, between: bytes per operation that were written to disk, that went over the clients' connections, and that the servers sent
+  each other.
+- fair: Jain's index of what the clients got; 1 is the same for all.
+- memory: bytes by which one server grows per held lock.
+- gone: from the end of the last lease until all were deleted; calm p99: p99 before the first lease ended.
+- "-": not measured, or without meaning here.
+- X to Y: ops/s of X divided by ops/s of Y; in parentheses the same quotient of the columns servers (CPU) and memory.`
 
 // column is a column of a case's table.
 type column struct {

@@ -103,8 +103,8 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	for i := range t.Watched {
 		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
 		if !settled {
-			// tooEarly did not delay this WATCH, so writes precede it in its own request: make EXEC fail rather
-			// than miss a change.
+			// This batch has changed the key before the WATCH, for example by serving a client that was blocked, and tooEarly did not
+			// delay the WATCH. Make EXEC fail rather than miss a change.
 			v = NeverWatched
 		}
 		r.Elems = append(r.Elems, store.Int(int64(v)))

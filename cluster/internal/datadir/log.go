@@ -398,8 +398,8 @@ func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// Read reads a whole entry. It checks the index against first, because raft-wal still returns
-// deleted entries of its newest segment.
+// Read reads a whole entry. An entry below g.first is not found, though raft-wal still returns deleted entries of its newest
+// segment.
 func (g *Log) Read(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound

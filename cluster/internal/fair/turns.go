@@ -29,21 +29,24 @@ type Work interface {
 	End()
 }
 
-// Users take turns. A user could send work over many connections and have all others wait for all of it, though no
-// piece of it is long enough to be stopped. So the requests of a user whose work has taken much time lately go
-// behind those of others. The requests of one user keep their order, by whatever connections they come: a client that gives
-// up a release, and takes the lock again by another connection, counts on it. There are two exceptions, because reports must not
-// block the locks of their user: requests of locks overtake heavy work, and if the user has much coarse work, light requests
-// overtake those that cannot be of a lock.
+// Users take turns. Here a piece of work is *coarse* if it takes CoarsePiece or more, *heavy* if it takes HeavyPiece or more, and
+// *light* if it is not heavy.
 //
-// Many users may each send a piece of heavy work at once. So the leader predicts how long a command or script takes from
-// the recent times of the same kind of work, whoever sent it. Heavy work is no part of a batch of other requests. Between
-// two pieces of it the leader serves others for as long as the last piece took, if they have requests. The entry of a
-// large write takes longer to reach the disks than other entries, and nothing else is run meanwhile: that time counts
-// like the write's evaluation.
+// Order. A user could send work over many connections and have all others wait for all of it, though no piece of it is long enough
+// to be stopped. So the requests of a user whose work has taken much time lately go behind those of others. The requests of one user
+// keep their order, by whatever connections they come: a client may give up a release, and take the lock again by another connection.
+// Two exceptions keep the long queries of a user from delaying its locks: requests that are made of locks overtake heavy work, and if
+// the user has much coarse work, light requests overtake those that no lock is made of.
 //
-// A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of these pieces as take a few
-// milliseconds. Then the leader serves only the other users, if they have requests, for as long as the pieces and their entry took.
+// Heavy work. Many users may each send a piece of heavy work at once. So the leader predicts whether a request is heavy: from the
+// recent times of the same kind of work, whoever sent it, and from the recent work of its user, unless locks are made of such
+// requests. Heavy work is no part of a batch of other requests. Between two pieces of it the leader serves others for as long as the
+// last piece took, turnRest at most, while they send requests. The entry of a large write takes longer to reach the disks than other
+// entries, and nothing else is run meanwhile: that time counts like the write's evaluation.
+//
+// Coarse work. A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of these pieces as take a
+// few milliseconds. Then the leader serves only the other users, if they have requests, for as long as the pieces and their entry
+// took, turnRest at most.
 
 const (
 	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place. All users with

@@ -25,7 +25,7 @@ type Place struct {
 	First  chan struct{} // has room for one; gets a value when the submission may have become the first
 }
 
-// Number returns the number of a submission that has just arrived.
+// Number gives a submission that has just arrived the next number in the order of arrival.
 func (l *WaitQueue) Number() uint64 { return l.arrived.Add(1) }
 
 // Empty reports whether no submission waits.

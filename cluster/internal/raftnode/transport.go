@@ -317,7 +317,7 @@ func (t *transport) answered(id raft.ServerID) {
 	t.heard[id] = t.steps
 }
 
-// backTick is how often back checks for an answer to a heartbeat.
+// backTick is the interval at which the function back looks for an answer to a heartbeat.
 const backTick = 10 * time.Millisecond
 
 // back waits until a peer that was away has answered a heartbeat. It returns false if this node no longer leads
