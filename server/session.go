@@ -315,6 +315,7 @@ func (s *session) countStrange() {
 		s.strange.since, s.strange.count = now, 0
 	}
 	if s.strange.count++; s.strange.count > strangeCommands {
+		s.srv.stats.refused.Add(1)
 		s.out.cut()
 		s.closeAfterReply()
 	}

@@ -55,6 +55,12 @@ func TestStrangersWhoGoOn(t *testing.T) {
 				t.Errorf("%d replies to %s", n, line)
 			}
 		}
+		if n := ts.stats.refused.Load(); n != 5 {
+			t.Errorf("5 clients are cut off, and %d are counted as rejected", n)
+		}
+		if _, cut := ts.ClientMemory(); cut != 0 {
+			t.Errorf("%d count as cut off for their memory", cut)
+		}
 		c := ts.dial(t)
 		for range 5 {
 			for range strangeCommands / 2 {
