@@ -11,7 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// serveLoops is Serve with event loops. It returns served = false, and has done nothing, if the listener is
+// serveLoops does the work of ServeAs with event loops. It returns served = false, and has done nothing, if the listener is
 // not a TCP listener or the configuration turns event loops off.
 func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
@@ -70,7 +70,8 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 	}
 }
 
-// adoptLater starts the TLS handshake on another goroutine, which calls adopt after the handshake.
+// adoptLater begins the TLS handshake with a client, and does not wait for it. Another goroutine does the handshake and, if it
+// succeeds, calls adopt.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
 		if err := srv.adopt(conn, w, l, face); err != nil {
@@ -79,7 +80,8 @@ func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	})
 }
 
-// adopt makes a session for a connection and gives it to a loop; w is nil without TLS.
+// adopt makes a session for a connection and hands the connection to loop l. If the server refuses the client (Server.enter),
+// adopt closes the connection. w is the TLS connection; nil without TLS.
 func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	srv.prepare(conn)
 	c := &loopConn{loop: l}
@@ -112,7 +114,7 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
-	c.onLoop.Store(true) // a Close before this line has not told the loop: join checks for it
+	c.onLoop.Store(true) // if Close was called before this line, it has not told the loop: loop.join checks c.shut
 	l.tell(c, newsJoined)
 	return nil
 }
@@ -126,7 +128,7 @@ type loopSocket interface {
 // takeSocket duplicates the socket's descriptor and closes conn, so that Go's runtime does not poll the
 // socket any more.
 func takeSocket(conn *net.TCPConn) (fd int, err error) {
-	// When this runs, the socket has been duplicated, or is given up: an error of Close has no consequence.
+	// Close runs when the descriptor has been duplicated or takeSocket has failed: its own error does not matter.
 	defer func() { _ = conn.Close() }()
 	raw, err := conn.SyscallConn()
 	if err != nil {

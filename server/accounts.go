@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// accounts holds the users as this node knows them from the log. Sessions point to the accounts of
-// their users and see new rules at once.
+// accounts holds the users as this node knows them from the log. Each session points to the account of its
+// user, so new rules apply to the session at once.
 //
 // Lock order: the state machine's lock, then accounts.mu, then Server.mu, Hub.mu and session.mu.
 type accounts struct {
@@ -17,22 +17,22 @@ type accounts struct {
 	current atomic.Bool // since its start, this node has caught up with the leader's users at least once
 	version atomic.Uint64
 	def     *account
-	cluster *accounts // for a Sentinel: the accounts of the plain listener, whose users it admits; else nil
+	cluster *accounts // for a Sentinel without Config.AnyClient: the accounts of the server for data, whose users may log in; else nil
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
 	srv    *Server        // nil until bind
-	init   *store.User    // the default user until the log sets it
+	init   *store.User    // the default user of this node's configuration, in use until the log sets one
 	byName map[string]*account
 	moved  chan struct{} // closed when version changes
-	warned bool          // the server has logged that requirepass does not count
+	warned bool          // comparePassword has logged its warning
 }
 
 // account is a user, or a deleted user.
 type account struct {
 	name string
 	user atomic.Pointer[store.User]
-	gone atomic.Bool // deleted: user has no rights
+	gone atomic.Bool // the user has been deleted; the field user then has no rights
 
 	memory userMemory
 }
@@ -53,7 +53,8 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 	}
 }
 
-// bind sets the server: the rules of users need its command table, and the accounts close its sessions.
+// bind sets the server. The accounts need its command table for the rules of users, and its sessions to close those that
+// lose their rights.
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +81,8 @@ func passwordHash(password string) string {
 	return store.HashPassword([]byte(password))
 }
 
-// update brings the accounts up to latest. The caller holds mu.
+// update makes the accounts those of a.latest, and closes connections that may not go on (dropAnonymous, expel). The caller
+// holds mu.
 func (a *accounts) update() {
 	named := map[string]*store.User{store.DefaultUser: a.init}
 	for _, acc := range a.latest.List {
@@ -96,7 +98,7 @@ func (a *accounts) update() {
 	if a.latest.Version != a.version.Load() {
 		for _, name := range a.latest.Gone {
 			if acc := a.byName[name]; acc != nil && acc != a.def {
-				remove(acc) // if named has the name, that user was created later
+				remove(acc) // if the map named has this name, it is the name of a new user
 			}
 		}
 	}
@@ -126,8 +128,8 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// ruling returns the accounts that decide who is admitted. At a Sentinel they may be those of the plain
-// listener.
+// ruling returns the accounts that decide who may log in: those of the server for data if a is a Sentinel's and the Sentinel
+// asks for passwords, and a otherwise.
 func (a *accounts) ruling() *accounts {
 	if a.cluster != nil {
 		return a.cluster
@@ -150,16 +152,16 @@ func (a *accounts) admits(acc *account, password []byte) bool {
 	return u.Authenticate(password)
 }
 
-// isInitial reports whether a user is the default user of this node's configuration, which counts until
-// the log sets one.
+// isInitial reports whether a user is the default user of this node's configuration, which is in use until
+// the log sets a default user.
 func (a *accounts) isInitial(u *store.User) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return u == a.init
 }
 
-// comparePassword logs a warning if requirepass is not the password of the default user: an entry of the Raft
-// log may have set another password or none. The caller holds mu.
+// comparePassword logs a warning if this node has a requirepass that is not the password of the default user: an entry of the
+// Raft log may have set another password or none. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -184,8 +186,9 @@ func (a *accounts) dropAnonymous() {
 	a.close(lost)
 }
 
-// setCurrent notes that this node has caught up with the leader. If the default user is open, its present connections become
-// authenticated, and stay so if the user gets a password later, as in Redis. session.leave does the same for later connections.
+// setCurrent notes that this node has caught up with the leader. If the default user needs no password, its present connections
+// become authenticated, and stay so if the user gets a password later, as in Redis. session.leave does the same for later
+// connections.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -207,8 +210,8 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// losses maps each account that has lost rights to its new user, or to nil if the user has been deleted. One command may delete
-// thousands of users, so the node goes through the sessions once for all of them.
+// losses maps each account that may have lost the right to a channel to its new rules, and each deleted account to nil. One
+// command may delete thousands of users, so accounts.expel goes through the sessions once for all of them.
 type losses map[*account]*store.User
 
 // expel closes the connections of deleted users, and those with a subscription that the user's new rules do not permit.
@@ -229,8 +232,8 @@ func (a *accounts) expel(lost losses) {
 	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
-// close closes connections that have lost their rights, and ends the subscriptions of those that run no pipeline. Another goroutine
-// ends many subscriptions, because this one holds the state machine's lock.
+// close closes connections that have lost their rights, and ends the subscriptions of those that run no pipeline. If these
+// subscriptions are more than fewNames, a new goroutine ends them, because the caller may hold the state machine's lock.
 func (a *accounts) close(lost []*session) {
 	names, idle := 0, lost[:0]
 	for _, s := range lost {
@@ -254,11 +257,11 @@ const (
 	stepsOfSubscription = 16
 )
 
-// listenElsewhere returns the sessions with a subscription that their users no longer permit. The sessions share lookSteps
-// equally. Sessions with few subscriptions come first; the steps that they do not use go to the sessions after them.
+// listenElsewhere returns the sessions for which listensElsewhere is true. The sessions share lookSteps equally. Sessions with
+// few subscriptions come first; the steps that they do not use go to the sessions after them.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
-		return nil // the state machine need not wait for the lock
+		return nil // without h.mu, for which the state machine would have to wait
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -283,8 +286,8 @@ func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session
 	return ends
 }
 
-// listensElsewhere reports whether a session has a subscription that its user does not permit, or whether the remaining steps
-// (*left) do not suffice to find out. The caller holds Hub.mu.
+// listensElsewhere reports whether a session has a subscription that the rules in u do not permit, or whether the remaining steps
+// (*left) do not suffice to find out. If u is nil, no subscription is permitted. The caller holds Hub.mu.
 func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	for kind := range s.subs {
 		for name := range s.subs[kind].all() {
@@ -297,8 +300,9 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	return false
 }
 
-// expel closes a connection that has lost its rights, now or when the commands that it has submitted are answered. If it returns
-// true, it has closed the connection, and the caller ends the session's subscriptions.
+// expel closes the connection of a session that has lost its rights. If the session runs no pipeline, expel closes the connection
+// at once and returns true; then the caller must end the session's subscriptions. Otherwise, the connection is closed when the
+// commands that the session has submitted are answered.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running
@@ -309,7 +313,7 @@ func (s *session) expel() (now bool) {
 		return true
 	}
 	if s.blocked.Load() != nil {
-		// Not on this goroutine: it holds the state machine's lock.
+		// On a new goroutine, because this one may hold the state machine's lock.
 		go s.unblock()
 	}
 	return false

@@ -13,21 +13,22 @@ import (
 	"lockstep/store"
 )
 
-// An ACL file (aclfile) belongs to one node; users belong to the cluster. A file gives a new cluster
-// its first users. ACL LOAD replaces the cluster's users with the users in this node's file, by one log
-// entry; ACL SAVE writes the cluster's users to this node's file. At other times the file does not
-// count.
+// An ACL file (aclfile) belongs to one node; users belong to the cluster. A new cluster takes its first users
+// from the file of one of its nodes. ACL LOAD replaces the cluster's users with the users in this node's file, by
+// one log entry; ACL SAVE writes the cluster's users to this node's file. Otherwise the file has no effect.
 
 // maxACLFile is the maximum size of an ACL file in bytes.
 const maxACLFile = 4 << 20
 
 // The server itself gives these arguments to ACL LOAD; the arity keeps clients from doing so:
 //
-//	ACL LOAD version HASH again [NAME RULES]...   asks for the version of the users. HASH is the hash of the password
-//	                                              that this node was started with. It may become the default user's
-//	                                              (store.Txn.EstablishPassword says when, and explains "again"). The
-//	                                              users are those of this node's ACL file
-//	ACL LOAD users [NAME RULES]...                makes these the users of the cluster
+//	ACL LOAD version HASH again [NAME RULES]...   returns the version of the users. HASH is the hash of the password
+//	                                              that the asking node was started with, and may become that of the
+//	                                              default user's password (store.Txn.EstablishPassword says when, and
+//	                                              explains "again"). NAME and RULES are the users of the asking node's
+//	                                              ACL file, which a cluster whose users were never set may take over
+//	                                              (store.Txn.EstablishUsers)
+//	ACL LOAD users [NAME RULES]...                replaces the users of the cluster with these
 const (
 	aclLoadVersion = "version"
 	aclLoadAgain   = "again"
@@ -40,7 +41,7 @@ func (srv *Server) hasUsers() bool {
 	return ok && cmd.Run != nil
 }
 
-// usersVersion asks the leader for the version of the users. It tells the leader the password that this
+// usersVersion asks the leader for the version of the users. It tells the leader the hash of the password that this
 // node was started with and, until the node has caught up for the first time, the users of its ACL file.
 // The node sends the command as the system user; no client can send it.
 func (srv *Server) usersVersion() store.Reply {
@@ -74,8 +75,9 @@ func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
 	return users
 }
 
-// runACLLoad is the leader's part of ACL LOAD. Clients cannot give it arguments. The form with users
-// runs with the rights of the client that sent ACL LOAD (readCall in cluster/internal/call).
+// runACLLoad is the leader's part of ACL LOAD. Clients cannot give it arguments. The form "users" runs with the
+// rights of the client that sent ACL LOAD; a peer cannot send it as the system user (readCall in
+// cluster/internal/call).
 func runACLLoad(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) <= 2:
@@ -120,15 +122,15 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	r := s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
 	switch {
 	case r.Kind == store.Integer:
-		return store.Err(errACLOlder) // an older leader took the call for the version form
+		return store.Err(errACLOlder) // a leader of an older release has taken the form "users" for the form "version"
 	case !r.IsError() && r.Kind != store.Noted:
 		s.srv.catchUp()
 	}
 	return s.settle(r)
 }
 
-// stillMay catches up with the leader and then checks the client's rights again: no other node checks
-// what this node does with its file.
+// stillMay returns why the client may not run a command that reads or writes this node's ACL file; "" if it may.
+// Before it checks, it catches up with the leader: no other node checks the client's rights to such a command.
 func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 	if _, refusal := s.srv.catchUpOr(); refusal != "" {
 		return refusal
@@ -184,7 +186,8 @@ func (a *accounts) users() (list []*store.User) {
 	return list
 }
 
-// ReadACLFile reads the users in an ACL file.
+// ReadACLFile reads the users in an ACL file. With allChannels, a user in the file begins with the right to all channels, as
+// with acl-pubsub-default allchannels.
 func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.User, error) {
 	text, err := readACLFile(path)
 	if err != nil {
@@ -197,7 +200,8 @@ func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.Us
 	return users, nil
 }
 
-// readACLFile reads only a regular file: opening a pipe must not wait for a writer.
+// readACLFile returns the text of a regular file; any other file is an error. O_NONBLOCK keeps the opening of a
+// pipe from waiting for a writer.
 func readACLFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -228,8 +232,8 @@ func reason(err error) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// replaceFile replaces the text of a file: afterwards the file holds the old text or the new text. Only
-// the owner may read the file.
+// replaceFile replaces the text of a file atomically: even after a crash, the file has all of the old text or all
+// of the new text. Only the owner of the new file may read it.
 func replaceFile(path, text string) (err error) {
 	// If path is a symbolic link, its target is replaced.
 	if target, err := filepath.EvalSymlinks(path); err == nil {

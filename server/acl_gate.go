@@ -44,7 +44,8 @@ func (s *session) context() store.DenyContext {
 	return store.AtTopLevel
 }
 
-// mayRunAtExec is mayRun for a queued command that this node runs at EXEC.
+// mayRunAtExec is mayRun for a queued command that this node, not the leader, runs at EXEC. It also records a
+// refusal in the ACL log.
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg, steps := u.CheckSteps(q.cmd, q.args)
@@ -57,7 +58,8 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 }
 
 // callerAfter returns the caller of the commands behind a queued AUTH or HELLO. The leader runs those commands before this node
-// runs the AUTH or HELLO, so this node works out their caller beforehand.
+// runs the AUTH or HELLO, so this node works out their caller beforehand. If it cannot learn what the leader knows of the users
+// (the function known), the caller stays the same.
 func (s *session) callerAfter(caller string, q *queued, known func() knowledge) string {
 	for _, words := range credentials(q) {
 		if known() == knowsAll {
@@ -123,7 +125,7 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 // caller returns the user name for a call, and the version of the users that this node has. By the version, the leader sees
 // whether the user has been deleted since, even if another user has the name now.
 func (s *session) caller() (name string, users uint64) {
-	users = s.srv.hub.accounts.version.Load() // first: the version must not be later than the account
+	users = s.srv.hub.accounts.version.Load() // read before the account: the version must not be newer than the account
 	acc := s.account.Load()
 	switch {
 	case acc == s.srv.hub.accounts.def && s.authed.Load():
@@ -143,17 +145,18 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 	return c
 }
 
-// checkOperator returns why this node must not run a command for operators; "" if it may. Before that, it
-// brings this node's users up to date with the leader: a client of another node may have changed them. The
-// leader itself checks the commands that the leader runs.
+// checkOperator returns why this node must not run a command for operators; "" if it may, or if the command is for
+// everybody. Before it checks, it brings this node's users up to date with the leader, because a client of another
+// node may have changed them. If no leader answers, asksNodeAlone and changesCluster say what the node may still run.
+// The leader itself checks the commands that the leader runs.
 func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts.ruling()
-	srv := a.srv // a Sentinel uses the server of the plain listener
+	srv := a.srv // for a Sentinel that asks for passwords: the server for data
 	switch {
 	case !cmd.Is(store.Admin) || ofSentinel(cmd) && !changesCluster(cmd):
 		return ""
 	case !s.authed.Load() && !a.current.Load() && !asksNodeAlone(cmd):
-		// The log may have users that this node has not applied since its start.
+		// Log entries that this node has not applied since its start may set users.
 		srv.catchUp()
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
@@ -174,9 +177,9 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	return s.mayAtSentinel(cmd)
 }
 
-// mayAtSentinel returns why a client of a Sentinel may not run a command for operators: the user has lost the password or the
-// right in the cluster since the login. The right to the cluster's command of the same name counts. For a command that only
-// Sentinels have, the right to FAILOVER counts.
+// mayAtSentinel returns why a client of a Sentinel may not run a command for operators; "" if it may. It checks the user's present
+// rules in the cluster: since the login, the user may have been deleted or may have got another password. The user needs the right
+// to the cluster's command of the same name or, for a command that only Sentinels have, the right to FAILOVER.
 func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	if a.cluster == nil {
@@ -209,8 +212,8 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
 // asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. The node then
-// decides by the users that it has applied. The cluster's password is among them, because an early log entry sets it if the first
-// node was started with one.
+// decides by the log entries about users that it has applied. If the first node of the cluster was started with a password, an
+// early entry sets that password.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -251,7 +254,7 @@ func (s *session) denied(d store.Denial) {
 	}, s)
 }
 
-// settle records the refusals that a reply carries, and returns the reply without them.
+// settle records in the ACL log the refusals that the leader has attached to a reply, and returns the reply without them.
 func (s *session) settle(r store.Reply) store.Reply {
 	r, denials := store.DetachDenials(r)
 	for _, d := range denials {
@@ -283,7 +286,7 @@ func (s *session) enter(name string, password []byte) bool {
 		return false
 	}
 	before := s.account.Swap(acc)
-	// The account may have been deleted before update could find this session.
+	// If accounts.update deleted acc before the Swap, it has not found this session among those of acc.
 	if acc.gone.Load() {
 		s.account.Store(before)
 		return false
@@ -295,17 +298,17 @@ func (s *session) enter(name string, password []byte) bool {
 	return true
 }
 
-// known marks the session as authenticated.
+// known marks the session as authenticated, and lets the operating system keep more of its input.
 func (s *session) known() {
 	if !s.authed.Swap(true) {
 		widenInput(s.conn.Conn, s.srv.inputOf(true))
 	}
 }
 
-// sure checks the password of a login again if this node accepted the password before it knew all that the
-// leader knows. Two kinds of commands need no second check: those that greets accepts, and, while a script is
-// busy, those that are allowed then. If the leader does not answer, sure permits only commands that
-// asksNodeAlone accepts.
+// sure returns why the session may not run a command; "" if it may. It checks the password of the session's login
+// again if this node accepted the password before it knew all that the leader knows (s.unsure). Two kinds of commands
+// need no second check: those that greets accepts and, while this node is the leader and busy with a script, those
+// with the flag AllowBusy. If the leader does not answer, sure permits only commands that asksNodeAlone accepts.
 func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -336,7 +339,8 @@ func greets(cmd *store.Command) bool {
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
-// leave undoes the session's login: the session is the default user's again.
+// leave undoes the session's login: the session is the default user's, as at its start. It is authenticated only if this
+// node has caught up with the leader, and the default user needs no password.
 func (s *session) leave() {
 	s.unsure, s.proof = "", ""
 	s.account.Store(s.srv.hub.accounts.def)
@@ -344,11 +348,12 @@ func (s *session) leave() {
 	s.authed.Store(a.current.Load() && a.open.Load())
 }
 
-// catchUpTimeout bounds how long catchUp waits until this node has applied what the leader knows.
+// catchUpTimeout bounds how long catchUp waits, after the leader's answer, until this node has applied the users that
+// the leader knows. It is also the default of Server.patience.
 const catchUpTimeout = time.Second
 
-// catchUp waits until this node knows every user that the leader knows now. It reports whether the
-// users have changed.
+// catchUp waits until this node knows the users that the leader knows now, or until it fails (catchUpOr). It reports
+// whether the users that this node knows have changed.
 func (srv *Server) catchUp() (learned bool) {
 	learned, _ = srv.catchUpOr()
 	return learned
@@ -378,11 +383,12 @@ func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	}
 }
 
-// learnPause is how long a node that has just started waits before it asks a leader for the users
-// again.
+// learnPause is how long a node that has just started waits before it asks a leader for the users again, and how long
+// upToDate waits before it looks for a leader again.
 const learnPause = 50 * time.Millisecond
 
-// learnUsers makes the accounts current as soon as this node reaches a leader.
+// learnUsers asks the leader for the users until this node has caught up with them (accounts.current), or until the
+// server stops.
 func (srv *Server) learnUsers() {
 	tick := time.NewTicker(learnPause)
 	defer tick.Stop()

@@ -13,7 +13,7 @@ import (
 
 const (
 	// aclLogGroup is the longest time between two equal refusals that share an entry of the ACL log,
-	// and aclLogScan is how many entries add searches for an equal one.
+	// and aclLogScan is how many of the newest entries aclLog.add searches for an equal refusal.
 	aclLogGroup = time.Minute
 	aclLogScan  = 10
 	// aclLogShown is how many entries ACL LOG shows by default.
@@ -45,7 +45,8 @@ func (e *aclLogEntry) bytes() int {
 	return int(unsafe.Sizeof(*e)) + len(e.object) + len(e.user) + len(e.client)
 }
 
-// add records a refusal for session s, or raises the count of an equal recent entry.
+// add records a refusal of session s as the newest entry. If the log has an equal recent entry, add removes that entry and adds
+// its count to the new one. limit is the maximum number of entries.
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)
@@ -76,7 +77,8 @@ func (l *aclLog) remove(at int) {
 // aclLogWord is how many bytes of a name the log keeps: the client chooses the name and its length.
 const aclLogWord = 1 << 10
 
-// clip returns a name cut to aclLogWord bytes; a name that it cuts gets new memory.
+// clip returns a name of up to aclLogWord bytes unchanged. Of a longer name it returns a copy of the first aclLogWord
+// bytes, with a note of how many bytes are missing.
 func clip(name string) string {
 	if more := len(name) - aclLogWord; more > 0 {
 		return fmt.Sprintf("%s... (%d more bytes)", name[:aclLogWord], more)

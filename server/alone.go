@@ -10,8 +10,8 @@ import (
 
 // findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with the number of connections,
 // subscriptions or log entries, or if hundreds of such commands at once would take the processors from the leader. LOCKSTEP STATUS
-// is not heavy: all clients that wait share its hash (cluster.Node.StateHash). Commands that only wait, for the leader or for time,
-// are not heavy either.
+// is not heavy: clients that wait for the hash of the state share one hash (cluster.Node.StateHash). Commands that only wait, for
+// the leader or for time, are not heavy either.
 func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.OwnKind {
 	found := map[*store.Command]cluster.OwnKind{}
 	for cmd := range handlers {
@@ -28,9 +28,10 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	return found
 }
 
-// alone waits until the node runs no other heavy command of the same kind. If the node has worked for its clients for ownAtOnce
-// within a second, alone then also waits for the client's turn (Backend.Pace): hundreds of clients may send one such command each.
-// ok is false if the client has been cut off, or the node closes. Otherwise the caller must call leave after the command.
+// alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its clients for
+// more than ownAtOnce within a second, alone then also waits for the client's turn (Backend.Pace), because hundreds of clients may
+// send one such command each. For a command that is not heavy, or on an event loop, it does not wait. ok is false if the client has
+// been cut off, or the node closes. Otherwise the caller must call leave after the command.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {
@@ -39,7 +40,7 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	s.out.flush() // earlier replies need not wait
 	end, ok := s.srv.backend.Alone(s.client, kind)
 	if !ok || kind == cluster.OwnFile || !s.srv.ownWork.isMuch() {
-		return end, ok // doACLLoad and doACLSave give way by themselves
+		return end, ok // doACLLoad and doACLSave call paced for the part that is work
 	}
 	done, ok := s.srv.backend.Pace(s.client)
 	if !ok {
@@ -54,8 +55,9 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	}, true
 }
 
-// paced waits for the client's turn, and then calls work. Neither the wait nor the work counts as work for the client afterwards
-// (own.paid). ok is as for alone.
+// paced waits for the client's turn (Backend.Pace), and then calls the function work. It adds the time of both to own.paid, so that
+// the client does not give way for that time again. If the client has been cut off, or the node closes, paced returns false and
+// has not called work.
 func (s *session) paced(work func()) (ok bool) {
 	begun := s.srv.cfg.Clock()
 	defer func() { s.own.paid += s.srv.cfg.Clock().Sub(begun) }()
@@ -67,8 +69,8 @@ func (s *session) paced(work func()) (ok bool) {
 	return ok
 }
 
-// digests waits until the node makes no other digest: a digest of all keys holds all their names in memory. A script does not
-// wait.
+// digests waits until the node makes no other digest (DEBUG DIGEST, DEBUG DIGEST-VALUE), because a digest of all keys needs memory
+// for all their names. In a script it does not wait. leave and ok are as for alone.
 func (s *session) digests() (leave func(), ok bool) {
 	if s.script != nil {
 		return func() {}, true

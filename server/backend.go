@@ -19,34 +19,36 @@ type Backend interface {
 
 // Submitter runs the commands of clients.
 type Submitter interface {
-	// NewClient returns a client for a connection from an address; every submission of the connection
-	// names it.
+	// NewClient makes the Client that stands for a connection from an address. The session passes it to the methods
+	// that wait for the turn of a client, and names it in its submissions.
 	NewClient(addr netip.Addr) *cluster.Client
-	// GiveWay waits for the turn of a client that has sent a command which the session does not submit. It returns at once if the
-	// command has few bytes. leave must be called when the reply is in the output.
+	// GiveWay waits for the turn of a client that has sent a large command which its session does not submit, because reading the
+	// command was work, too. It returns at once if bytes is at most cluster.HeavyBytes. The caller must call leave when the reply
+	// is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
-	// Rest waits for the turn of a client after the node itself has worked for the client for the time took.
+	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. took is the time of that
+	// work, and of the next command if its cost is known beforehand.
 	Rest(client *cluster.Client, took time.Duration)
-	// Alone waits until the node does no other work of a kind by itself. ok is false if the client has been cut off, or the node
-	// closes; otherwise leave must be called at the end of the work.
+	// Alone waits until the node does no work of the same kind for another client. ok is false if the client has been cut off, or
+	// the node closes; otherwise the caller must call leave at the end of the work.
 	Alone(client *cluster.Client, kind cluster.OwnKind) (leave func(), ok bool)
 	// Pace waits for the turn of a client before the node does heavy work for it. The caller calls done at the end of the work. ok
 	// is as for Alone.
 	Pace(client *cluster.Client) (done func(), ok bool)
-	// Submit runs commands in order and returns their replies when their writes are safe. The result
-	// may reuse the memory of the argument replies.
+	// Submit runs commands in order and returns their replies. The reply to a write is a success only if the write is
+	// committed. The result may reuse the memory of the argument replies.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitPart is Submit, but it may run only the first of the commands, at least one. The caller
-	// submits the others when it has room for their replies.
+	// SubmitPart is Submit for a client, but it may run only some of the commands: the first one, or the first few.
+	// The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitAsync is SubmitPart, but it does not wait. It may delay the submission until Flush; Flush may
-	// run it on the caller's goroutine.
+	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies. SubmitAsync may
+	// leave it to Flush to submit the commands; Flush may run them on its caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
 	// Block begins a blocking command; Flush must follow.
 	Block(b *cluster.Blocked)
-	// Unblock ends a blocking command with a reply, unless the command is served first. It calls ended,
-	// if not nil, with true if the reply ended the command.
+	// Unblock ends a blocking command with a reply, unless the command is served first. If the function ended is not nil,
+	// it is then called, perhaps after Unblock has returned: with true if this call of Unblock has ended the command.
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
 	// Abandon ends a blocking command whose client has left.
 	Abandon(b *cluster.Blocked)
@@ -67,11 +69,11 @@ type Observer interface {
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns the flags that a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// RunningFunction asks the leader for the reply of FUNCTION STATS while a function runs. The reply is
-	// Nil if none runs, and an error if the leader cannot be asked.
+	// RunningFunction asks the leader whether it runs a function. If so, it returns the reply to FUNCTION STATS; if
+	// not, Nil; if the leader cannot be asked, an error.
 	RunningFunction() store.Reply
 	// Busy reports whether this node is the leader and has been running a script for longer than the busy
-	// threshold. The server calls it before every command.
+	// threshold. The server calls it before every command, so it must cost little.
 	Busy() bool
 	// BusyError is the error that clients get while Busy is true.
 	BusyError() store.Error
@@ -87,11 +89,11 @@ type Observer interface {
 	Members() ([]cluster.Member, error)
 	// Status describes this node, without the state hash.
 	Status() cluster.Status
-	// StateHash waits for the turn of a client, and returns the hash of the state and the log index it belongs to.
+	// StateHash waits for the turn of a client, and returns a hash of the state and the log index of that state.
 	StateHash(client *cluster.Client) (index uint64, hash string, err error)
 }
 
-// Admin changes something for all clients, or waits for other nodes.
+// Admin has the methods that change something for all clients, wait for other nodes, or write the whole state.
 type Admin interface {
 	// KillScript ends the running script, as SCRIPT KILL.
 	KillScript() store.Reply
@@ -105,14 +107,15 @@ type Admin interface {
 	Remove(id string) error
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
-	// Replicated returns how many other members have all acknowledged writes on disk, and whether this
-	// node has them. It waits until that number is at least others and, if here is true, this node has
-	// them, too; or until ctx ends.
+	// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
+	// these writes. It waits until the number is at least the argument others and, if the argument here is true, this node
+	// has the writes; or until ctx ends. The number may be too low, and is never too high. If here is false, the
+	// result for this node may be false although it has the writes.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
-	// Backup begins a backup, which is written while the caller reads it; complete is true if it holds
-	// all acknowledged writes.
+	// Backup begins a backup, which is written while the caller reads r; the caller must close r. complete is true if
+	// the backup has all writes that were acknowledged before the call.
 	Backup() (r io.ReadCloser, complete bool, err error)
-	// Snapshot writes a snapshot now.
+	// Snapshot writes a snapshot of this node's state now.
 	Snapshot() error
 }
 

@@ -7,17 +7,17 @@ import (
 	"lockstep/store"
 )
 
-// Blocking commands and CLIENT PAUSE: a session that waits runs no further command of its pipeline. The
-// server watches its connection, because a client that has left must not be served.
+// A session that waits in a blocking command, or for the end of CLIENT PAUSE, runs no further command of its
+// pipeline. The server watches the session's connection, because a command must not be served after its client has left.
 
 // blocks reports whether a command may have to wait at the leader.
 func (srv *Server) blocks(cmd *store.Command) bool {
 	return cmd.Is(store.Blocking) && srv.handlers[cmd] == nil
 }
 
-// block begins a blocking command. done is called with the reply, on any goroutine; then the caller
-// calls endBlock. The caller must flush the backend. If the server cuts the client off because of the
-// memory for the command's keys, block returns nil, and has not begun the command.
+// block begins a blocking command; the caller must then flush the backend. When the command ends, the function done
+// is called with the reply, on any goroutine, and the session must call endBlock. If the server cuts the client off
+// because of the memory that the command needs, block returns nil, and has not begun the command.
 func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply)) *cluster.Blocked {
 	size := cluster.BlockedSize(args) // the leader keeps the command, and this node may be the leader
 	if !s.mayHold(size) {
@@ -42,8 +42,8 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	return b
 }
 
-// endBlock ends a blocking command. reply is None if the command was given up. The session counts as blocked until the reply is
-// in its output: until then, tracker.send holds back a message about the command's own change.
+// endBlock ends a blocking command with its reply, whose kind is None if the command was given up. s.blocked stays set until the
+// reply is in the output: until then, tracker.send holds back a message about a change by the command itself.
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)
@@ -127,8 +127,8 @@ func (s *session) parkHere() bool {
 	}
 }
 
-// park arranges for resume to be called when the pause is over; it reports false if the pause is over
-// already.
+// park arranges that the function resume is called when the pause is over. It reports false, and resume is not
+// called, if the pause is over already.
 func (s *session) park(resume func()) bool {
 	s.parked.Store(true)
 	if !s.srv.pause.await(s, func() {

@@ -12,7 +12,7 @@ func (l *loop) pause(c *loopConn) bool {
 	return true
 }
 
-// block begins a command that may have to wait. All earlier commands of the client have been answered.
+// block begins a command that may have to wait. The caller must have answered all earlier commands of the client.
 func (l *loop) block(c *loopConn, cmd *store.Command, args [][]byte) {
 	c.state = connBlocked
 	c.next++

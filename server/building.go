@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// This file counts the memory that grows while one command runs: the reply under construction, and what
-// its client holds. The server counts it during the command and not afterwards, because a short command
-// may have a long reply.
+// This file counts the memory that grows while one command runs: the reply under construction, and what the
+// command adds to its client's tables and lists (holdings). The server counts it during the command and not
+// afterwards, because a short command may have a long reply.
 
 // goesOn reports whether a command that uses more and more memory may continue; it may not if its
 // client has been cut off. If all clients together hold too much, goesOn first cuts off the clients
@@ -25,17 +25,18 @@ func (s *session) goesOn() bool {
 	return !s.out.isOver()
 }
 
-// mayHold reports whether a client may hold n more bytes, before it does.
+// mayHold reports whether the client may hold n more bytes than now. It does not count them as held.
 func (s *session) mayHold(n int64) bool {
 	s.holds(n)
 	defer s.holds(-n)
 	return s.goesOn()
 }
 
-// takesRoom reports whether there is memory to encode a reply. If not, it cuts the client off at once: before evictClients could cut
-// off the clients that hold most, many large replies could take more memory than the node has. room bytes count as the client's
-// from here on, because many clients may wait for the garbage collector at once. The caller gives them back (holds) when the reply
-// is in the output.
+// takesRoom reports whether there is memory to encode a reply. If not, it cuts the client off at once and does not leave that to
+// evictClients: until evictClients has found the clients that hold most, many large replies could take more memory than the node
+// has. room is about the size of the encoded reply; 0 if the reply is small. takesRoom adds room to what the client holds before it
+// waits for the garbage collector (brake.Bring), because many clients may wait there at once. The caller must subtract room (holds)
+// when the reply is in the output.
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true
@@ -62,7 +63,7 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 // growthStep is how many names a command handles between two calls of goesOn.
 const growthStep = 64
 
-// eachName calls do for each name as long as the command may continue.
+// eachName calls the function do for each name. It stops if the command may not continue (goesOn).
 func eachName[T string | []byte](s *session, names []T, do func(name string)) {
 	for i, name := range names {
 		if i%growthStep == growthStep-1 && !s.goesOn() {
@@ -96,7 +97,7 @@ func (s *session) maxReply() int64 {
 	return s.srv.backend.MaxReply()
 }
 
-// add appends elements, and reports whether there is room for more.
+// add appends elements, and reports whether the reply has room for them. If not, the caller need not add any more.
 func (b *building) add(elems ...store.Reply) bool {
 	if !b.takes(int64(store.Extent(elems, int(b.limit)))) {
 		return false
@@ -105,7 +106,7 @@ func (b *building) add(elems ...store.Reply) bool {
 	return true
 }
 
-// takes counts n bytes of the reply, and reports whether there is room for more.
+// takes adds n bytes to the size of the reply, and reports whether there is room for them.
 func (b *building) takes(n int64) bool {
 	if b.size += n; b.size > b.limit {
 		b.over = true
@@ -129,8 +130,8 @@ func (b *building) reply(kind store.Kind) store.Reply {
 	return store.Reply{Kind: kind, Elems: b.elems}
 }
 
-// builds adds by (bytes, perhaps negative) to the memory of the reply that the client's present command builds.
-// session.reply subtracts that memory again.
+// builds changes the counted size of the reply that the present command builds; by is the number of bytes, perhaps
+// negative. session.reply subtracts that size again. Scripts have limits of their own, so builds does nothing for them.
 func (s *session) builds(by int64) {
 	if s.script == nil {
 		s.built += by

@@ -26,18 +26,18 @@ type TLSFiles struct {
 	CertFile, KeyFile     string
 	KeyFilePass           string
 	CACertFile, CACertDir string // the authorities that sign the certificates of clients
-	AuthClients           string // yes, no or optional
+	AuthClients           string // yes, no or optional; empty: yes
 	Protocols             string // TLSv1.2, TLSv1.3 or both; empty: both
 	Ciphers               string // suites of TLS 1.2; empty: Go's choice
-	Ciphersuites          string // suites of TLS 1.3
+	Ciphersuites          string // empty, or all suites of TLS 1.3 (checkSuites13)
 }
 
-// Certificates holds the TLS configuration of a process. When a file has changed, it reads the files
-// again, for new connections. If the new files cannot be used, the previous configuration stays in use.
+// Certificates holds the TLS configuration of a process. When a file has changed, Watch reads the files
+// again, and new connections use them. If they cannot be used, the previous configuration stays in use.
 type Certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tls.Config] // nil: there is no certificate
-	turns   *turns.Turns               // shared by all ports that serve with these certificates
+	turns   *turns.Turns               // for the handshakes on all ports that use these certificates
 
 	mu    sync.Mutex
 	files TLSFiles
@@ -46,8 +46,8 @@ type Certificates struct {
 	seen   string // sizes and times of the files at the last read
 }
 
-// NewCertificates reads the files. Without a CertFile no port speaks TLS, and later settings are only
-// stored, as in a Redis without a tls-port.
+// NewCertificates reads the files. Without a CertFile no port speaks TLS, and Set only stores its
+// settings, as a Redis without a tls-port does.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{log: log, turns: turns.Half(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
@@ -80,8 +80,8 @@ func (c *Certificates) Reload() error {
 	return c.read(c.files)
 }
 
-// Watch reads the files again if one has changed since the last read. If only one of two files that
-// belong together is new, reading fails; the change of the other file causes the next try.
+// Watch reads the files again if one has changed since the last read. If only one of two files that belong
+// together (the certificate and its key) is new yet, reading fails; the change of the other file causes the next try.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -90,7 +90,8 @@ func (c *Certificates) Watch() {
 	}
 }
 
-// keep calls Watch until stop is closed. It runs on its own goroutine, because a disk may not answer.
+// keep calls Watch once per cronPeriod until the channel stop is closed. It needs a goroutine of its own, because a
+// disk may not answer.
 func (c *Certificates) keep(stop <-chan struct{}) {
 	tick := time.NewTicker(cronPeriod)
 	defer tick.Stop()
@@ -118,7 +119,7 @@ func (c *Certificates) read(files TLSFiles) error {
 		c.files = files
 		return nil
 	}
-	c.seen = files.look() // before reading, so that read cannot miss a change
+	c.seen = files.look() // before the files are read: Watch then notices a change during the reading
 	config, err := files.config()
 	if err != nil {
 		return err
@@ -128,7 +129,7 @@ func (c *Certificates) read(files TLSFiles) error {
 	return nil
 }
 
-// look returns a text that differs when a file has changed.
+// look returns a text with the sizes and modification times of the files, which differs when a file has changed.
 func (f *TLSFiles) look() string {
 	var b strings.Builder
 	note := func(path string) {
@@ -150,7 +151,8 @@ func (f *TLSFiles) look() string {
 	return b.String()
 }
 
-// authClients are the words of tls-auth-clients. Package turns verifies the certificates of clients.
+// authClients maps the words of tls-auth-clients to the setting of crypto/tls. None of these settings makes crypto/tls
+// verify a certificate: turns.Verify does that (TLSFiles.config).
 var authClients = map[string]tls.ClientAuthType{
 	"yes":      tls.RequireAnyClientCert,
 	"no":       tls.NoClientCert,
@@ -358,7 +360,7 @@ func cipherWords(words string) []string {
 	return strings.FieldsFunc(words, func(r rune) bool { return r == ':' || r == ',' || r == ' ' })
 }
 
-// checkSuites13 reads tls-ciphersuites. Go serves all three suites of TLS 1.3 and offers no choice, so
+// checkSuites13 checks tls-ciphersuites. Go serves all three suites of TLS 1.3 and offers no choice, so
 // the list must be empty or name all of them.
 func checkSuites13(words string) error {
 	names := cipherWords(words)
