@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// The pools keep buffers for replies between keepOutput and 4 times keepOutput. An outbox gives its buffer back when it has sent
-// the replies. The collector may free unused buffers, so their memory does not grow with the number of clients.
+// These pools keep buffers for output of more than keepOutput and at most 4 times keepOutput. An outbox borrows a buffer while that
+// much output is pending. The garbage collector may free the buffers in a pool, so an idle client takes no memory for them.
 var halves, wholes = sync.Pool{}, sync.Pool{} // of *[]byte, with capacities of 2 and 4 times keepOutput
 
 // borrow returns an empty buffer with a capacity of at least size bytes; size must not exceed 4 times keepOutput.
@@ -21,7 +21,7 @@ func borrow(size int) []byte {
 	return make([]byte, 0, room)
 }
 
-// giveBack takes back a buffer that nobody uses any more, if borrow can use it.
+// giveBack puts a buffer that nobody uses any more into its pool. It ignores a buffer that borrow would not return.
 func giveBack(b []byte) {
 	b = b[:0]
 	switch cap(b) {
@@ -34,7 +34,7 @@ func giveBack(b []byte) {
 
 // chunks is a sequence of bytes in pieces. All outboxes share one copy of a large message.
 type chunks struct {
-	first  [][]byte // comes before last; other outboxes may share it, so it is read-only
+	first  [][]byte // the pieces before last; other outboxes may share their bytes, so nobody changes these bytes
 	size   int      // bytes of first
 	unused int      // unused capacity behind the pieces of first, in bytes
 	last   []byte
@@ -49,7 +49,7 @@ func (c *chunks) push(message []byte) {
 		return
 	}
 	c.seal()
-	c.first = append(c.first, slices.Clip(message)) // the unused capacity does not count as this client's memory
+	c.first = append(c.first, slices.Clip(message)) // Clip: the unused capacity does not count as memory of this client
 	c.size += len(message)
 }
 
@@ -63,7 +63,7 @@ func (c *chunks) seal() {
 	}
 }
 
-// join appends other; the caller must not use other again.
+// join appends the pieces of the parameter other, which the caller must not use again.
 func (c *chunks) join(other chunks) {
 	if len(other.first) == 0 {
 		c.last = append(c.last, other.last...)
@@ -82,7 +82,7 @@ func (c *chunks) head() []byte {
 	return c.last
 }
 
-// drop removes the first n bytes of head.
+// drop removes the first n bytes of the first piece.
 func (c *chunks) drop(n int) {
 	switch {
 	case len(c.first) > 0:
@@ -98,13 +98,13 @@ func (c *chunks) drop(n int) {
 	}
 }
 
-// shift forgets the first piece.
+// shift removes the first piece of first.
 func (c *chunks) shift() {
-	c.unused -= cap(c.first[0]) - len(c.first[0]) // drop leaves this difference the same
+	c.unused -= cap(c.first[0]) - len(c.first[0]) // what seal has added: drop does not change this difference
 	c.first[0], c.first = nil, c.first[1:]
 }
 
-// take removes head and returns it. If head was last, spare becomes the memory of last.
+// take removes and returns the first piece. If that was last, the empty buffer spare becomes the new last.
 func (c *chunks) take(spare []byte) []byte {
 	out := c.head()
 	if len(c.first) == 0 {

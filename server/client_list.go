@@ -81,14 +81,15 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 }
 
 // describe returns the session's line in CLIENT LIST. query is the length of the CLIENT command if this
-// session has sent it, and 0 otherwise. Of the buffers in the line, only the pending output is measured.
-// The figures of the others are those of an idle client in Redis, or of one that runs a command of length
-// query.
+// session has sent it, and 0 otherwise. Of the buffer sizes in the line, only that of the pending output
+// is measured. The other sizes are what Redis shows for a client that is idle or, if query is not 0, for
+// one that runs a command of that length.
 func (s *session) describe(now time.Time, query int) string {
 	return s.describeWith(now, query, func(name string) string { return name })
 }
 
-// describeWith is describe, but it passes each name that the client chose through cut.
+// describeWith does what describe does, but replaces the names of the connection, of the user and of the
+// client library by what the function cut returns for them.
 func (s *session) describeWith(now time.Time, query int, cut func(name string) string) string {
 	n := s.srv.hub.counts(s)
 	multi := s.queued.Load()
@@ -109,7 +110,7 @@ func (s *session) describeWith(now time.Time, query int, cut func(name string) s
 	}
 	pending := s.out.size()
 	s.mu.Lock()
-	name, libName, libVer := s.name, s.libName, s.libVer // Sprintf copies them without mu, because the client's own commands need mu
+	name, libName, libVer := s.name, s.libName, s.libVer // Sprintf runs without mu, because the client's own commands need mu
 	s.mu.Unlock()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%d idle=%d flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d"+
 		" qbuf=%d qbuf-free=%d argv-mem=0 multi-mem=0 rbs=%d rbp=%d obl=0 oll=%d omem=%d tot-mem=%d events=r cmd=%s user=%s redir=%d resp=%d"+

@@ -15,44 +15,46 @@ import (
 	"lockstep/store"
 )
 
-// This file counts the memory that all clients together use on this node (maxmemory-clients):
-// incomplete and waiting commands, queued commands, watched keys, subscriptions, client names, and
-// pending output. When the sum is too large, the clients that hold most are cut off, as in Redis.
+// This file counts the memory that all clients of this node use together: for commands that have arrived
+// in part or wait to run, queued commands, watched keys, subscriptions, client names, replies under
+// construction, and pending output. If the sum exceeds maxmemory-clients, the server cuts off the clients
+// that hold most, as Redis does.
 //
-// The server counts only large buffers as they change. It counts small buffers when it looks at every
-// client once a second, so that they cost a command nothing.
+// The server adds only large changes to the sum at once. It counts small ones when it looks at every
+// client once a second, so that most commands need not change the sum.
 
-// clientMemory counts the memory that clients hold.
+// clientMemory is the memory that the clients of this node hold.
 type clientMemory struct {
-	large atomic.Int64  // bytes in large buffers
+	large atomic.Int64  // bytes in large buffers and holdings, as last reported
 	limit *atomic.Int64 // 0: no limit
 
-	arriving  atomic.Int64 // the part of large for incoming commands
+	arriving  atomic.Int64 // the part of large that is for large incoming commands
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
-	exempt    atomic.Int64 // about how much clients with CLIENT NO-EVICT hold; holders corrects it
+	exempt    atomic.Int64 // about how many bytes clients with CLIENT NO-EVICT hold; Server.holders corrects it
 
 	cutting atomic.Bool  // a goroutine looks for the clients that hold most
-	cut     atomic.Int64 // clients that were cut off for memory, or for too many commands before AUTH
-	relieve func()
+	cut     atomic.Int64 // how many clients were cut off to save memory
+	relieve func()       // Server.evictClients
 	evictions
 
-	turns atomic.Uint64 // how many parts of large commands loops have read (incoming.nextPart)
+	turns atomic.Uint64 // how many times a loop has read a part of a large command (incoming.nextPart)
 }
 
-// userMemory counts the memory that the clients of one user hold.
+// userMemory is about the large commands that the clients of one user send.
 type userMemory struct {
-	complete atomic.Int64  // bytes of large commands that have arrived
-	turn     atomic.Uint64 // the value of clientMemory.turns at this user's latest turn
+	complete atomic.Int64  // bytes of large commands that have arrived completely and wait to run
+	turn     atomic.Uint64 // the value of clientMemory.turns when a loop last read a part for this user
 }
 
-// crowded reports whether the large commands of a user that have arrived exceed a quarter of the limit: then the node should read
-// no more of them.
+// crowded reports whether the complete large commands of the user u that wait to run take more than a quarter of the limit. If they
+// do, the node should put off reading more large commands of that user.
 func (m *clientMemory) crowded(u *userMemory) bool {
 	limit := m.limit.Load()
 	return limit > 0 && u.complete.Load() > limit/4
 }
 
-// changed adds the growth of a large buffer; by is negative when the buffer shrinks.
+// changed adds a change, the parameter by in bytes, to the sum; the change is negative if a client holds less than before. If the
+// sum grows beyond the limit, changed starts a goroutine that cuts off the clients that hold most, unless one runs already.
 func (m *clientMemory) changed(by int64) {
 	total, limit := m.large.Add(by), m.limit.Load()
 	if by > 0 && limit > 0 && total > limit && m.cutting.CompareAndSwap(false, true) {
@@ -63,38 +65,41 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
-// beyond reports whether large incoming commands alone exceed the limit by more than an eighth. Then the server
-// cuts off their senders at once: finding the clients that hold most takes time, and many clients could fill
-// the memory meanwhile.
+// beyond reports whether large incoming commands alone exceed the limit by more than an eighth. If they do, the
+// server cuts off the sender of such a command at once: finding the clients that hold most takes time, in which
+// many clients could fill the memory.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }
 
-// noRoomToGrow is beyond with n more bytes of large commands.
+// noRoomToGrow reports what the method beyond would report if large incoming commands took n more bytes.
 func (m *clientMemory) noRoomToGrow(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.arriving.Load()+n > limit+limit/8
 }
 
-// beyondWith reports whether all large buffers with n more bytes exceed the limit by more than an eighth.
+// beyondWith reports whether the sum would exceed the limit by more than an eighth if clients held n more bytes.
 func (m *clientMemory) beyondWith(n int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && m.large.Load()+n > limit+limit/8
 }
 
-// sparesWith reports whether clients with CLIENT NO-EVICT are spared even if they hold n more bytes.
+// sparesWith reports whether the server spares clients with CLIENT NO-EVICT when it cuts off clients to save memory: it does while
+// they together, with n more bytes, hold at most half of the limit.
 func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.limit.Load()/2 }
 
 // All clients that have not authenticated share 1/strangersShare of the limit for their buffers.
 const strangersShare = 8
 
-// noRoomFor reports whether the buffers of unauthenticated clients are too large.
+// noRoomFor reports whether strangers, the number of bytes in the buffers of all unauthenticated clients, exceeds the share of these
+// clients.
 func (m *clientMemory) noRoomFor(strangers int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && strangers > limit/strangersShare
 }
 
-// refused counts a client that is cut off because of n bytes.
+// refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers. If n is the
+// maximum since the last log line about evictions, the next one names the client.
 func (m *clientMemory) refused(addr net.Addr, n int64) {
 	m.cut.Add(1)
 	m.mu.Lock()
@@ -104,24 +109,25 @@ func (m *clientMemory) refused(addr net.Addr, n int64) {
 	}
 }
 
-// These are the costs of one entry in tables that a client grows, without the bytes of its name.
+// These are the bytes that one entry takes in the tables that a client can fill, without the bytes of the entry's name.
 const (
-	subscriptionCost = 320 // in the session's table and in the hub's, with a set of subscribers
-	prefixCost       = 320 // a prefix of CLIENT TRACKING, in the same two kinds of tables
-	watchCost        = 192 // a watched key: its entries in the list and in the set
+	subscriptionCost = 320 // a subscription: its entries in messaging.subs and in the hub's table, with the set of subscribers
+	prefixCost       = 320 // a prefix of CLIENT TRACKING: its entries in the session's list and the tracker's tree, with the sessions
+	watchCost        = 192 // a watched key: its entries in watchList and in the set watching
 )
 
-// holdings is the memory that a client holds in tables and lists. The session adds a change to the sum of
-// all clients (clientMemory.large) when the change exceeds keepOutput, or the client holds nothing any more.
+// holdings is the memory that a client holds outside its connection and its outbox: for example, in tables and lists, and for the
+// reply under construction. The method session.holds reports it to the sum of all clients (clientMemory.large) when it differs by
+// more than keepOutput from the last report, or has become 0. Once a second, tellsExactly reports smaller differences.
 type holdings struct {
 	bytes atomic.Int64
-	told  atomic.Int64 // the last reported value; goneClient: no more reports
+	told  atomic.Int64 // the value of bytes in the last report; goneClient: the client has left, and there are no more reports
 }
 
-// goneClient is a value that no report can have.
+// goneClient is a value of holdings.told that no report can have.
 const goneClient = -1 << 62
 
-// holds adds by (bytes, perhaps negative) to what the client holds. Any goroutine may call it.
+// holds adds a change, the parameter by in bytes, to the client's holdings; the change may be negative. Any goroutine may call it.
 func (s *session) holds(by int64) {
 	now, told := s.held.bytes.Add(by), s.held.told.Load()
 	if told == goneClient {
@@ -133,8 +139,8 @@ func (s *session) holds(by int64) {
 	}
 }
 
-// tellsExactly reports to the byte what the client holds. The small changes that holds does not report may add up, over many
-// clients, to much memory.
+// tellsExactly reports the client's holdings to the byte. The method holds does not report small changes, which may add up, over
+// many clients, to much memory.
 func (s *session) tellsExactly() {
 	now, told := s.held.bytes.Load(), s.held.told.Load()
 	if now != told && told != goneClient && s.held.told.CompareAndSwap(told, now) {
@@ -142,20 +148,20 @@ func (s *session) tellsExactly() {
 	}
 }
 
-// leavesMemory subtracts the reported memory of a client that has left from the sum.
+// leavesMemory subtracts the reported holdings of a client that has left from the sum.
 func (s *session) leavesMemory() {
 	if told := s.held.told.Swap(goneClient); told != goneClient {
 		s.srv.clientMemory.changed(-told)
 	}
 }
 
-// keeps sets the memory of the client's queued commands and watched keys.
+// keeps sets to n the bytes in the client's holdings that are for queued and executing commands and for watched keys.
 func (s *session) keeps(n int) {
 	s.holds(int64(n - s.kept))
 	s.kept = n
 }
 
-// memory returns what a client holds, without its fixed-size buffers.
+// memory returns how many bytes a client holds, without its buffers of fixed size.
 func (s *session) memory() int64 {
 	n := int64(s.out.memoryHeld()) + s.conn.held.Load() + s.held.bytes.Load()
 	if sealed, by := s.conn.Conn.(sealer); by {
@@ -164,7 +170,7 @@ func (s *session) memory() int64 {
 	return n
 }
 
-// sealer is a connection that keeps ciphertext until its socket has room.
+// sealer is a connection that keeps ciphertext until its socket has room; waiting returns how many bytes it keeps.
 type sealer interface{ waiting() int }
 
 // evictions lets one goroutine at a time cut clients off, and logs the evictions.
@@ -183,10 +189,10 @@ type holder struct {
 	exempt bool // CLIENT NO-EVICT
 }
 
-// evictClients cuts off clients until the others hold no more than the limit. Next is always the largest client of the user whose
-// clients together hold most, so that the connections of one user do not cause the clients of another to be cut off. Clients with
-// NO-EVICT stay, as in Redis, while they together hold no more than half of the limit: the node must survive, and the other clients
-// need room.
+// evictClients cuts off clients until the others hold no more than the limit. It always chooses the client that holds most among
+// those of the user whose clients together hold most, so that the many connections of one user do not cause the clients of another
+// to be cut off. It spares clients with NO-EVICT, as Redis does, but only while they together hold no more than half of the limit:
+// the node must survive, and the other clients need memory, too.
 func (srv *Server) evictClients() {
 	e := &srv.clientMemory.evictions
 	e.mu.Lock()
@@ -205,7 +211,7 @@ func (srv *Server) evictClients() {
 			return
 		}
 		if h.exempt {
-			if exempt <= limit/2 { // as sparesWith
+			if exempt <= limit/2 { // as in sparesWith
 				continue
 			}
 			exempt -= h.n
@@ -219,8 +225,8 @@ func (srv *Server) evictClients() {
 	}
 }
 
-// mostFirst yields the holders one by one. The next one is always the largest remaining holder of the user whose remaining
-// holders together hold most.
+// mostFirst yields the holders in the order in which evictClients cuts them off: each time the largest remaining holder of the user
+// whose remaining holders together hold most.
 func mostFirst(holders []holder) iter.Seq[holder] {
 	return func(yield func(holder) bool) {
 		slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
@@ -254,8 +260,9 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 	}
 }
 
-// holders returns every client with the memory it holds, the total, and the total of clients with
-// NO-EVICT. It also makes the reported sums exact: beyondWith, sparesWith and goesOn decide by them.
+// holders returns all clients that have not been cut off, with the memory that each holds, the total, and
+// the total of those with NO-EVICT. It also corrects the sums large and exempt of clientMemory, by which
+// beyondWith, sparesWith and goesOn decide.
 func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
 		s.tellsExactly()
@@ -273,7 +280,8 @@ func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	return total, exempt, holders
 }
 
-// say writes a log line, at most one per logSilence: clients decide how many evictions there are.
+// say logs the evictions since the last log line, but writes at most one line per logSilence, because clients can cause any number
+// of evictions.
 func (e *evictions) say(log *slog.Logger, now time.Time) {
 	if e.count == 0 || now.Sub(e.said) < logSilence {
 		return
@@ -282,13 +290,13 @@ func (e *evictions) say(log *slog.Logger, now time.Time) {
 	e.count, e.most, e.said = 0, holder{}, now
 }
 
-// ClientMemory returns the bytes in the large buffers of clients, and how many clients were cut off for
-// memory, or because they sent too many commands before they authenticated.
+// ClientMemory returns how many bytes clients hold in large buffers, tables and lists, as last reported, and
+// how many clients were cut off to save memory.
 func (srv *Server) ClientMemory() (bytes, cutOff int64) {
 	return srv.clientMemory.large.Load(), srv.clientMemory.cut.Load()
 }
 
-// TrackedKeys returns how many keys the server remembers for CLIENT TRACKING, and their memory.
+// TrackedKeys returns how many keys the server remembers for CLIENT TRACKING, and how many bytes they take.
 func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	t := srv.hub.tracker
 	t.mu.Lock()

@@ -11,7 +11,8 @@ import (
 )
 
 // aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands
-// that read or change them; this node answers the commands about the connection or the node's own log.
+// that read or change users, except ACL SAVE, which writes the users that this node knows to its file. This
+// node also runs the commands that are not about the cluster's users: CAT, GENPASS, LOG and WHOAMI.
 func aclRows() []row {
 	const (
 		plain = store.NoScript | store.Loading | store.Stale
@@ -116,8 +117,8 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 	return s.srv.aclLog.show(s.build(), s.srv.cfg.Clock(), count)
 }
 
-// doChangeUsers lets the leader change users and replies when the change has reached this node, so that
-// the client can use it at once.
+// doChangeUsers has the leader change users. It replies when the change has reached this node or catchUp
+// has given up waiting for it, so that a new user can usually log in here at once.
 func doChangeUsers(s *session, args [][]byte) store.Reply {
 	cmd, _ := s.srv.table.Resolve(args)
 	r := s.srv.backend.Submit([]cluster.Call{s.call(cmd, args)}, nil)[0]
@@ -127,9 +128,9 @@ func doChangeUsers(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// changesUsers reports whether a command is one that doChangeUsers runs, if it is in no transaction. In a
-// transaction, the leader runs the command with the others, and EXEC does not wait until this node has the
-// changed users.
+// changesUsers reports whether doChangeUsers runs a command outside transactions. In a transaction, the
+// leader runs the command together with the other commands, and EXEC does not wait until the change has
+// reached this node.
 func changesUsers(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "acl|setuser", "acl|deluser":

@@ -2,7 +2,7 @@ package server
 
 import "lockstep/store"
 
-// This file has the ACL commands that the leader runs.
+// This file has the ACL commands that the leader runs, except ACL LOAD (runACLLoad).
 
 func runSetUser(c *store.Ctx) store.Reply {
 	name := c.Arg(2)

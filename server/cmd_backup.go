@@ -11,24 +11,24 @@ import (
 	"lockstep/store"
 )
 
-// The server sends a backup in pieces, each as the reply to one command. So a backup takes the memory
-// of one piece only, and its reader may be slow.
+// The server sends a backup in pieces, each as the reply to one command. So the node needs memory for one
+// piece only, even if the client reads slowly.
 
 const (
 	// backupPiece is the size of a piece in bytes.
 	backupPiece = 1 << 20
-	// backupIdle is how long a backup stays open for a reader that asks for no piece.
+	// backupIdle is how long a backup stays open while the client asks for no piece.
 	backupIdle = time.Minute
 	// backupMost is how long a backup may stay open in all: while it is open, the node keeps all data that commands overwrite.
 	backupMost = time.Hour
 )
 
-// backups holds the backup that a client is reading.
+// backups has the one backup that clients may read at present.
 type backups struct {
 	mu      sync.Mutex
-	last    int
+	last    int         // the number of the latest backup, which is its name
 	open    *openBackup // nil: none
-	opening bool
+	opening bool        // the backend is beginning a backup
 }
 
 type openBackup struct {
@@ -39,8 +39,8 @@ type openBackup struct {
 	mu   sync.Mutex // held while a piece is read
 }
 
-// doBackup answers LOCKSTEP BACKUP BEGIN with a name and whether the backup is complete, and LOCKSTEP
-// BACKUP READ name with the next piece; an empty piece is the end.
+// doBackup answers LOCKSTEP BACKUP BEGIN with the name of a new backup and whether that backup holds all
+// acknowledged writes. It answers LOCKSTEP BACKUP READ name with the next piece; an empty piece is the end.
 func doBackup(s *session, args [][]byte) store.Reply {
 	switch what := string(args[2]); {
 	case strings.EqualFold(what, "begin") && len(args) == 3:
@@ -100,7 +100,7 @@ func (srv *Server) readBackup(name string) store.Reply {
 	return store.Str(string(piece[:n]))
 }
 
-// endBackup closes and forgets a backup. It may be called more than once: by a reader and by the timers.
+// endBackup closes and forgets a backup, if that has not been done: readBackup and both timers may call it for the same backup.
 func (srv *Server) endBackup(open *openBackup) {
 	b := &srv.backups
 	b.mu.Lock()

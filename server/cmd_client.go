@@ -66,7 +66,7 @@ func doClientGetName(s *session, _ [][]byte) store.Reply {
 	return store.Str(s.name)
 }
 
-// validName reports whether a name is allowed in a line of CLIENT LIST.
+// validName reports whether a line of CLIENT LIST can show a name: it has no spaces, control characters or bytes beyond ASCII.
 func validName(name []byte) bool {
 	for _, c := range name {
 		if c < '!' || c > '~' {
@@ -159,7 +159,7 @@ func doClientReply(s *session, args [][]byte) store.Reply {
 
 // clientFilter selects connections for CLIENT KILL and CLIENT LIST.
 type clientFilter struct {
-	ids         []int64 // sorted; nil: all
+	ids         []int64 // sorted; nil: any id
 	class       string
 	addr, laddr *string
 	account     *account
@@ -253,8 +253,9 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 	return f, ""
 }
 
-// kill closes the connections that match and returns their number; it closes the session's own
-// connection after the reply. The node drops heavy work that waits for its turn on behalf of a killed client.
+// kill closes the connections that the filter f matches, and returns how many these are. It closes the
+// session's own connection after the reply, and the others at once; requests of the others that still wait
+// for their turn are not run.
 func (s *session) kill(f *clientFilter) int {
 	n := 0
 	for _, other := range s.srv.each() {

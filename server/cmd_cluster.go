@@ -35,7 +35,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	st := s.srv.backend.Status() // after StateHash has waited
+	st := s.srv.backend.Status() // after StateHash, which may take long: the status must not be older than the hash
 	keys, deadlines := 0, 0
 	for db := range st.Keys {
 		keys += st.Keys[db]
@@ -97,7 +97,7 @@ func describeMember(m cluster.Member) store.Reply {
 	)
 }
 
-// memberState returns the state of a member for an operator who adds or replaces a member.
+// memberState returns the state of a member in one word, for an operator who adds or replaces a member.
 func memberState(m cluster.Member) string {
 	switch {
 	case m.Leader:
@@ -110,7 +110,7 @@ func memberState(m cluster.Member) string {
 	return "voter"
 }
 
-// doAdd and doRemove reply when the change is committed.
+// doAdd and doRemove reply when the change of the membership is committed. A new member may still have to catch up.
 func doAdd(s *session, args [][]byte) store.Reply {
 	return administered(s.srv.backend.Add(string(args[2]), string(args[3])))
 }

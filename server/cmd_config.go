@@ -67,7 +67,7 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// WarnOfMaxMemory warns in the log of a maxmemory that the node's memory cannot hold.
+// WarnOfMaxMemory writes a warning to the log if limit, a value of maxmemory, is more than the memory of the machine or container.
 func (srv *Server) WarnOfMaxMemory(limit int64) {
 	if has := srv.cfg.Memory; has > 0 && limit > has {
 		srv.cfg.Log.Warn("maxmemory is more than the memory of the machine or the container: the kernel may end the node before the limit is reached",
@@ -75,7 +75,8 @@ func (srv *Server) WarnOfMaxMemory(limit int64) {
 	}
 }
 
-// MaxMemory returns the maxmemory that counts as far as this node knows; 0: no limit.
+// MaxMemory returns maxmemory: the value that the cluster has set, as this node knows it, or that of the node's own configuration if
+// the cluster has set none. 0 means no limit.
 func (srv *Server) MaxMemory() int64 {
 	if value, known := srv.backend.Config(store.ParamMaxMemory); known {
 		if n, ok := store.ParseMemory(value); ok {

@@ -52,7 +52,7 @@ func ping(args [][]byte) store.Reply {
 	return store.Err(store.ErrWrongArgs("ping"))
 }
 
-// doPing answers a RESP2 subscriber with a push-style message, others with a plain reply.
+// doPing answers a RESP2 client that has subscriptions with an array, like a message; it gives other clients a plain reply.
 func doPing(s *session, args [][]byte) store.Reply {
 	if len(args) > 2 || s.protocol() != 2 || !s.subscriber() {
 		return ping(args)
@@ -84,12 +84,13 @@ func doAuth(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// maxHelloLogins bounds the logins of one HELLO, because each compares all passwords of its user. Redis has no such bound, and clients
-// log in once.
+// maxHelloLogins bounds the number of AUTH options in one HELLO, because a login compares the given password with all passwords of
+// the user. Redis has no such bound, but clients need only one login.
 const maxHelloLogins = 8
 
 // doHello executes its options one by one: options before an error keep their effect. The protocol
-// changes only at the end. doHello asks the leader at most once, however many users and passwords it gets.
+// changes only at the end. For all AUTH options together, doHello asks the leader at most once for changed
+// passwords.
 func doHello(s *session, args [][]byte) store.Reply {
 	resp := s.protocol()
 	if len(args) > 1 {
@@ -142,7 +143,7 @@ func doHello(s *session, args [][]byte) store.Reply {
 	return s.speak(resp, r)
 }
 
-// leads reports whether this node is the leader.
+// leads reports whether this node is the leader, as far as it knows.
 func (srv *Server) leads() bool {
 	id, _ := srv.backend.LeaderClient()
 	return id == srv.cfg.NodeID

@@ -8,7 +8,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// curiousRows are LOLWUT, MODULE and MIGRATE: they answer clients that ask, but do no work.
+// curiousRows are LOLWUT, MODULE and MIGRATE. They change nothing: LOLWUT draws a picture, there are no modules to list, and
+// loading a module or migrating keys is refused.
 func curiousRows() []row {
 	const load = store.Admin | store.NoScript | store.NoAsyncLoading
 	module := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler, tips ...string) row {
@@ -43,7 +44,7 @@ func curiousRows() []row {
 	}
 }
 
-// keyToMigrate returns the index of the one key that MIGRATE names before its options.
+// keyToMigrate returns the index of the one key that MIGRATE names before its options, unless keys follow the word KEYS.
 func keyToMigrate(args [][]byte) (places []int) {
 	if wordKeys(args) == 0 && len(args) > 3 {
 		places = []int{3}
@@ -51,8 +52,8 @@ func keyToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// keysToMigrate returns the indexes of the keys behind the word KEYS. As in Redis, there are none if the key before the options is
-// not empty: MIGRATE refuses that key and KEYS together.
+// keysToMigrate returns the indexes of the keys that follow the word KEYS. As in Redis, it returns none if the key before the
+// options is not empty, because MIGRATE in Redis refuses that key together with KEYS.
 func keysToMigrate(args [][]byte) (places []int) {
 	if at := wordKeys(args); at > 0 && len(args[3]) == 0 {
 		for i := at + 1; i < len(args); i++ {
@@ -62,8 +63,8 @@ func keysToMigrate(args [][]byte) (places []int) {
 	return places
 }
 
-// wordKeys returns the index of the word KEYS among the options of MIGRATE; 0 if there is none that a key follows. It skips
-// passwords and user names, because they may be the same as an option.
+// wordKeys returns the index of the word KEYS among the options of MIGRATE; 0 if there is no KEYS, or no key follows it. It skips
+// passwords and user names, which may be the same word as an option.
 func wordKeys(args [][]byte) int {
 	for i := 6; i+1 < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {

@@ -11,8 +11,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// debugCommand is a subcommand of DEBUG. least and most bound the number of arguments, which includes
-// the words DEBUG and the subcommand.
+// debugCommand is a subcommand of DEBUG. least and most are the minimum and the maximum of the number of
+// arguments; the words DEBUG and the subcommand's name count as arguments.
 type debugCommand struct {
 	name        string
 	least, most int
@@ -44,8 +44,8 @@ func debugCommands() []debugCommand {
 	}
 }
 
-// notInScripts are the subcommands that would wait for the script that calls them, or could take longer
-// than a script's time limit.
+// notInScripts are the subcommands that scripts may not call: they would wait for the calling script to
+// end, or could take longer than a script's time limit.
 var notInScripts = map[string]bool{"reload": true, "loadaof": true, "populate": true}
 
 func doDebug(s *session, args [][]byte) store.Reply {
@@ -73,8 +73,8 @@ func debugHelp() store.Reply {
 	return r
 }
 
-// scriptNap is the longest DEBUG SLEEP of a script, in seconds: meanwhile the leader runs no other client's
-// commands, and the time limit of scripts can end the script only after the sleep.
+// scriptNap is the longest DEBUG SLEEP of a script, in seconds. During the sleep, the leader runs no other
+// client's commands, and the time limit of scripts cannot end the script.
 const scriptNap = 1
 
 func doDebugInScripts(s *session, args [][]byte) store.Reply {
@@ -82,7 +82,7 @@ func doDebugInScripts(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// doDebugSleep delays only this connection.
+// doDebugSleep delays only this connection, or the script that calls it (see scriptNap).
 func doDebugSleep(s *session, args [][]byte) store.Reply {
 	secs, ok := redistext.ParseFloat(args[2])
 	if !ok {
@@ -131,8 +131,9 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// runDebug is the leader's part of DEBUG. A user with the right to DEBUG may read every key, as in
-// Redis. Only other code of this package calls it (session.onLeader): the DEBUG of clients goes to doDebug.
+// runDebug is the leader's part of DEBUG, for the commands that doDebugObject and doDebugPopulate send by
+// session.onLeader. What clients and scripts send goes to doDebug instead. As in Redis, a user with the
+// right to DEBUG needs no rights to the keys that it reads or creates.
 func runDebug(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) == 3 && c.Arg(1) == "object":
@@ -143,7 +144,7 @@ func runDebug(c *store.Ctx) store.Reply {
 	return store.Err(errBadCommand)
 }
 
-// runAs runs another command with the rights of the command that the client called.
+// runAs runs another command as part of the present one. It does not check whether the user may run that command.
 func runAs(c *store.Ctx, words ...string) store.Reply {
 	inner := *c
 	inner.Args = make([][]byte, len(words))
@@ -180,8 +181,8 @@ func debugObject(c *store.Ctx) store.Reply {
 	return store.List(encoding, store.Int(int64(len(dump.Str)-dumpFrame)))
 }
 
-// populateStep is how many keys one log entry creates at most, and populateKey is how many bytes of the entry a key may take besides
-// its prefix and its value.
+// populateStep is the maximum number of keys that DEBUG POPULATE creates by one log entry. populateKey is how many bytes of the entry
+// each key may take besides its prefix and its value.
 const (
 	populateStep = 1024
 	populateKey  = 64
@@ -221,7 +222,7 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// debugPopulate creates the keys with numbers in a range.
+// debugPopulate creates the keys of one step of DEBUG POPULATE: those with the numbers from the first number up to the second.
 func debugPopulate(c *store.Ctx) store.Reply {
 	var n [3]int64
 	for i, at := range []int{2, 3, 5} {

@@ -7,8 +7,8 @@ import (
 
 func doFunctionKill(s *session, _ [][]byte) store.Reply { return s.srv.backend.KillFunction() }
 
-// doFunctionStats answers at once while a function runs, because the reply describes that function;
-// otherwise the leader runs FUNCTION STATS like other commands.
+// doFunctionStats describes a running function without waiting for its end: RunningFunction asks the leader
+// directly. If no function runs, the leader runs FUNCTION STATS like other commands.
 func doFunctionStats(s *session, args [][]byte) store.Reply {
 	if r := s.srv.backend.RunningFunction(); r.Kind != store.Null {
 		return r

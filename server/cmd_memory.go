@@ -38,7 +38,7 @@ func memoryRows() []row {
 	}}
 }
 
-// memoryFigures are the runtime's figures that can be read without stopping the world.
+// memoryFigures are the figures in bytes that Go's runtime can give without stopping the world. They leave out Config.Ballast.
 type memoryFigures struct{ objects, heap, free, released, total uint64 }
 
 func (srv *Server) readMemory() memoryFigures {
@@ -55,7 +55,7 @@ func (srv *Server) readMemory() memoryFigures {
 
 func ratio(a, b uint64) float64 { return float64(a) / float64(max(b, 1)) }
 
-// noteMemory returns the highest memory use so far, and the first one that was measured.
+// noteMemory records m.objects as a measured memory use, and returns the highest and the first recorded value.
 func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -83,13 +83,13 @@ func (srv *Server) memory(st *cluster.Status) memoryReport {
 	for _, n := range st.Keys {
 		r.keys += n
 	}
-	r.data = min(uint64(st.DataSize), r.objects) // counted as for maxmemory
+	r.data = min(uint64(st.DataSize), r.objects) // DataSize is what maxmemory limits
 	r.overhead = r.objects - r.data
 	r.eachKey = (r.objects - min(r.first, r.objects)) / uint64(max(r.keys, 1))
 	return r
 }
 
-// residentMemory returns how much of the machine's memory the process uses.
+// residentMemory returns how many bytes of the machine's memory the process uses; m gives an estimate on systems other than Linux.
 func residentMemory(m memoryFigures) uint64 {
 	var size, pages uint64
 	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // only Linux has this file
@@ -100,7 +100,7 @@ func residentMemory(m memoryFigures) uint64 {
 	return m.total - m.released
 }
 
-// machineMemory returns how much memory the machine has; 0 if the system does not say.
+// machineMemory returns how many bytes of memory the machine has; 0 if that is not known.
 func machineMemory() uint64 {
 	var kib uint64
 	if meminfo, err := os.ReadFile("/proc/meminfo"); err == nil { // only Linux has this file
@@ -209,8 +209,8 @@ func (p *purging) purge(now time.Time) {
 	}
 }
 
-// doMemoryPurge takes as long as a garbage collection; other commands run meanwhile. A script does not wait for it, because
-// everybody waits for the script.
+// doMemoryPurge takes as long as a garbage collection, during which other clients' commands run. A script does not wait for the end of
+// the purge, because all clients wait for the script.
 func doMemoryPurge(s *session, _ [][]byte) store.Reply {
 	if s.script != nil {
 		go s.srv.purging.purge(s.srv.cfg.Clock())

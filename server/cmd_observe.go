@@ -7,7 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// observeRows are INFO, MONITOR, SLOWLOG and LATENCY: with them operators see what takes long.
+// observeRows are INFO, MONITOR, SLOWLOG and LATENCY, by which operators see what the node does and what takes long.
 func observeRows() []row {
 	const admin = store.Admin | store.Loading | store.Stale
 	sub := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler, tips ...string) row {

@@ -42,8 +42,8 @@ func pubsubRows() []row {
 	}
 }
 
-// answered is the reply of commands that have already written one message for each channel to the
-// output.
+// answered is what a handler returns if nothing remains to be sent: it has already added its replies to the
+// output (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
 var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {
@@ -58,7 +58,7 @@ func subscribeTo(kind subKind) handler {
 		s.named(len(args) - 1)
 		s.stillMayListen(kind, args[1:])
 		if s.srv.backend.Removed() {
-			s.out.abort() // the hub may have ended the other subscriptions before this one existed
+			s.out.abort() // at the removal, the hub ended the subscriptions that existed then: perhaps not this one
 		}
 		return answered
 	}

@@ -11,9 +11,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// replicationRows are the commands that manage replicas in Redis. Here Raft replicates. Commands with a
-// counterpart here work. SYNC, PSYNC and most forms of REPLICAOF answer with an error that says why they do
-// not; REPLCONF only answers OK.
+// replicationRows are the commands about replication in Redis. Here Raft replicates, so only the commands that
+// have a counterpart here do something. SYNC, PSYNC and most forms of REPLICAOF return an error that says why
+// they cannot work; REPLCONF accepts its options but ignores them.
 func replicationRows() []row {
 	const admin = store.Admin | store.NoScript
 	plain := func(name string, arity int, flags store.Flags, since, usage, summary string, do handler) row {
@@ -56,8 +56,8 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	return milliseconds(ms), ""
 }
 
-// replicated calls Backend.Replicated. The wait ends at the latest when timeout has passed (0: no limit),
-// the client is cut off or leaves, or the server stops. A transaction does not wait.
+// replicated calls Backend.Replicated, which may wait. The wait ends early if timeout passes (0: no limit), if
+// the client is cut off or leaves, or if the server stops. In a transaction, there is no wait.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
 	if s.executing != nil {
 		timeout = 1
@@ -76,7 +76,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	defer close(done)
 	go func() {
 		defer cancel()
-		// There is no signal for a cut off client, and a loop only sets a flag when a client leaves.
+		// Poll: nothing signals that a client has been cut off, and if a client of a loop leaves, only the flag left is set.
 		tick := time.NewTicker(cronPeriod)
 		defer tick.Stop()
 		for !s.out.isOver() && !s.left.Load() {
@@ -92,7 +92,8 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	return s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
 }
 
-// doWait seldom waits: the server replies to a write only when a majority has the write on disk.
+// doWait waits only if a client asks for more nodes than a majority needs besides this one: the server replies to a write only when
+// a majority has the write.
 func doWait(s *session, args [][]byte) store.Reply {
 	others, ok := redistext.ParseInt(args[1])
 	if !ok {
@@ -151,7 +152,7 @@ func doReplicaOf(s *session, args [][]byte) store.Reply {
 
 func doNoSync(*session, [][]byte) store.Reply { return store.Err(errNoSync) }
 
-// doReplConf lets tools introduce themselves; SYNC then refuses them.
+// doReplConf accepts what a replica says of itself before it sends SYNC, so that it then gets the error of SYNC.
 func doReplConf(_ *session, args [][]byte) store.Reply {
 	if len(args)%2 == 0 {
 		return store.Err(store.ErrSyntax)
@@ -215,7 +216,7 @@ func parseFailover(args [][]byte) (f failover, refusal store.Error) {
 	return f, ""
 }
 
-// doFailover is LOCKSTEP TRANSFER under the name that operators of Redis know.
+// doFailover hands leadership over as LOCKSTEP TRANSFER does, but FAILOVER names the new leader by its client address.
 func doFailover(s *session, args [][]byte) store.Reply {
 	f, refusal := parseFailover(args)
 	switch {

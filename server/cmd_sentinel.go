@@ -11,7 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// sentinelRows are the commands that only a Sentinel has, or that it answers differently.
+// sentinelRows are the commands that only a Sentinel has, or that it answers differently from other servers.
 func sentinelRows() []row {
 	sub := func(name string, arity int, usage, since, summary string, do handler) row {
 		return row{Command: store.Command{Name: name, Arity: arity, Flags: store.Admin, Since: since, Usage: usage, Summary: summary}, do: do}
@@ -56,7 +56,8 @@ func sentinelRows() []row {
 	}
 }
 
-// ofMaster wraps a handler and refuses a master name that this Sentinel does not watch.
+// ofMaster returns a handler that calls the function do. The handler refuses a command if its argument is not the name of the master
+// that this Sentinel watches, or while the master's address is not known.
 func ofMaster(do func(s *session, w watched, args [][]byte) store.Reply) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		w := s.watched()
@@ -228,8 +229,8 @@ func doCkQuorum(_ *session, w watched, _ [][]byte) store.Reply {
 		" Not enough available Sentinels to reach the majority and authorize a failover", usable))
 }
 
-// doSentinelFailover replies when the failover has begun, as redis-sentinel does. The failover counts as in progress for a while
-// after its end (failoverPause).
+// doSentinelFailover replies when the failover has begun, as redis-sentinel does. Until failoverPause after the end of a failover, it
+// refuses another one.
 func doSentinelFailover(s *session, w watched, _ [][]byte) store.Reply {
 	fit := false
 	for _, n := range w.replicas() {
@@ -312,8 +313,8 @@ func doSentinelSet(_ *session, _ watched, args [][]byte) store.Reply {
 	return store.Err(errFixedSentinel)
 }
 
-// sentinelConfig returns the options of SENTINEL CONFIG GET. Clients get hosts as the nodes advertise
-// them, so resolve-hostnames and announce-hostnames are yes if a node advertises a host name.
+// sentinelConfig returns the options of SENTINEL CONFIG GET and their values. Clients get the hosts that the
+// nodes advertise, so resolve-hostnames and announce-hostnames are yes if a node advertises a host name.
 func (s *session) sentinelConfig() [][2]string {
 	names := "no"
 	for _, n := range s.topology().Nodes {

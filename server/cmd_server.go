@@ -55,7 +55,7 @@ func doLastSave(s *session, _ [][]byte) store.Reply {
 	return store.Int(s.srv.lastSave.Load())
 }
 
-// save writes a snapshot; it refuses while another call writes one.
+// save writes a snapshot, and logs a failure. While another call writes a snapshot, it returns errSaving.
 func (srv *Server) save() store.Error {
 	if !srv.saving.CompareAndSwap(false, true) {
 		return errSaving

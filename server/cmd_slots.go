@@ -137,8 +137,8 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// runKeysInSlot runs on the leader. It is in this package, because the store does not know slots. A follower of an older version
-// counts the names itself: it asks for a list with the count 0, which means all names.
+// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because the store
+// does not know slots. It lists all names if the count is 0: a follower of an older version asks for that list and counts the names.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
@@ -210,14 +210,15 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 // shard is the cluster as clients see it: one shard, with the owner of all slots as the first node.
 type shard struct {
 	*cluster.Topology
-	owner string // the node's id
+	owner string // the member id of the owner
 	nodes []cluster.Sighting
 }
 
-// shard finds the owner of the slots. If this node can reach the leader, the owner is the leader; otherwise
-// this node names itself. So clients that look for a better node come here, and their commands wait for the
-// next leader instead of failing at a dead one. But a node that sees too few members for an election may be
-// cut off itself, so it names the last leader.
+// shard chooses the node that clients get as the owner of the slots. That is the leader, if the leader has a
+// Cluster listener and this node can reach it. Otherwise it is this node: clients then send their commands
+// here, where the commands wait for the next leader, and not to a leader that may be dead. But if this node
+// sees too few members for an election, it may itself be cut off from the others; so the owner is the last
+// leader that it knew.
 func (s *session) shard() shard {
 	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}
@@ -230,7 +231,7 @@ func (s *session) shard() shard {
 		if !s.clusterEndpoint(&n).known() {
 			continue
 		}
-		// A leader that is not the owner does not answer this node, which notices that before Raft does.
+		// A leader that is not the owner does not answer this node, although Raft may not have noticed yet: show it as down.
 		n.Up = n.Up && (n.ID == sh.owner || n.ID != t.Leader)
 		if n.ID == sh.owner {
 			sh.nodes = slices.Insert(sh.nodes, 0, n)
@@ -241,7 +242,7 @@ func (s *session) shard() shard {
 	return sh
 }
 
-// named returns the node with a cluster node name; nil if there is none.
+// named returns the node whose name in Redis Cluster (nodeName) is name; nil if there is none.
 func (sh *shard) named(name []byte) *cluster.Sighting {
 	for i := range sh.nodes {
 		if nodeName(sh.nodes[i].ID) == string(name) {
@@ -373,8 +374,8 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 	return store.Int(1)
 }
 
-// doClusterInfo reports fail when too few members are up to elect a leader; with enough members there
-// is a leader, or will be one in a moment.
+// doClusterInfo reports the state fail if too few members are up to elect a leader. If enough are up, there
+// is a leader, or there will be one in a moment, so the state is ok.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}
