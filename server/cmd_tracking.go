@@ -28,7 +28,8 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if !ok {
 				return nil, store.ErrNotInteger
 			}
-			// If the users could differ, a user could have another user's client cut off, by many messages.
+			// The target must be a client of the same user: otherwise a user could send so many messages to another user's client
+			// that the server cuts that client off.
 			if target := s.srv.session(id); target == nil || target.userName() != s.userName() {
 				return nil, errNoRedirect
 			}
@@ -68,9 +69,8 @@ func (o *trackingOptions) fit(old *tracking) store.Error {
 	return o.firstOverlap(old.listens())
 }
 
-// firstOverlap returns an error for the first given prefix that overlaps another one: an old prefix of the session (old is
-// sorted), or another given one. A command may have very many prefixes, and a session too, so firstOverlap does not compare every
-// pair.
+// firstOverlap returns an error for the first given prefix that overlaps a prefix of the session (old, which is sorted) or another
+// given prefix. A command and a session may each have thousands of prefixes, so firstOverlap does not compare every pair.
 func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	meets := overlapping(o.given)
 	for i, prefix := range o.given {
@@ -89,9 +89,10 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's sorted prefixes that overlaps another prefix. A session's prefixes
-// do not overlap each other, except for "" (all keys), which is old[0]. So only the neighbours of prefix in the
-// order can overlap it: the one before may be its beginning, and the one behind may begin with it.
+// firstMet returns the first of a session's prefixes (old, which is sorted) that overlaps a given prefix. The
+// session's prefixes do not overlap each other, except for "" (all keys), which is old[0]. So if any other one
+// overlaps the given prefix, a neighbour in the sorted order does: the one before it may be its beginning, or
+// the one after it may begin with it.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {
@@ -137,9 +138,9 @@ func merged(a, b []string) []string {
 	return slices.Compact(append(append(all, a...), b...))
 }
 
-// maxPrefixes is how many short prefixes one client may listen to. Long prefixes count by their memory: all prefixes of
-// a client may take as much as maxPrefixes short ones. With more prefixes, the client's next short command could take
-// long.
+// maxPrefixes limits the memory of the prefixes that one client may listen to: together they may take as much (sizeOf)
+// as maxPrefixes empty ones. With more, a later short command of the client could take long, for example RESET, which
+// removes them all.
 const maxPrefixes = 10_000
 
 var errManyPrefixes = errf("ERR The client would listen to too many prefixes: it may have %d short ones, fewer if they are long", maxPrefixes)
@@ -254,7 +255,7 @@ func (how *tracking) flags(caching bool) []string {
 	return flags
 }
 
-// letters returns the tracking flags in CLIENT LIST.
+// letters returns the letters for tracking among the flags in CLIENT LIST.
 func (how *tracking) letters() string {
 	if how == nil {
 		return ""

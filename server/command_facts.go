@@ -2,8 +2,8 @@ package server
 
 import "lockstep/store"
 
-// flagName gives a flag the name that COMMAND prints; COMMAND prints the names in the order of the
-// list.
+// flagName is a flag with the name that COMMAND prints for it. COMMAND prints the names in the order of
+// the lists below.
 type flagName[F any] struct {
 	flag F
 	name string
@@ -36,8 +36,10 @@ func namesOfFlags[F store.Flags | store.KeyFlags](have F, names []flagName[F]) [
 	return list
 }
 
-// legacyRange returns the one range of keys that COMMAND showed before key specs existed. It joins the
-// specs with fixed positions; if they are not adjacent, it returns zeros.
+// legacyRange returns the first key, the last key and the step in COMMAND INFO: the one range of keys by
+// which Redis described a command before key specs existed. legacyRange joins the specs with fixed
+// positions. It returns zeros if there are none, or if they do not join to one range with step 1; the
+// range of a single spec may have another step.
 func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	fixed := []store.KeySpec{}
 	for _, s := range specs {

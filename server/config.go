@@ -19,7 +19,8 @@ type Config struct {
 	Clock func() time.Time
 	// Log receives the server's messages.
 	Log *slog.Logger
-	// Hub delivers messages to subscribers; the applied log must publish into the same Hub.
+	// Hub delivers messages to subscribers. The node publishes into it as it applies the log: cluster.Config.Sink
+	// must be the same Hub.
 	Hub *Hub
 	// OnShutdown is called when a client asks for SHUTDOWN. It must not wait
 	// for this server. Nil: the command is refused.
@@ -27,7 +28,7 @@ type Config struct {
 
 	// RunID identifies this process in INFO: 40 hexadecimal digits.
 	RunID string
-	// Port is the tcp_port in INFO.
+	// Port is the port in CONFIG GET, and tcp_port in INFO; if Port is 0, tcp_port is TLSPort.
 	Port int
 	// Bind is the reply of CONFIG GET bind.
 	Bind string
@@ -41,7 +42,7 @@ type Config struct {
 	Durable bool
 	// Memory is how many bytes of memory the machine or the container has; 0: unknown.
 	Memory int64
-	// Ballast is how many bytes of the heap are allocated but not used; memory figures leave them out.
+	// Ballast is how many bytes of the heap are allocated but never used. INFO and MEMORY do not count them.
 	Ballast int
 	// TLS has the certificates for TLS listeners; nil: no listener speaks TLS.
 	TLS *Certificates
@@ -49,14 +50,14 @@ type Config struct {
 	TLSPort int
 	// AnyClient is true for a Sentinel that asks for no password.
 	AnyClient bool
-	// secretSentinel is true if the clients of a Sentinel speak TLS.
+	// secretSentinel is true for a Sentinel whose clients speak TLS.
 	secretSentinel bool
-	// LibraryMemory returns how many bytes function libraries keep between calls on this node; nil:
-	// nothing.
+	// LibraryMemory returns how many bytes function libraries keep between calls on this node. Nil: INFO
+	// shows 0 bytes.
 	LibraryMemory func() int64
 	// NoUring makes the server send each reply with its own system call, as on a kernel that forbids io_uring.
 	NoUring  bool
-	patience time.Duration // see Server; 0: catchUpTimeout
+	patience time.Duration // see Server.patience; 0: catchUpTimeout
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.
@@ -69,7 +70,7 @@ type Config struct {
 	Timeout                int   // seconds; 0: connections may be idle forever
 	TCPKeepAlive           int   // seconds; 0: off
 	ProtoMaxBulkLen        int64
-	Limits                 store.Limits // limits of the data, until the cluster sets its own
+	Limits                 store.Limits // limits of the data until CONFIG SET changes them for the cluster
 	ClientQueryBufferLimit int64
 	BusyReplyThreshold     int    // milliseconds
 	EnableDebugCommand     string // no, local or yes

@@ -4,5 +4,5 @@ package server
 
 import "time"
 
-// cpuTime returns zeros: this system does not report processor time.
+// cpuTime returns zeros, because this system has no getrusage.
 func cpuTime() (user, system time.Duration) { return 0, 0 }

@@ -12,7 +12,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// digest is Redis's hash of one value or of all keys: two servers with the same keys have the same
+// digest is Redis's hash of one value or of all data: two servers with the same data have the same
 // digest.
 type digest [sha1.Size]byte
 
@@ -55,7 +55,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	if s.script != nil {
-		// A script runs on the leader, during an evaluation: the command needs no submission.
+		// The script runs on the leader, which evaluates it now: the command runs within that evaluation, not in a submission.
 		c := *s.script
 		c.Cmd, c.Args, c.DB, c.RESP = cmd, args, db, 2
 		return cmd.Run(&c)
@@ -63,8 +63,8 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
 }
 
-// mixValue adds the value of a key to the digest, and returns an error of the commands that read the value. It adds nothing if the
-// key does not exist.
+// mixValue adds the value of a key to the digest, or returns the error if a command that reads the value fails. It adds nothing if
+// the key does not exist.
 func (s *session) mixValue(d *digest, db int, key string) (failure store.Reply, failed bool) {
 	typ := s.plain(db, "type", key)
 	if typ.IsError() {

@@ -14,7 +14,8 @@ import (
 const maxCalls = 1024
 
 // serve is redcon's handler. It handles a whole pipeline: consecutive commands for the leader are submitted
-// together (maxCalls at most), and the replies are sent together, unless they are large or a command waits.
+// together (maxCalls at most), and the replies are sent together, unless they are large, or a command waits or
+// takes long.
 func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	s := conn.Context().(*session)
 	rest := conn.ReadPipeline()
@@ -31,7 +32,7 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 		s.out.flush()
 	}
 	if s.end() {
-		// redcon stops reading this connection; an error of Close is the client's doing.
+		// After Close, redcon does not read this connection any more. An error means that it is closed already.
 		_ = conn.Close()
 	}
 }
@@ -40,7 +41,7 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 type action uint8
 
 const (
-	actHTTP    action = iota // a web page has made a browser send it: end the connection
+	actHTTP    action = iota // part of an HTTP request, which a web page may have made a browser send: end the connection
 	actRefuse                // answer it with an error
 	actQueue                 // put it into the queue of MULTI
 	actBlock                 // have the leader answer it, which may take long
@@ -52,13 +53,13 @@ const (
 type decision struct {
 	action  action
 	cmd     *store.Command
-	refusal store.Error // of actRefuse
-	do      handler     // of actHere
+	refusal store.Error // the error to answer with, for actRefuse
+	do      handler     // what answers the command on this node, for actHere
 	paused  bool        // CLIENT PAUSE holds the command back for now
 }
 
-// decide says what to do with a command. It does not wait, and changes only the count of checked steps. Sessions with a
-// goroutine of their own (handle) and event loops (loop.step) both call it.
+// decide says what to do with a command. It does not wait, and changes nothing but s.checked: both event loops (loop.step) and
+// sessions that run on a goroutine of their own (dispatch) call it.
 func (s *session) decide(args [][]byte) decision {
 	if isHTTP(args[0]) {
 		return decision{action: actHTTP}
@@ -82,16 +83,16 @@ func (s *session) decide(args [][]byte) decision {
 // dispatch runs one command, or collects it for the next submission. It may wait.
 func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide(args), args) }
 
-// handle does what decide has said. It reports false, and has not run the command, if CLIENT PAUSE holds the command of an event
-// loop's client back. The loop has checked for a pause before, but a pause may have begun while the command waited for its turn. In
-// that case the loop parks the connection, so that no goroutine waits.
+// handle does what decide has said. For a client of an event loop, it reports false if it has not run the command because CLIENT
+// PAUSE holds the command back. The loop had found no pause, but a pause may have begun while the command waited for its turn. The
+// caller then leaves the connection to the loop, which parks it, so that no goroutine waits.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
 		if refusal := s.sure(d.cmd); refusal != "" {
 			s.reject(d.cmd, args, refusal)
 			return true
 		}
-		d = s.decide(args) // time has passed
+		d = s.decide(args) // again, because sure may have waited
 	}
 	if d.paused {
 		if s.onLoop {
@@ -123,7 +124,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 		if s.checksMuch() {
 			s.submit()
 			if s.rest(d.cmd, nil) {
-				return s.dispatch(args) // time has passed
+				return s.dispatch(args) // decide again, because rest has waited
 			}
 		}
 		s.collect(d.cmd, args)
@@ -136,12 +137,12 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 	return true
 }
 
-// handleHere is handle for a command that this node answers.
+// handleHere is handle for a command that this node itself answers.
 func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 	s.command.Store(d.cmd)
 	s.submit()
 	if s.rest(d.cmd, args) {
-		return s.dispatch(args) // time has passed
+		return s.dispatch(args) // decide again, because rest has waited
 	}
 	if t := s.ask(d.cmd, args); t != nil {
 		s.calls = append(s.calls, s.transaction(d.cmd, args, t))
@@ -158,7 +159,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		gave()
 		end()
 	}
-	if s.mayWait() && s.paused(d.cmd, args) { // time may have passed
+	if s.mayWait() && s.paused(d.cmd, args) { // a pause may have begun while alone or giveWay waited
 		leave()
 		return s.dispatch(args)
 	}
@@ -192,7 +193,7 @@ func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte, leav
 	s.finish()
 }
 
-// reject answers a command that the session does not run.
+// reject answers a command with a refusal instead of running it.
 func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error) {
 	s.submit()
 	defer s.giveWay(args)()
@@ -217,9 +218,10 @@ func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.R
 	return s.run(do, args)
 }
 
-// giveWay waits for the client's turn if a command that the session does not submit is large: reading the
-// command was work, too. A loop hands such a command to a goroutine first. leave must be called when the reply
-// is in the output.
+// giveWay waits for the client's turn if a command has more than cluster.HeavyBytes, because reading it was work, too.
+// It is for the commands that the session does not submit: a submission makes the client wait for its turn anyway. On
+// a loop, giveWay never waits: the loop leaves such a command to a goroutine (loop.step). The caller must call leave
+// when the reply is in the output.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		return s.srv.backend.GiveWay(s.client, size, len(args))
@@ -239,7 +241,7 @@ func (s *session) collect(cmd *store.Command, args [][]byte) {
 	}
 }
 
-// submit submits the collected commands to the backend, waits, and queues the replies.
+// submit submits the collected commands to the backend, waits for the replies, and queues them.
 func (s *session) submit() {
 	for len(s.calls) > 0 {
 		start := s.srv.cfg.Clock()
@@ -252,15 +254,15 @@ func (s *session) submit() {
 // Sending shows whether the client has left; if it has, its remaining commands are not run.
 const slowPart = 10 * time.Millisecond
 
-// largeOutput is how many bytes of output a session holds before it sends them: a client that asks for much
-// and reads nothing has to wait, and does not fill memory.
+// largeOutput is the size of output above which a session sends it before it runs the client's next commands.
+// So a client that requests much and reads nothing does not fill memory: its next commands wait.
 const largeOutput = 1 << 20
 
-// mayWait reports whether the session runs on a goroutine of its own.
+// mayWait reports whether the session runs on a goroutine of its own, which may wait, and not on an event loop.
 func (s *session) mayWait() bool { return s.away || !s.onLoop }
 
-// flushMuch sends output of more than largeOutput and waits until the system has taken it. If the client has
-// been cut off, its remaining commands are not run.
+// flushMuch sends the output if it exceeds largeOutput and the session may wait: it waits until the operating
+// system has taken the output. If the client has been cut off, its remaining commands are not run.
 func (s *session) flushMuch() {
 	if s.mayWait() && s.out.size() > largeOutput {
 		s.out.flush()
@@ -270,9 +272,10 @@ func (s *session) flushMuch() {
 	}
 }
 
-// answer queues the replies of a submission and counts its commands. Commands that were not run stay in
-// s.calls, but are dropped if the client has been cut off. If mayWait is true, answer sends large output and
-// waits until the system has taken it.
+// answer queues the replies of a submission, whose duration is took, and records its commands in the statistics.
+// Calls that the backend has not run stay in s.calls, or are dropped if the client has been cut off. If mayWait is
+// true, answer sends the output if it is large or took is at least slowPart, and waits until the operating system
+// has taken it.
 func (s *session) answer(took time.Duration, mayWait bool) {
 	each := took / time.Duration(len(s.replies))
 	for i := range s.replies {
@@ -283,7 +286,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		}
 		if s.calls[i].Txn != nil {
 			s.answerTransaction(&s.calls[i], r, each)
-			s.display(cmd, s.calls[i].Args) // after the commands of the transaction, as in Redis
+			s.display(cmd, s.calls[i].Args) // MONITOR shows EXEC after the commands of the transaction, as in Redis
 			s.used(cmd)
 		} else {
 			s.reply(cmd, r)
@@ -291,7 +294,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		s.ran(cmd, s.calls[i].Args, each)
 		s.finish()
 		some := len(r.Str)+len(r.Elems) > 0
-		s.replies[i], r = store.Reply{}, store.Reply{} // a reply may take much more memory than its encoding
+		s.replies[i], r = store.Reply{}, store.Reply{} // free the reply now: it may take much more memory than its encoding
 		if mayWait && some && s.out.size() > largeOutput {
 			s.client.Encoded()
 			s.out.flush()
@@ -354,7 +357,8 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
-	// This check comes before redirect, which hashes the keys: the guard may have cut them short.
+	// Is it too long? This check comes before redirect, which hashes the keys: the guard may have cut short the keys of
+	// a command that is too long.
 	if refusal := s.mayBeSoLong(cmd, args); refusal != "" {
 		return cmd, refusal
 	}
@@ -365,18 +369,19 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 		}
 	}
 	if s.multi != nil && cmd.Is(store.DenyOOM) && s.srv.backend.OutOfMemory() {
-		// Without memory, Redis queues no command at all; here a transaction can still release a key.
+		// Redis, when out of memory, queues no command at all. Here, commands that need no memory are queued, so that a
+		// transaction can still release a lock.
 		return cmd, store.ErrOutOfMemory
 	}
 	if s.srv.params.minReplicas.Load() > 0 && s.tooFewReplicas(cmd, args) {
 		return cmd, errTooFewReplicas
 	}
-	// A RESP2 client would take a message for a reply, so a subscriber may call only commands whose
-	// replies have the form of messages.
+	// A RESP2 client could take a message for the reply to a command. So a RESP2 subscriber may call only
+	// commands whose replies have the form of messages, and QUIT and RESET, which end the subscriptions.
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
 		return cmd, errPubSubContext(cmd.FullName())
 	}
-	// Does a script make all clients wait?
+	// Has a script been running on this node, the leader, for longer than busy-reply-threshold?
 	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return cmd, s.srv.backend.BusyError()
 	}

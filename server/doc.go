@@ -5,20 +5,22 @@
 // With a goroutine for each connection, every command would cost a read that finds nothing and the
 // parking and waking of threads, and commands that many clients send at once would reach the backend
 // one by one. redcon serves all connections on systems without epoll, and with --without event-loops
-// (Config.Loops < 0). In tests, redcon also serves listeners that are not TCP, and ServeConn.
-// TestTranscripts and TestTranscriptsWithoutLoops play the same transcripts with loops and with redcon.
+// (Config.Loops < 0). In tests, redcon also serves the connections of ServeConn and of listeners that are
+// not TCP. TestTranscripts and TestTranscriptsWithoutLoops play the same transcripts with loops and with
+// redcon.
 //
 // The path of a command with redcon: listener → guard (makes well-formed commands of the received
 // bytes, or ends the connection with Redis's error) → redcon's reader → one handler call per pipeline
-// (dispatch.go) → a session handler for commands that this node answers itself, or Backend.Submit for
-// all others → encode.go → outbox → socket. A loop reads and parses with the same guard, submits the
-// commands of all its connections together, and writes the replies; a goroutine runs the commands that
-// may wait.
+// (dispatch.go) → a session handler for commands that this node answers itself, Backend.Block for
+// commands that may block, or Backend.SubmitPart for all others → encode.go → outbox → socket. A loop
+// reads and parses with the same guard, submits the commands of all its connections together, and
+// writes the replies; a goroutine runs the commands that may wait.
 //
-// A server has one keyspace and up to three faces (face.go), each with listeners of its own. Plain
-// Redis and a node of a Redis Cluster are one Server; a Sentinel (sentinel.go) is a second Server with
-// its own command table, clients and channels. What they report about the other nodes comes from
-// Backend.Topology.
+// A node has one keyspace, and appears to clients in up to three forms, each with listeners of its own:
+// as a plain Redis, as a node of a Redis Cluster, and as a Sentinel. One Server serves the first two
+// forms (Face in face.go). The Sentinel (sentinel.go) is a second Server, with its own command table,
+// clients and channels; its clients with TLS have a third Server. All these servers learn of the other
+// nodes from Backend.Topology.
 //
 // Invariants:
 //   - Replies leave in the order of the commands, and a frame is never torn:
@@ -28,6 +30,6 @@
 //   - The package does not ask for the time; Config.Clock gives it.
 //   - Only this package imports redcon.
 //
-// Lock order: Server.mu → Hub.mu → outbox.mu → fdConn.mu; session.mu and
-// loop.mu are leaves.
+// Lock order: tracker.mu → Server.mu → Hub.mu → outbox.mu → fdConn.mu;
+// session.mu and loop.mu are leaves.
 package server

@@ -8,8 +8,8 @@ import (
 )
 
 // appendReply appends a reply in RESP2 or RESP3. RESP2 lacks some types; they take the shape that Redis
-// gives them: a map is a flat array, a set and a push are arrays, a double and a big number are bulk
-// strings, a boolean is 1 or 0.
+// gives them: a map is a flat array; a set and a push are arrays; a double, a big number and a verbatim
+// string are bulk strings; a boolean is 1 or 0.
 func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	switch r.Kind {
 	case store.None:
@@ -59,7 +59,7 @@ func encodedSize(r *store.Reply) int {
 	}
 	if r.Kind == store.Packed {
 		_, count, _ := r.Unpack()
-		return n + count*(frame-2) // each element takes two bytes in r.Str
+		return n + count*(frame-2) // r.Str has two of these bytes for each element already
 	}
 	for i := range r.Elems {
 		n += encodedSize(&r.Elems[i])
@@ -108,8 +108,8 @@ func appendNull(b []byte, resp int, resp2 string) []byte {
 	return append(b, resp2...)
 }
 
-// appendLine appends a one-line type. A line end in s would tear the frame: as in Redis, line ends
-// become spaces, or are dropped at both ends of s.
+// appendLine appends a reply of a one-line type. A line end in s would tear the frame. So, as in Redis,
+// each '\r' and '\n' becomes a space, or is dropped at the beginning and at the end of s.
 func appendLine(b []byte, kind byte, s string) []byte {
 	b = append(b, kind)
 	if strings.ContainsAny(s, "\r\n") {

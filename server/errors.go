@@ -239,7 +239,7 @@ func errDryRunCommand(arg []byte) store.Error {
 	return errf("ERR Command '%s' not found", cString(arg, len(arg)))
 }
 
-// These are faults of the values of parameters.
+// These are reasons for which CONFIG SET refuses a value.
 const (
 	faultNoInteger = "argument couldn't be parsed into an integer"
 	faultNoBool    = "argument must be 'yes' or 'no'"
@@ -253,8 +253,8 @@ func faultRange(low, high int64) string {
 // faultOlder is why CONFIG SET refuses a parameter that an old node in the cluster would not follow.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 
-// maxParamBytes is the maximum length of a parameter's value, because nodes store the value. faultLong
-// is the error for a longer value.
+// maxParamBytes is the maximum length of a value in CONFIG SET: there is a limit because nodes store the
+// value. faultLong is the reason for which CONFIG SET refuses a longer one.
 const (
 	maxParamBytes = 64 << 10
 	faultLong     = "argument is too long, a parameter may have 65536 bytes"

@@ -6,14 +6,16 @@ import (
 	"lockstep/store"
 )
 
-// runEarly runs a queued command before the leader runs the transaction.
+// runEarly runs a queued command before the leader runs the transaction, and keeps the reply in q.done. If the
+// command may not run yet, it leaves the command to answerExec.
 func (s *session) runEarly(q *queued) {
 	if r, ran, _ := s.runQueued(q); ran {
 		q.done = &r
 	}
 }
 
-// runQueued runs a queued command on this node, or returns why it may not run.
+// runQueued runs a queued command on this node and returns its reply, or the error if the command may not run. If
+// runEarly has run the command, runQueued only returns that reply.
 func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Duration) {
 	if q.done != nil {
 		return *q.done, true, 0

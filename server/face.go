@@ -14,10 +14,11 @@ import (
 type Face uint8
 
 const (
-	// FacePlain is a Redis without Sentinel or Cluster.
+	// FacePlain is a Redis that is not a node of a Redis Cluster. The listeners of a Sentinel have it,
+	// too: a Sentinel is a Server of its own (see mode).
 	FacePlain Face = iota
 	// FaceCluster is a node of a Redis Cluster with one shard: the leader owns
-	// every slot and the others are its replicas.
+	// every slot and the other nodes are its replicas.
 	FaceCluster
 )
 
@@ -66,8 +67,8 @@ func (s *session) endpointOf(addr string) endpoint {
 	return endpoint{host: host, port: port}
 }
 
-// identity derives a 40-digit name of a node from its id, so the name is the same on every node and after
-// restarts.
+// identity derives a name of 40 hexadecimal digits from a node's id, so the name is the same on every node and
+// after restarts. kind tells the name of the node itself from that of its Sentinel.
 func identity(kind, id string) string {
 	sum := sha1.Sum([]byte("lockstep " + kind + " " + id))
 	return hex.EncodeToString(sum[:])

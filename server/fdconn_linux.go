@@ -11,14 +11,14 @@ import (
 )
 
 // fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its
-// events. Read and tryWrite never wait. Only the loop calls Read. Goroutines other than the loop's call
-// Write, which calls tryWrite and waits. Any goroutine may call Close.
+// events. Read and tryWrite never wait. Only the loop calls Read. Write, which waits until everything has
+// been written, is for other goroutines. Any goroutine may call Close.
 //
 // Close only shuts the socket down. The descriptor is closed when the loop has released the connection
 // and no Write is in progress, so that no goroutine uses a number that already belongs to another
 // connection.
 type fdConn struct {
-	net.Conn // nil: deadlines are not used
+	net.Conn // nil: it only provides the deadline methods, which nobody calls
 	fd       int
 	remote   net.Addr
 	local    net.Addr
@@ -61,8 +61,8 @@ func (c *fdConn) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		if int(n) < len(p) && !c.hungUp {
-			// The socket is empty, and new input causes another event. But the event for the end of the
-			// connection has come already if hungUp is set.
+			// The socket is empty, and the next input causes an event. But if hungUp is set, the event for the
+			// end of the connection has come already: readable then stays true until a Read returns the end.
 			c.readable = false
 		}
 		return int(n), nil
@@ -95,8 +95,8 @@ func (c *fdConn) tryWrite(p []byte) (int, error) {
 // Write waits until all of p has been written.
 func (c *fdConn) Write(p []byte) (int, error) { return c.writeAll(p, c.tryWrite) }
 
-// hold keeps the descriptor open until leave; it reports false if the loop has already released the
-// connection.
+// hold keeps the descriptor open until leave is called; it reports false if the loop has already released
+// the connection.
 func (c *fdConn) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +107,7 @@ func (c *fdConn) hold() bool {
 	return true
 }
 
-// writeAll calls try until all of p has been written, and waits for room between the calls.
+// writeAll calls the function try until all of p has been written, and waits for room in the socket between the calls.
 func (c *fdConn) writeAll(p []byte, try func([]byte) (int, error)) (int, error) {
 	if !c.hold() {
 		return 0, net.ErrClosed
@@ -172,7 +172,8 @@ func (c *fdConn) Close() error {
 	return err
 }
 
-// release lets the descriptor be closed. The loop calls it once, as its last use of the connection.
+// release lets the descriptor be closed. The loop calls it once, as its last use of the connection; adopt does so for a
+// client that it refuses.
 func (c *fdConn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -15,7 +15,8 @@ import (
 // as a bad one, and has no limits. It doubles its buffer and never shrinks it,
 // and it scans the buffer from the start at each read. So the guard reads the
 // protocol first, by the rules of Redis, and hands over only complete,
-// well-formed arrays.
+// well-formed arrays. For an event loop, which does not use redcon, it only
+// parses (guard.direct).
 //
 //	socket → buf → parse: line or payload → out (complete | being built) → redcon
 //	                                      ↘ parcel (a large command) → session
@@ -50,20 +51,19 @@ const (
 // counting commands, so a client cannot forge one.
 const standIn = "*1\r\n$6\r\nparcel\r\n"
 
-// policy is what the guard asks about the connection that it guards.
+// policy is what the guard asks and tells the session of the connection that it guards.
 type policy interface {
 	needsAuth() bool
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold more bytes although there is no room: it has CLIENT NO-EVICT, and with more
-	// all such clients together hold at most half of maxmemory-clients.
+	// spared reports whether the client, although there is no room, may hold a number of additional bytes: it has CLIENT
+	// NO-EVICT, and with these bytes all such clients together hold at most half of maxmemory-clients.
 	spared(more int64) bool
-	// tooLong returns max-entry-size if a command whose arguments have this size is too long, whatever the command; else 0.
+	// tooLong returns max-entry-size if every command whose arguments have so many bytes is too long; else 0.
 	tooLong(bytes int64) (limit int64)
-	// exempts changes the count of the memory of all clients with CLIENT NO-EVICT, if this client is one of them. by may be
-	// negative.
+	// exempts adds by (bytes, perhaps negative) to the memory of all clients with CLIENT NO-EVICT, if this client is one of them.
 	exempts(by int64)
-	// userMemory returns the counts of the client's user.
+	// userMemory returns what counts the memory of the clients of this client's user.
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
@@ -101,16 +101,16 @@ type guard struct {
 	skip    int   // bytes of the line end after an argument still to come
 	inBulk  bool
 	size    int64    // bytes of the current command so far
-	args    int64    // bytes of its arguments, with what is still to come of the last one
+	args    int64    // bytes of its arguments so far, the last of them with the bytes still to come
 	cut     int64    // not 0: cutShort has cut the current command, because of this max-entry-size
 	large   [][]byte // arguments of the current command, if it is large
 
 	memory *clientMemory // for all clients; nil: memory is not counted
-	held   atomic.Int64  // bytes of large arguments that have arrived …
-	whole  int64         // … and how many of them belong to complete commands
-	user   *userMemory   // of the user for whom whole counts; nil if whole is 0
+	held   atomic.Int64  // the memory of large commands, complete or not (holds) …
+	whole  int64         // … and how much of it belongs to complete commands
+	user   *userMemory   // of the user who has sent the complete commands; nil if whole is 0
 
-	vain    int          // lines without a command that the loop has not counted as work yet (loop.inVain)
+	vain    int          // lines without a command (a long one counts several times) that loop.inVain has not charged for yet
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel
@@ -178,7 +178,7 @@ func (g *guard) recycle() {
 	g.sent, g.done = 0, 0
 }
 
-// fill reads from the socket: directly into the current argument if that is large, otherwise into buf.
+// fill reads from the socket: directly into the current argument if its command is large, otherwise into buf.
 func (g *guard) fill() {
 	if g.large != nil && g.cut == 0 && g.inBulk && g.payload > 0 {
 		g.fillArg()
@@ -219,8 +219,8 @@ func (g *guard) takes() int64 {
 	return g.size + int64(cap(last)-len(last)) + argumentCost*int64(len(g.large))
 }
 
-// complete notes how many of the held bytes belong to complete commands. They count for the user who has sent the first of these
-// commands.
+// complete sets how many of the held bytes belong to complete commands, and counts them for the user who has sent the first of
+// these commands.
 func (g *guard) complete(bytes int64) {
 	switch {
 	case g.memory == nil || bytes == g.whole:
@@ -234,11 +234,11 @@ func (g *guard) complete(bytes int64) {
 	}
 }
 
-// holds counts the memory that large arguments take.
+// holds adds by (bytes, perhaps negative) to the counts of the memory that large commands take.
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
 		if by > 0 {
-			brake.Bring(int(by)) // many small arguments take more memory than their input does
+			brake.Bring(int(by)) // in addition to the input (received): many small arguments take more memory than their input
 		}
 		g.held.Add(by)
 		g.memory.arriving.Add(by)
@@ -248,7 +248,7 @@ func (g *guard) holds(by int64) {
 }
 
 // The memory for a large argument doubles as the argument arrives, and each doubling leaves the old copy as garbage. So once
-// seriousArg bytes have arrived, the guard allocates the memory for all the other bytes at once, if the argument has at most
+// seriousArg bytes have arrived, the guard allocates the memory for all the remaining bytes at once, if the argument has at most
 // wholeArg bytes. A longer argument never gets more than twice the memory of what has arrived.
 const (
 	seriousArg = 256 << 10
@@ -291,7 +291,7 @@ func (g *guard) hopeless(bytes int64) bool {
 	return limit > 0 && bytes > limit
 }
 
-// command returns the arguments of a complete command.
+// command returns the arguments of the complete command with index i, for a loop.
 func (g *guard) command(i int) [][]byte {
 	start := 0
 	if i > 0 {
@@ -335,8 +335,8 @@ func (g *guard) commit() {
 	g.size = 0
 }
 
-// commitDirect is commit for a loop. out may move as it grows, but the arguments of earlier commands
-// stay in the old memory.
+// commitDirect is commit for a loop. append may move out to new memory, but the arguments of earlier
+// commands remain valid: they refer to the old memory.
 func (g *guard) commitDirect() {
 	if g.large != nil {
 		g.out = g.out[:g.done]
