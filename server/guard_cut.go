@@ -4,11 +4,13 @@ import "slices"
 
 // The node refuses every command whose arguments have more bytes than max-entry-size and store.MinEntry together
 // (session.mayBeSoLong). As soon as an argument is announced that makes a command too long, the guard cuts the command short: it
-// keeps the beginning, which says what the command is, and drops the rest as it arrives. Otherwise an argument of 500 MB would grow
-// step by step, with a copy at each step, and the other clients of the loop would wait for seconds.
+// keeps the beginning, which says what the command is, and drops the rest as it arrives. If the guard kept an argument of 500 MB,
+// the memory for it would grow step by step, with a copy at each step, and the other clients of the event loop would wait for
+// seconds.
 //
-// The guard parses such a command only when no other command waits to run, because an earlier one may change the limit. Until the
-// command has been refused, the guard parses no later one: g.cut, which the session reads, is about one command.
+// The guard parses a command that is too long only when no earlier command waits to run, because an earlier one may change the
+// limit. The guard parses the next command only after the session has refused the cut one: g.cut, which the session reads, has
+// room for one command.
 
 // These are the parts of a cut command that the guard keeps: the session needs them to identify the command, and to quote
 // arguments in errors.
@@ -31,17 +33,17 @@ func (g *guard) cutShort(limit int64) {
 	g.holds(-g.held.Load())
 }
 
-// addBeginning is addArgument for a cut command.
+// addBeginning does for a cut command what addArgument does for others. Beyond cutArgs arguments, it adds none.
 func (g *guard) addBeginning() {
 	if len(g.large) < cutArgs {
 		g.large = append(g.large, make([]byte, 0, cutArgument))
 		return
 	}
 	last := &g.large[cutArgs-1]
-	*last = slices.Clip(*last) // no room: keepBeginning must not append the bytes of later arguments
+	*last = slices.Clip(*last) // without capacity, so that keepBeginning appends no bytes of later arguments to it
 }
 
-// keepBeginning keeps payload of a cut command, as far as the last kept argument has room for it.
+// keepBeginning appends bytes of the current argument of a cut command to the last kept argument, as far as that has capacity.
 func (g *guard) keepBeginning(in []byte) {
 	last := &g.large[len(g.large)-1]
 	*last = append(*last, in[:min(len(in), cap(*last)-len(*last))]...)

@@ -8,12 +8,13 @@ import (
 	"lockstep/store/redistext"
 )
 
-// parse turns input into commands until the input is used up. It stops early at a fault, at the end of the connection, before a
-// command that must be cut short while earlier commands wait to run, after a command that was cut short, and, for a loop, after
-// unauthBatch commands of a client that has not authenticated.
+// parse turns the input in g.buf into commands until the input is used up. It stops early at a fault, when it cuts the client off,
+// before a command that must be cut short while earlier commands wait to run, after a command that was cut short, and, if a loop
+// serves the connection, after unauthBatch commands of a client that has not authenticated. At the end, it cuts the client off if
+// too little memory is left for its unfinished large command or, before AUTH, for its buffers.
 func (g *guard) parse() {
 	if g.left == 0 {
-		g.cut = 0 // the command that was cut has been refused
+		g.cut = 0 // if the previous command was cut short, the session has refused it by now
 	}
 	g.parseInput()
 	if g.memory != nil && (g.strange.Load() > 0 || g.policy.needsAuth()) {
@@ -27,19 +28,19 @@ func (g *guard) parse() {
 // atRest reports whether no complete command waits to run.
 func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
 
-// refuse cuts off a client for whose command there is no memory.
+// refuse cuts the client off, because there is no memory for its command. The log shows holds as the bytes of the client.
 func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
 	g.out, g.line, g.marks = nil, nil, nil
 	g.drop()
 	if g.strange.Load() > 0 {
-		g.setStrange(int64(cap(g.buf))) // the other buffers are freed now, and not only when the session ends
+		g.setStrange(int64(cap(g.buf))) // g.buf is the only buffer left: stop counting the others now, not when the session ends
 	}
 	g.end = io.EOF
 }
 
-// setStrange makes this client count with n bytes among the clients that have not authenticated, and returns the sum for all of
-// them.
+// setStrange makes n this client's part of the memory that is counted for clients that have not authenticated, and returns the new
+// sum for all of them.
 func (g *guard) setStrange(n int64) (all int64) {
 	return g.memory.strangers.Add(n - g.strange.Swap(n))
 }
@@ -67,16 +68,16 @@ func (g *guard) parseInput() {
 	}
 }
 
-// tlsRecord is the first byte that a TLS client sends. If the guard took it for an inline request, the
-// client would wait for an answer forever.
+// tlsRecord is the first byte that a TLS client sends. If the guard took it for the beginning of an inline request, the guard would
+// wait for the end of the line, and the client for an answer, forever.
 const (
 	tlsRecord = 0x16
 	noTLSHere = "this port does not speak TLS"
 )
 
-// takeWhole is the fast path for nearly all commands: an array of small arguments that is complete in
-// buf and in the form that clients write. The arguments stay in buf. For any other input takeWhole
-// reports false and changes nothing.
+// takeWhole is a loop's fast path for nearly all commands of authenticated clients: an array of small arguments that is complete in
+// g.buf, with headers that shortHeader can read. It does not copy the arguments: g.argv refers to g.buf. For any other input, and
+// for a client that has not authenticated, takeWhole returns false and changes nothing.
 func (g *guard) takeWhole() bool {
 	if len(g.line) > 0 || g.policy.needsAuth() {
 		return false
@@ -104,8 +105,8 @@ func (g *guard) takeWhole() bool {
 	return true
 }
 
-// shortHeader reads a header of one to four digits at the beginning of in. It returns the number and
-// the length of the header; the length is 0 if there is no such header.
+// shortHeader reads a header, such as "*3\r\n", at the beginning of in: kind, one to four digits without a leading zero, and the
+// end of the line. It returns the number and the length of the header; the length is 0 if there is no such header.
 func shortHeader(in []byte, kind byte) (n, size int) {
 	if len(in) < 4 || in[0] != kind {
 		return 0, 0
@@ -131,9 +132,12 @@ func (g *guard) startsWith() byte {
 	return g.buf[g.r]
 }
 
-// takeLine passes one line to use, which reports whether the guard may consume the line. A header ends
-// at '\r' and any one byte; an inline request ends at '\n'. Like Redis, which uses strchr, takeLine
-// does not search beyond a zero byte: such a line grows until it is too long.
+// takeLine passes the next line, without its end, to the function use, and consumes the line if that returns true. A line that has
+// not arrived completely goes into g.line. takeLine returns false if parsing must stop; tooLong is the fault of a line of more than
+// maxLine bytes.
+//
+// end is the byte at which the line ends: '\n' for an inline request; '\r' for a header, and then one more byte belongs to the end,
+// whatever it is. Like Redis, which uses strchr, takeLine finds no end after a zero byte: such a line grows until it is too long.
 func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) bool {
 	in := g.buf[g.r:g.w]
 	tail := 0
@@ -152,7 +156,7 @@ func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) b
 	return g.takeLongLine(in, end, tail, tooLong, use)
 }
 
-// takeLongLine takes a line that takeLine cannot take at once: it comes in pieces, is too long, or has a zero byte.
+// takeLongLine is takeLine for a line that comes in pieces, is too long, or has a zero byte.
 func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use func(line []byte) bool) bool {
 	have := len(g.line)
 	g.line = append(g.line, in...)
@@ -180,7 +184,8 @@ func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use 
 	return true
 }
 
-// fault ends the connection, or waits if commands before the fault still have to run.
+// fault sets g.failure, which ends the connection. While commands before the fault still have to run, it leaves g.failure empty:
+// the guard parses the faulty input again after them. It returns false, so that parsing stops.
 func (g *guard) fault(text string) bool {
 	if g.atRest() {
 		g.failure = text
@@ -260,7 +265,7 @@ func (g *guard) addArgument(n int64) bool {
 	return true
 }
 
-// makeParcel makes the current command a large one: it moves the arguments that have been read from out to large.
+// makeParcel makes the current command a large one: it moves the arguments that have arrived from g.out to g.large.
 func (g *guard) makeParcel() {
 	g.large = make([][]byte, 0, min(g.left+int64(len(g.marks)/2), 64))
 	for i := 0; i < len(g.marks); i += 2 {
@@ -270,8 +275,8 @@ func (g *guard) makeParcel() {
 	g.marks = g.marks[:0]
 }
 
-// takePayload takes the available bytes of an argument and of the two bytes after it, which it does not
-// check.
+// takePayload moves the bytes of the current argument, as far as they have arrived, from g.buf into the command. It skips the two
+// bytes after the argument, and does not check that they are "\r\n".
 func (g *guard) takePayload() bool {
 	in := g.buf[g.r:g.w]
 	if g.payload > 0 {
@@ -309,8 +314,8 @@ func (g *guard) takePayload() bool {
 	return true
 }
 
-// grew adds n bytes to the size of the current command. A command larger than client-query-buffer-limit
-// ends the connection without an error reply.
+// grew adds n bytes to the size of the current command. If the command is a large one, grew counts its memory, in steps of at least
+// largeCommand bytes. A command larger than client-query-buffer-limit ends the connection without an error reply.
 func (g *guard) grew(n int64) {
 	g.size += n
 	if by := g.takes() - g.held.Load(); by >= largeCommand {
@@ -321,10 +326,10 @@ func (g *guard) grew(n int64) {
 	}
 }
 
-// countStranger counts the buffers of a client that has not authenticated. All such clients share a
-// small part of the limit (strangersShare). If that part is used up, a client whose buffers grow beyond
-// 2*smallBuffer is cut off at once, because many such clients take memory faster than the garbage
-// collector frees it. Smaller buffers, which suffice for AUTH, are always allowed.
+// countStranger counts the buffers of a client that has not authenticated; after AUTH, it counts them as 0 bytes. The buffers of
+// all such clients together may take a small part of maxmemory-clients (strangersShare). If they take more, countStranger cuts
+// this client off at once if its buffers have grown and take more than 2*smallBuffer, because many such clients would take memory
+// faster than the garbage collector frees it. Smaller buffers, which suffice for AUTH, are always allowed.
 func (g *guard) countStranger() {
 	n := int64(0)
 	if g.policy.needsAuth() {

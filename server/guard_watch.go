@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// read returns the input that watch has read, then reads from the socket.
+// read first returns the input that watch has read ahead. After that, it returns the error that watch has met or, if there is none,
+// reads from the socket.
 func (g *guard) read(p []byte) (int, error) {
 	if len(g.ahead) > 0 {
 		n := copy(p, g.ahead)
@@ -19,11 +20,11 @@ func (g *guard) read(p []byte) (int, error) {
 	return g.Conn.Read(p)
 }
 
-// maxAhead is how much watch reads; after that, watch does not notice the end of the connection.
+// maxAhead is about how many bytes watch reads ahead. After them, watch does not notice the end of the connection.
 const maxAhead = 1 << 20
 
-// watch calls gone if the connection ends. It reads ahead to notice that, while the goroutine that
-// normally reads waits for something else; that goroutine calls stop before it reads again.
+// watch notices the end of the connection while the goroutine that normally reads from it waits for something else. A new goroutine
+// reads ahead, and calls the function gone when it finds the end. The caller of watch must call stop before it reads again.
 func (g *guard) watch(gone func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {

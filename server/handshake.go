@@ -18,15 +18,15 @@ import (
 const (
 	// handshakeTime is how long a client may take for the handshake.
 	handshakeTime = 5 * time.Second
-	// maxHandshakes is how many handshakes may be in progress, and maxFromOne how many from one
-	// address: an honest client needs milliseconds. Beyond maxHandshakes, each new handshake ends an old one;
-	// beyond maxFromOne, a client waits in the lobby.
+	// maxHandshakes is how many handshakes may be in progress at a time, and maxFromOne how many of them with clients of one
+	// address. That is plenty: the handshake of an honest client takes milliseconds. With maxHandshakes in progress, each new
+	// handshake ends another one; with maxFromOne of its address in progress, a client waits in the lobby.
 	maxHandshakes = 512
 	maxFromOne    = maxHandshakes / 4
-	// maxQuiet is how many bytes a client may send after the handshake without data in them: the largest record
-	// (18 KB), and room for a change of keys before it.
+	// maxQuiet is how many bytes in a row a client may send after the handshake before crypto/tls has read data from them: enough
+	// for the largest record (18 KB), and for a change of keys before it.
 	maxQuiet = 20 << 10
-	// logSilence is the shortest time between two log lines about events that strangers cause.
+	// logSilence is the shortest time between two log lines about events of one kind that any client can cause at will.
 	logSilence = 10 * time.Second
 )
 
@@ -36,13 +36,12 @@ var (
 	errHandshakeMany = errors.New("it was cut off: too many clients of its address are at the handshake")
 )
 
-// handshakes are the TLS connections that have no session yet. Each has a goroutine, so that a silent
-// client delays no other client.
+// handshakes are the TLS connections that have no session yet. Each handshake in progress has a goroutine, so that a silent client
+// delays no other client. Further clients of an address with maxFromOne handshakes in progress wait in the lobby (lobby.go).
 //
-// If there are too many, one connection from the address with the most handshakes is cut off, chosen at
-// random. If the choice were the oldest or the one that has waited longest, an attacker could make it
-// always hit an honest client behind the same address. Further clients of an address with maxFromOne
-// handshakes wait in the lobby (lobby.go).
+// If a handshake begins while maxHandshakes are in progress, the server cuts off a random one of the address that has the most.
+// If it cut off the oldest one, or the one that has waited longest, an attacker could arrange that it always cuts off an honest
+// client of the same address.
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
@@ -54,11 +53,11 @@ type handshakes struct {
 	lobby lobby
 	over  bool // the server is closing
 
-	failed   int64 // since the last log line
+	failed   int64 // failures since the last log line
 	lastWhy  string
 	lastFrom string
 	said     time.Time
-	failures int64 // in all
+	failures int64 // failures since the start
 }
 
 func newHandshakes(certs *Certificates, log *slog.Logger) *handshakes {
@@ -73,20 +72,20 @@ type wire struct {
 	place int // index in handshakes.open[from]; -1: it is not there
 	ctx   context.Context
 	quiet int // bytes from the socket since the last data; -1 during the handshake
-	// end makes the handshake fail. Only the goroutine of the handshake closes the connection: a call
-	// of end may come late, when the connection already belongs to a session.
+	// end cancels ctx, so that a handshake in progress fails. It does not close the connection, because it may be called late, when
+	// the connection already belongs to a session.
 	end context.CancelCauseFunc
 
-	looks int // how many looks have found it waiting for the client (lobby.go)
+	looks int // how many calls of handshakes.look have found the handshake waiting for its client (lobby.go)
 }
 
-// begin starts the handshake with a client, or puts the client into the lobby. It does not wait: a new
-// goroutine does the handshake, and calls then with the connection if the handshake succeeds. config is
-// nil if there is no certificate.
+// begin starts the handshake with a client, or puts the client into the lobby. It does not wait: another goroutine does the
+// handshake and, if that succeeds, calls the function then with the connection. If the lobby has no room, or config is nil because
+// there is no certificate, begin closes the connection.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
 	c := &caller{conn: conn, from: turns.Origin(conn), config: config, now: now, then: then}
 	if config == nil || !h.receive(c) {
-		_ = conn.Close() // a TLS client cannot read an error
+		_ = conn.Close() // without an error reply, which a TLS client could not read before the handshake
 	}
 }
 
@@ -122,11 +121,11 @@ func (w *wire) shake() error {
 	return err
 }
 
-// Read bounds what crypto/tls keeps for a client after the handshake. Even then the client may begin a handshake message,
+// Read bounds the input that crypto/tls keeps for a client after the handshake. A client may send a handshake message then, too,
 // and crypto/tls would collect up to 256 KiB of it.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.quiet < 0 {
-		return w.Conn.Read(p) // package turns bounds the handshake
+		return w.Conn.Read(p) // package turns bounds the input of the handshake
 	}
 	if w.quiet >= maxQuiet {
 		return 0, errQuiet
@@ -136,10 +135,10 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// hears notes that crypto/tls has given data to its reader.
+// hears must be called whenever a Read of w.tls has returned data of the client.
 func (w *wire) hears() { w.quiet = 0 }
 
-// enter adds a handshake that begins to the list, and ends another one if there are maxHandshakes. The caller holds mu.
+// enter adds a new handshake to h.open. If maxHandshakes are in progress already, it first ends one of them. The caller holds mu.
 func (h *handshakes) enter(w *wire) {
 	if h.count >= maxHandshakes {
 		list := h.open[crowded(h.open)]
@@ -167,7 +166,7 @@ func crowded[T any](by map[netip.Addr][]T) (most netip.Addr) {
 	return most
 }
 
-// remove removes a handshake from the list, if it is there. The caller holds mu.
+// remove removes a handshake from h.open, if it is there. The caller holds mu.
 func (h *handshakes) remove(w *wire) {
 	if w.place < 0 {
 		return
@@ -192,7 +191,7 @@ func (h *handshakes) leave(w *wire) {
 	h.admit(w.from)
 }
 
-// stop ends all handshakes in progress and refuses new ones.
+// stop ends all handshakes in progress, closes the connections in the lobby, and makes begin refuse all later clients.
 func (h *handshakes) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,15 +204,15 @@ func (h *handshakes) stop() {
 	}
 }
 
-// refuse counts a failure. Strangers decide how many failures there are, so a log line gives only the
-// number and the last failure, at most once per logSilence.
+// refuse counts a client that failed at the handshake or was not let in. Clients cause as many failures as they like, so the log
+// gets at most one line per logSilence, with the number of failures and the last one.
 func (h *handshakes) refuse(from string, err error, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.note(from, err, now)
 }
 
-// note is refuse with mu held.
+// note is refuse for a caller that holds mu.
 func (h *handshakes) note(from string, err error, now time.Time) {
 	if h.over {
 		return
@@ -225,7 +224,7 @@ func (h *handshakes) note(from string, err error, now time.Time) {
 	h.say(now)
 }
 
-// say writes a log line if one is due. The caller holds mu.
+// say logs the failures since the last log line, if there are any and logSilence has passed. The caller holds mu.
 func (h *handshakes) say(now time.Time) {
 	if h.failed == 0 || now.Sub(h.said) < logSilence {
 		return
@@ -234,19 +233,20 @@ func (h *handshakes) say(now time.Time) {
 	h.failed, h.said = 0, now
 }
 
-// sayRest writes the log line for failures since the last one, if it is due.
+// sayRest is say for a caller that does not hold mu. The server calls it every second, for failures after which no other comes.
 func (h *handshakes) sayRest(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.say(now)
 }
 
-// total returns how many handshakes have failed since the start.
+// total returns how many failures there have been since the start.
 func (h *handshakes) total() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.failures
 }
 
-// FailedHandshakes returns how many TLS handshakes have failed since the start.
+// FailedHandshakes returns how many clients have failed at the TLS handshake since the start. It also counts clients that the
+// lobby refused or sent away, and TLS clients of ports without TLS.
 func (srv *Server) FailedHandshakes() int64 { return srv.hands.total() }

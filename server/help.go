@@ -7,15 +7,15 @@ import (
 	"lockstep/store"
 )
 
-// helpTexts are recorded HELP replies of redis-server 7.0.15; each begins with a line "= container".
-// Tools compare the replies, so they are exactly the same, even for subcommands that this server
-// refuses.
+// helpTexts are recorded HELP replies of redis-server 7.0.15. Before each is a line "= NAME", where NAME is the container: a
+// command that has subcommands. Tools compare the replies with those of Redis, so this server changes nothing in them: they list
+// even subcommands that it refuses.
 //
 //go:embed help.txt
 var helpTexts string
 
-// help returns the recorded text of a container; for a container that Redis does not have, it builds
-// the text from the command table.
+// help returns the reply to the HELP of a container: the recorded one or, for a container without a recorded reply, one that it
+// builds from the container's entry in the command table.
 func help(container *store.Command) store.Reply {
 	if _, text, ok := strings.Cut(helpTexts, "= "+container.Name+"\n"); ok {
 		text, _, _ = strings.Cut(text, "\n= ")

@@ -11,8 +11,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Hub delivers published messages to the subscribers of this node. Log entries publish into it as they
-// are applied, so every node's subscribers get every message, in the order of the log.
+// Hub delivers published messages to the subscribers of this node. The messages are in log entries, and each node publishes them
+// into its hub when it applies the entries. So the subscribers of all nodes get the same messages, in the order of the log; but
+// see Missed.
 type Hub struct {
 	mu       sync.RWMutex
 	channels table[*subscribers]
@@ -20,7 +21,7 @@ type Hub struct {
 	patterns table[*subscribers]
 	matching matching
 	warned   atomic.Int64 // Unix time of the last log line of cutOff
-	heard    atomic.Int64 // how many names of all kinds have subscribers; readable without mu
+	heard    atomic.Int64 // how many channels, patterns and shard channels have subscribers; readable without mu
 
 	tracker *tracker
 
@@ -34,7 +35,7 @@ var (
 	_ store.AccountSink = (*Hub)(nil)
 )
 
-// subscribers are the sessions that have subscribed to one name.
+// subscribers are the sessions that have subscribed to one name: a channel, a pattern or a shard channel.
 type subscribers struct{ roomy[*session, struct{}] }
 
 // each returns the sessions; subs may be nil.
@@ -99,16 +100,18 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	})
 }
 
-// Every node matches every message before it applies the next entry, so no client may make that slow. After matchSteps steps for
-// one message (some milliseconds), the hub cuts off the client with the most patterns. After matchCuts cuts, each of the other
-// patterns may take only fewSteps steps, and the hub cuts off the clients of a pattern that needs more.
+// Every node matches a message with all patterns before it applies the next log entry, so no client may make the matching slow.
+// When the patterns have taken matchSteps steps for one message (some milliseconds), the hub cuts off the client with the most
+// patterns; it does so at most matchCuts times for the message. The hub also cuts off the clients of a pattern that alone takes
+// more than matchSteps steps or, after matchCuts cuts for the message, more than fewSteps steps.
 const (
 	matchSteps = 1 << 20
 	matchCuts  = 3
 	fewSteps   = 256
 )
 
-// matches calls do for the patterns that match a channel. The caller holds mu for reading.
+// matches calls the function do for each pattern that matches a channel. It leaves out patterns that take too many steps, and may
+// leave out those of clients that have been cut off. The caller holds mu for reading.
 func (h *Hub) matches(channel string, do func(pattern string, subs map[*session]struct{})) {
 	if h.patterns.len() > manyPatterns {
 		clock := h.clock()
@@ -143,22 +146,22 @@ func (h *Hub) matches(channel string, do func(pattern string, subs map[*session]
 	}
 }
 
-// manyPatterns is the number of patterns above which the hub measures the time of matching. matchTime
-// is how long matching all messages of a second may take before clients with many patterns are cut off.
+// manyPatterns is the number of patterns above which the hub measures the time of matching. matchTime is how much of a second the
+// hub may spend on matching before it cuts off the clients with the most patterns.
 const (
 	manyPatterns = 256
 	matchTime    = 500 * time.Millisecond
 )
 
-// matching is the time that matching messages took in a second.
+// matching is the time that the hub has spent on matching messages in the second that began at since.
 type matching struct {
 	mu    sync.Mutex
 	since time.Time
 	took  time.Duration
 }
 
-// clock returns the server's clock. The hub has no clock of its own: it asks a subscriber to a pattern, of
-// which there must be one. The caller holds mu for reading.
+// clock returns the server's clock, or nil if there are no patterns: the hub has no clock of its own, and takes that of a session
+// with a pattern. The caller holds mu for reading.
 func (h *Hub) clock() func() time.Time {
 	for _, subs := range h.patterns.all() {
 		for s := range subs.m {
@@ -168,8 +171,8 @@ func (h *Hub) clock() func() time.Time {
 	return nil
 }
 
-// matched adds the matching time of a message. If the time is too long, it cuts off the clients with
-// the most patterns until half of the patterns are left.
+// matched adds the time that matching one message took. If the sum for this second reaches matchTime, matched cuts off the clients
+// with the most patterns: as many clients as together have half of all patterns. The caller holds Hub.mu for reading.
 func (h *Hub) matched(began, now time.Time) {
 	m := &h.matching
 	m.mu.Lock()
@@ -189,7 +192,7 @@ func (h *Hub) matched(began, now time.Time) {
 	h.cutOff(sessions[:n]...)
 }
 
-// over reports whether all subscribers have been cut off.
+// over reports whether all of the subscribers have been cut off, or their connections have failed.
 func (subs *subscribers) over() bool {
 	for s := range subs.m {
 		if !s.out.isOver() {
@@ -199,17 +202,17 @@ func (subs *subscribers) over() bool {
 	return true
 }
 
-// cutOffMostPatterns cuts off the client with the most patterns. If there are still patterns of clients cut
-// off earlier and matching did not skip them (leftOut is false), it does nothing, because those patterns may
-// have taken the time. The caller holds mu for reading.
+// cutOffMostPatterns cuts off the client with the most patterns. leftOut says that the present matching has skipped the patterns
+// of clients that were cut off earlier. If it has not skipped them and there are such patterns, cutOffMostPatterns does nothing,
+// because those patterns may have taken the time. The caller holds mu for reading.
 func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	if sessions, others := h.byPatterns(); len(sessions) > 0 && (leftOut || !others) {
 		h.cutOff(sessions[0])
 	}
 }
 
-// byPatterns returns the sessions with patterns that have not been cut off, those with the most patterns first. others reports
-// whether sessions that have been cut off still have patterns. The caller holds mu for reading.
+// byPatterns returns the sessions that have patterns and have not been cut off, the one with the most patterns first. others
+// reports whether sessions that have been cut off still have patterns. The caller holds mu for reading.
 func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	seen := map[*session]struct{}{}
 	for _, subs := range h.patterns.all() {
@@ -229,8 +232,8 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns. It starts to end all their subscriptions, and does not wait for the sessions
-// to end. The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns. A new goroutine ends all their subscriptions, for which it needs mu; cutOff
+// waits neither for it nor for the end of the sessions. The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
 	go h.drop(sessions)
 	for _, s := range sessions {
@@ -243,10 +246,10 @@ func (h *Hub) cutOff(sessions ...*session) {
 	}
 }
 
-// Missed implements store.KeySink. This node does not know which keys have changed and which messages
-// have been published. A subscriber could wait for a missed message forever, so Missed ends the
-// subscriber's connection, as the death of a node does: a client that has to subscribe again knows that
-// it must look at the keys.
+// Missed implements store.KeySink: some keys have changed, and some messages have been published, without this node's knowledge.
+// So Missed invalidates all keys that clients track. A subscriber could wait for a missed message forever, so Missed also ends
+// the connections of all subscribers, as the death of the node would: a client that has to subscribe again knows that it must
+// look at the keys.
 func (h *Hub) Missed() {
 	h.tracker.touchAll()
 	h.mu.RLock()
@@ -260,7 +263,8 @@ func (h *Hub) Missed() {
 	}
 }
 
-// Receivers returns how many subscribers of this node would get a message.
+// Receivers returns how often this node would deliver a message. As in Redis, a client counts once for its subscription to the
+// channel, and once for each of its patterns that match.
 func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -272,11 +276,12 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
-// Listens reports whether there are subscribers or clients that track keys. Raft calls it with every
-// answer, so it never waits.
+// Listens reports whether this node has subscribers, or clients that track keys. Raft calls it for every answer to the leader, so
+// it must not wait for a lock.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver sends a message to subscribers. It encodes the message at most once per protocol version.
+// deliver puts a message, whose elements are words, into the output of subscribers. It encodes the message at most once per
+// protocol version. now is the present time; if it is zero, deliver sets it, for later calls with the same message.
 func deliver(subs map[*session]struct{}, now *time.Time, words ...string) {
 	if len(subs) == 0 {
 		return
@@ -296,8 +301,8 @@ func deliver(subs map[*session]struct{}, now *time.Time, words ...string) {
 	}
 }
 
-// subscribe adds a subscription and, under the same lock, the confirmation to the session's output: no
-// message can come before the confirmation.
+// subscribe adds a subscription, unless the session has it already, and puts the confirmation into the session's output. It does
+// both under one lock, so that no message comes before the confirmation.
 func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -316,7 +321,7 @@ func (h *Hub) subscribe(s *session, kind subKind, name string) {
 	s.confirm(subWords[kind].subscribe, store.Str(name), s.subscriptions(kind))
 }
 
-// unsubscribe removes a subscription and confirms it.
+// unsubscribe removes a subscription, if the session has it. In any case it puts a confirmation into the session's output.
 func (h *Hub) unsubscribe(s *session, kind subKind, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -339,9 +344,9 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions, and sends no confirmations. Each time that it takes the lock, it removes up to
-// dropAtOnce names, because it may have to wait for the lock until a message has been matched. A message that comes before drop
-// is done is matched with the names that are left.
+// drop ends all subscriptions of sessions, and sends no confirmations. It removes up to dropAtOnce names each time that it locks
+// mu: not all of them, because others wait for mu; not a single one, because drop itself may have to wait for mu until a message
+// has been matched. A message that comes before drop has ended is matched with the patterns that are left.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)
@@ -351,7 +356,7 @@ func (h *Hub) drop(sessions []*session) {
 // dropAtOnce is how many names drop removes before it lets others have the lock.
 const dropAtOnce = 256
 
-// dropSome ends up to dropAtOnce subscriptions, and returns the sessions that have more.
+// dropSome ends up to dropAtOnce subscriptions, and returns the sessions that may have more.
 func (h *Hub) dropSome(sessions []*session) []*session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -370,23 +375,23 @@ func (h *Hub) dropSome(sessions []*session) []*session {
 	return nil
 }
 
-// confirmNone replies to a request to end all subscriptions when there are none.
+// confirmNone confirms the end of all subscriptions of a kind to a session that had none of them.
 func (h *Hub) confirmNone(s *session, kind subKind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s.confirm(subWords[kind].unsubscribe, store.Nil, s.subscriptions(kind))
 }
 
-// nameSteps and stepsPerName bound the steps in which PUBSUB CHANNELS matches its pattern: nameSteps (about a millisecond), and
-// stepsPerName for each name. Commands of the same kind (findHeavy) wait meanwhile, and a script that calls PUBSUB CHANNELS cannot
-// be stopped.
+// PUBSUB CHANNELS and PUBSUB SHARDCHANNELS may take nameSteps steps (about a millisecond), and stepsPerName more for each name,
+// to match their pattern. While one of them runs, the other heavy commands of its kind wait (findHeavy), and a script that has
+// called it cannot be stopped.
 const (
 	nameSteps    = 1 << 17
 	stepsPerName = 32
 )
 
-// names returns the channels or shard channels that have subscribers and match a pattern (nil: all),
-// sorted; ok is false if that takes too long. Messages and subscriptions do not wait for the matching.
+// names returns, sorted, the channels or shard channels that have subscribers and match a pattern (nil: all of them). ok is false
+// if the matching takes too many steps. Messages and subscriptions do not wait for the matching.
 func (h *Hub) names(kind subKind, pattern *string) (list []string, ok bool) {
 	all := namesOfTable(&h.mu, h.byKind(kind))
 	if pattern == nil {

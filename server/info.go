@@ -30,7 +30,7 @@ var infoSections = []infoSection{
 	{"Keyspace", true, infoKeyspace},
 }
 
-// facts writes lines of INFO.
+// facts writes the lines of INFO into b.
 type facts struct {
 	b      *strings.Builder
 	s      *session // the session that sent the command
@@ -39,7 +39,7 @@ type facts struct {
 
 func (f *facts) add(name string, value any) { fmt.Fprintf(f.b, "%s:%v\r\n", name, value) }
 
-// all writes alternating names and values.
+// all writes a line for each pair of a name and its value.
 func (f *facts) all(pairs ...any) {
 	for i := 0; i+1 < len(pairs); i += 2 {
 		f.add(pairs[i].(string), pairs[i+1])
@@ -325,7 +325,8 @@ func infoCommandStats(srv *Server, f *facts) {
 	}
 }
 
-// infoLatencyStats writes the percentiles in the parameter latency-tracking-info-percentiles.
+// infoLatencyStats writes a line for each command that has been called: the percentiles of its durations that
+// latency-tracking-info-percentiles names. It writes nothing if latency-tracking is no.
 func infoLatencyStats(srv *Server, f *facts) {
 	if srv.params.untracked.Load() {
 		return

@@ -10,9 +10,9 @@ import (
 	"lockstep/store"
 )
 
-// lead returns the leader's address for clients of this face. If no leader is known, down is true, and at
-// is the address of the last leader, unless this node was the last leader. If there is no such address,
-// at.host is "?", and down is true even with a leader.
+// lead returns the leader's address for this client (see endpointHere). If no leader is known, down is true, and at is the
+// address of the last leader, unless that was this node. If no address is known, at.host is "?" and down is true, even if there
+// is a leader.
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""
@@ -25,7 +25,7 @@ func (s *session) lead() (at endpoint, down bool) {
 	return at, down
 }
 
-// endpointHere returns the address at which a node has this client's face.
+// endpointHere returns the address of a node's listener with the face of this client (plain or Cluster).
 func (s *session) endpointHere(n *cluster.Sighting) endpoint {
 	if s.face == FaceCluster {
 		return s.endpointOf(n.Cluster)
@@ -33,8 +33,8 @@ func (s *session) endpointHere(n *cluster.Sighting) endpoint {
 	return s.endpointOf(n.Plain)
 }
 
-// followers returns the other members that are up and have an address for clients; the caller's node
-// leads.
+// followers returns the other voters that are up and have an address for this client. It must be called only on the leader: on
+// another node, the leader would be among them.
 func (s *session) followers() (list []*cluster.Sighting) {
 	t := s.topology()
 	for i := range t.Nodes {
@@ -48,9 +48,9 @@ func (s *session) followers() (list []*cluster.Sighting) {
 // infoReplication writes the section by which Redisson's replicated mode finds the leader: role must be
 // exactly master or slave. The index of the last applied entry serves as the replication offset.
 //
-// connected_slaves is how many nodes besides this one are known to have an acknowledged write: one less
-// than a majority. If it is above zero, Redisson sends WAIT with it after every write, and gives a lock
-// up if the reply differs. Such a WAIT replies at once, however many of the listed replicas are down.
+// connected_slaves is one less than a majority of the voters: at least so many nodes besides the leader have every acknowledged
+// write. If the number is above zero, Redisson sends WAIT with it after every write, and gives a lock up if the reply differs.
+// Such a WAIT replies at once, however many replicas are down.
 //
 // slave_read_only is 0: every node accepts writes, and StackExchange.Redis sends no writes to a replica
 // that reports 1.
@@ -112,7 +112,8 @@ func infoLeader(f *facts, copies int) {
 	)
 }
 
-// replicationID returns an id that is the same on every node with the same last leader.
+// replicationID derives an id from the leader (without a leader: from the last one). Nodes that know the same leader have the
+// same id.
 func (srv *Server) replicationID() string {
 	return identity("replication", srv.backend.Topology().Last)
 }
@@ -135,9 +136,9 @@ func doRole(s *session, _ [][]byte) store.Reply {
 	return store.List(store.Str("slave"), store.Str(at.host), store.Int(int64(at.port)), store.Str(state), applied)
 }
 
-// tooFewReplicas reports whether min-replicas-to-write refuses a command. A majority has every write
-// anyway; this parameter demands more members. A script that does not declare that it only reads counts
-// as writing.
+// tooFewReplicas reports whether this node must refuse a command that writes, because fewer than min-replicas-to-write other voters
+// are up and have been heard from within min-replicas-max-lag. A majority gets every acknowledged write whatever these parameters
+// say. EVAL, EVALSHA and FCALL write, unless the script or function declares no-writes; EXEC writes if a queued command does.
 func (s *session) tooFewReplicas(cmd *store.Command, args [][]byte) bool {
 	writes := cmd.Is(store.Write) || s.srv.pause.scriptWrites(cmd, args)
 	if cmd == s.srv.execCmd && s.multi != nil {

@@ -52,10 +52,10 @@ func infoSentinel(srv *Server, f *facts) {
 	}
 }
 
-// doInfoCache returns the part of each member's INFO that this node knows, with the leader first.
+// doInfoCache answers SENTINEL INFO-CACHE: the part of each member's INFO that this node knows, with the leader first.
 func doInfoCache(s *session, args [][]byte) store.Reply {
 	w := s.watched()
-	// As in Redis, a name that is given twice is answered once.
+	// As in Redis, the reply has one entry for a name that is given twice.
 	if w.master == nil || !slices.ContainsFunc(args[2:], func(name []byte) bool { return string(name) == s.srv.watch.name }) {
 		return store.List()
 	}

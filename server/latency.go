@@ -17,11 +17,11 @@ import (
 // spikeSamples is how many samples of an event the server keeps.
 const spikeSamples = 160
 
-// spike is the worst latency of an event within one second.
+// spike is the worst latency of an event within one second; at is that second in Unix time.
 type spike struct{ at, ms int64 }
 
-// spikes holds the latencies of at least latency-monitor-threshold, by event. The event is fast-command for
-// commands that should never take long, and command for all others.
+// spikes records how long commands took, if that was at least latency-monitor-threshold, by event. The event is fast-command for
+// commands with store.Fast, and command for the others. Blocking commands are not recorded.
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent
@@ -54,7 +54,7 @@ func (l *spikes) add(event string, at, ms int64) {
 	}
 }
 
-// of returns the samples of an event and its all-time maximum.
+// of returns the samples of an event, and its maximum since the last reset.
 func (l *spikes) of(event string) (samples []spike, worst int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,8 +116,8 @@ func (d *durations) reset() {
 	}
 }
 
-// bound returns the number that Redis's histogram prints for a bucket, in µs: the largest duration that
-// is equal to the bucket's bound in two significant digits.
+// bound returns the number, in µs, that Redis's LATENCY HISTOGRAM prints for bucket i: the longest duration that a histogram with
+// two significant digits does not distinguish from 1024 << i ns.
 func bound(i int) int64 {
 	ns := int64(1024) << i
 	return (ns + ns>>7 - 1) / 1000
@@ -136,7 +136,7 @@ func (d *durations) histogram() store.Reply {
 	return store.MapOf(store.Str("calls"), store.Int(n), store.Str("histogram_usec"), counts)
 }
 
-// percentile returns a duration in µs that the given share of the calls did not exceed.
+// percentile returns a duration in µs that the given share of the calls did not exceed: the upper end of a bucket.
 func (d *durations) percentile(share float64) float64 {
 	total, n := d.total(), int64(0)
 	for i := range d {
@@ -157,7 +157,8 @@ type percentile struct {
 // maxPercentiles is how many percentiles latency-tracking-info-percentiles may name.
 const maxPercentiles = 100
 
-// checkPercentiles validates a value of latency-tracking-info-percentiles.
+// checkPercentiles returns a value of latency-tracking-info-percentiles in canonical form, or the text of the error if it is
+// invalid.
 func checkPercentiles(value string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words) > maxPercentiles {
@@ -187,7 +188,7 @@ func percentilesOf(value string) *[]percentile {
 	return &list
 }
 
-// percentiles returns the entry of one command in INFO latencystats.
+// percentiles returns the value in the line of one command in INFO latencystats.
 func (d *durations) percentiles(list []percentile) string {
 	var words []string
 	for _, p := range list {
@@ -266,7 +267,7 @@ func doLatencyGraph(s *session, args [][]byte) store.Reply {
 // graphRows is the height of a graph, in characters.
 const graphRows = 4
 
-// graph draws samples as columns, with the age of each below it.
+// graph draws samples as columns. Below each column is its age, written from top to bottom.
 func graph(name string, samples []spike, worst, now int64) string {
 	low, high := samples[0].ms, samples[0].ms
 	for _, p := range samples {
@@ -308,7 +309,7 @@ func graph(name string, samples []spike, worst, now int64) string {
 	return b.String()
 }
 
-// age prints a number of seconds in at most a few characters.
+// age prints a number of seconds in the largest unit of which it is at least one, rounded down, such as 3h.
 func age(secs int64) string {
 	for _, u := range []struct {
 		secs int64

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// listener puts a guard on every connection. It also works around two habits of redcon: after a failed
-// Accept redcon calls it again at once, and when the listener is closed redcon cuts every connection,
-// so Accept returns only when the connections may be cut.
+// listener puts a guard on every connection. Its Accept also works around two habits of redcon. After a failed Accept, redcon would
+// call it again at once, so Accept itself tries again, after acceptPause. When Accept returns net.ErrClosed, redcon cuts all
+// connections, so Accept of a closed listener waits until they may be cut (Server.drained).
 type listener struct {
 	net.Listener
 	srv    *Server
@@ -46,18 +46,19 @@ func (l *listener) Accept() (net.Conn, error) {
 }
 
 const (
-	// strangersInput is how much input the operating system keeps for a client that has not authenticated: loops serve such
-	// clients one after the other (loop_shares_linux.go), and their input waits in the system. The system takes twice as much
-	// memory, because it also stores data about the input.
+	// strangersInput is how much unread input the operating system keeps for a client that has not authenticated. Much of the input
+	// of such clients waits in the system, because loops serve them one after the other (loop_shares_linux.go). The system takes
+	// twice as much memory, because it also stores data about the input.
 	strangersInput = 16 << 10
-	// clientsInput is the maximum for a client that has authenticated: enough for 20 MB/s and a round trip of 10 ms. Without
-	// a limit, the system keeps up to 6 MiB for a client whose commands wait.
+	// clientsInput is the most that the system keeps for a client that has authenticated: enough for 20 MB/s at a round trip of
+	// 10 ms. Without a limit, the system would keep up to 6 MiB for a client whose commands wait.
 	clientsInput = 208 << 10
 )
 
-// inputOf returns how much input the operating system may keep for a client; known is true if the client has authenticated. A
-// small container has to hold this input besides what the clients hold in this process. So the system keeps for each client its
-// part of maxmemory-clients (if there are maxclients clients), but at least strangersInput and at most clientsInput.
+// inputOf returns how much unread input the operating system may keep for a client; known is true if the client has
+// authenticated. A small container needs memory for this input besides the memory of the clients in this process. So an
+// authenticated client gets maxmemory-clients divided by maxclients, but at least strangersInput and at most clientsInput (which
+// is also what it gets if maxmemory-clients is 0).
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {
@@ -75,9 +76,9 @@ func (srv *Server) prepare(c *net.TCPConn) {
 	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
-// limitWindow makes a listener offer its clients no larger window than they get after AUTH. After a larger offer, a client could
-// send packets that no later window has room for, if a small container makes the windows small. On loopback, the client would then
-// send only one packet each 200 ms.
+// limitWindow makes a listener offer new clients no larger TCP window than they get after AUTH (inputOf). In a small container,
+// that window may be so small that a client with a larger first offer would make its packets too large for it. On loopback, such
+// a client would send only one packet each 200 ms.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))
@@ -94,8 +95,8 @@ func (srv *Server) warnOfNoLimit(err error) {
 	}
 }
 
-// keepAlive makes the system probe a client that has sent nothing for the time of tcp-keepalive. A dead client is detected after
-// about twice that time.
+// keepAlive makes the system probe a client that has sent nothing for tcp-keepalive seconds (0: never), and end the connection of a
+// dead client after about twice that time.
 func (srv *Server) keepAlive(c *net.TCPConn) {
 	secs := srv.params.keepAlive.Load()
 	cfg := net.KeepAliveConfig{Enable: secs > 0}
@@ -110,7 +111,7 @@ func (srv *Server) keepAlive(c *net.TCPConn) {
 	}
 }
 
-// single is a listener that accepts one given connection.
+// single is a listener that accepts one given connection. After that, Accept waits until gone is closed, and returns net.ErrClosed.
 type single struct {
 	mu   sync.Mutex
 	conn net.Conn

@@ -7,20 +7,22 @@ import (
 	"time"
 )
 
-// The lobby has clients whose address has maxFromOne handshakes in progress. The server has not read their input yet, so each
-// takes little memory. When a handshake of the address ends, the handshake of the next client begins. While clients wait, the
-// server ends handshakes of their address that have waited for their own clients at clientLooks looks. So an honest client gets in
-// beside a flood from its own address, a moment later than without the flood. If the server refused the client at once, the client
-// would hardly ever get in.
+// In the lobby, clients wait for their handshakes to begin while their address has maxFromOne handshakes in progress. The server
+// has not read their input yet, so each takes little memory. When a handshake of the address ends, the handshake of the next
+// client begins. While clients wait, the server looks at the handshakes of their address every lookPause, and ends each that it
+// has found waiting for its own client clientLooks times. So an honest client gets in beside a flood from its own address, a
+// moment later than without the flood. If the server refused the client at once, the client would hardly ever get in.
 
 const (
-	// maxLobby is how many clients the lobby has room for, and maxLobbyOne for how many of one address. With slow signatures,
-	// maxLobbyOne clients wait for some three seconds. If many more waited, the time of each would be over before its turn.
+	// maxLobby is how many clients may wait in the lobby, and maxLobbyOne how many of them of one address. If signatures are slow,
+	// the last of maxLobbyOne clients waits for some three seconds. If many more could wait, the last ones would be sent away
+	// before their handshakes began (lobbyLooks).
 	maxLobby    = 1024
 	maxLobbyOne = 3 * maxFromOne
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// The lobby ends a handshake that has waited for its client at clientLooks looks in all: the client may send byte by byte.
+	// While clients of its address wait, look ends a handshake once clientLooks looks have found it waiting for its own client.
+	// The looks need not be consecutive, so that a client cannot save its handshake by sending byte by byte.
 	clientLooks = 10
 	// lobbyLooks is for how many looks a client may wait in the lobby: as long as a handshake may take.
 	lobbyLooks = int(handshakeTime / lookPause)
@@ -30,7 +32,7 @@ const (
 type lobby struct {
 	callers map[netip.Addr][]*caller // in order of arrival
 	count   int
-	looks   *time.Timer // nil: nobody waits
+	looks   *time.Timer // calls handshakes.look; nil: nobody waits
 }
 
 // caller is a client before its handshake.
@@ -43,7 +45,8 @@ type caller struct {
 	looks  int // how many looks have found it in the lobby
 }
 
-// receive begins the handshake of a caller, or lets it wait in the lobby. It returns false if there is no room.
+// receive begins the handshake of a caller, or lets it wait in the lobby. It returns false if there is no room, or the server is
+// closing.
 func (h *handshakes) receive(c *caller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,13 +68,13 @@ func (h *handshakes) receive(c *caller) bool {
 	return true
 }
 
-// sendAway refuses a caller. The caller of sendAway holds mu.
+// sendAway refuses a caller that has waited for too long. The caller of sendAway holds mu.
 func (h *handshakes) sendAway(c *caller) {
 	h.note(c.conn.RemoteAddr().String(), errHandshakeMany, c.now())
 	_ = c.conn.Close()
 }
 
-// set replaces the callers of an address by fewer.
+// set replaces the list of the waiting callers of an address, and corrects count.
 func (l *lobby) set(from netip.Addr, list []*caller) {
 	l.count -= len(l.callers[from]) - len(list)
 	if len(list) > 0 {
@@ -81,7 +84,7 @@ func (l *lobby) set(from netip.Addr, list []*caller) {
 	}
 }
 
-// close closes the connections of all callers.
+// close empties the lobby, and closes the connections of all callers in it. The caller of close holds mu.
 func (l *lobby) close() {
 	for from, list := range l.callers {
 		for _, c := range list {
@@ -91,8 +94,8 @@ func (l *lobby) close() {
 	}
 }
 
-// admit begins the handshakes of waiting callers of an address, as long as there is room for them without the end of another
-// handshake. The caller holds mu.
+// admit begins the handshakes of waiting callers of an address, as many as there is room for without ending another handshake. The
+// caller holds mu.
 func (h *handshakes) admit(from netip.Addr) {
 	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < maxFromOne && h.count < maxHandshakes; list = h.lobby.callers[from] {
 		h.lobby.set(from, list[1:])
@@ -100,7 +103,8 @@ func (h *handshakes) admit(from netip.Addr) {
 	}
 }
 
-// look makes room for waiting callers, and sends away callers that have waited for too long.
+// look runs every lookPause while callers wait. It sends away callers that have waited for too long, ends handshakes that keep the
+// others out (cutIdle), and begins handshakes in their places.
 func (h *handshakes) look() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,8 +125,8 @@ func (h *handshakes) look() {
 	}
 }
 
-// cutIdle ends the handshakes of an address that have waited for their clients for too long, but not more of them than most. The
-// caller holds mu.
+// cutIdle adds this look to the looks of the handshakes of an address that wait for their clients. It ends those with clientLooks
+// looks or more, at most as many as the parameter most says. The caller holds mu.
 func (h *handshakes) cutIdle(from netip.Addr, most int) {
 	var idle []*wire
 	for _, w := range h.open[from] {
