@@ -12,12 +12,13 @@ import (
 	"lockstep/store/redistext"
 )
 
-// params are the parameters of CONFIG. Each value is stored as text, as CONFIG GET prints it; values
-// that the server uses are also stored in atomics, readable at any time.
+// params are the parameters that CONFIG GET and CONFIG SET know. The map values has the value of each as text, as CONFIG GET prints
+// it; for a shared or faced parameter and for a secret, it has only the default. The atomics are the values that this node acts on,
+// for readers that must not wait for mu.
 type params struct {
 	mu     sync.Mutex
 	defs   map[string]*paramDef // by name and by alias
-	names  []string             // of defs, sorted
+	names  []string             // the keys of defs, sorted
 	values map[*paramDef]string
 
 	aclLogMax   atomic.Int64
@@ -25,32 +26,33 @@ type params struct {
 	maxQuery    atomic.Int64
 	maxClients  atomic.Int64
 	timeout     atomic.Int64 // s
-	clientLimit atomic.Int64 // bytes that clients may make the node hold; 0: no limit
+	clientLimit atomic.Int64 // maxmemory-clients in bytes; 0: no limit
 	keepAlive   atomic.Int64 // s
 	protected   atomic.Bool
 	limits      atomic.Pointer[map[string]limit] // by client class
 	slowerThan  atomic.Int64                     // µs; negative: the slow log is off
 	slowMax     atomic.Int64
-	spikeFrom   atomic.Int64 // ms; 0: latency is not watched
+	spikeFrom   atomic.Int64 // ms; 0: the latency monitor is off
 	alarm       atomic.Int64 // ns; see setAlarm
-	untracked   atomic.Bool  // durations of commands are not counted
+	untracked   atomic.Bool  // latency-tracking is no: the server keeps no distribution of the durations of commands
 
-	minReplicas, maxLag atomic.Int64                 // members, s: see tooFewReplicas
+	minReplicas, maxLag atomic.Int64                 // a number of members, and seconds: see tooFewReplicas
 	percentiles         atomic.Pointer[[]percentile] // the percentiles in INFO
 }
 
-// paramKind is how a value is parsed and which faults it can have.
+// paramKind is the form that the values of a parameter have.
 type paramKind int
 
 const (
 	textParam   paramKind = iota
-	intParam              // a number between min and max
-	memoryParam           // a number with an optional unit
+	intParam              // an integer from paramDef.min to paramDef.max
+	memoryParam           // a number with an optional unit; paramDef.min and max are bytes
 	boolParam             // yes or no
-	enumParam             // one of words
+	enumParam             // one of paramDef.words
 )
 
-// paramDef describes a parameter. Without apply, setting it only changes the reply of CONFIG GET.
+// paramDef describes a parameter. If apply and tls are nil, CONFIG SET only changes what CONFIG GET and INFO show. Exceptions are
+// shared parameters and requirepass, which take effect through the leader.
 type paramDef struct {
 	name      string
 	alias     string
@@ -60,13 +62,13 @@ type paramDef struct {
 	value     string // the default
 	fixed     bool   // cannot be changed while the server runs
 	protected bool   // cannot be changed because enable-protected-configs is no
-	hidden    bool   // CONFIG GET shows it only by its whole name
+	hidden    bool   // CONFIG GET shows it only to a client that gives its name without wildcards
 	shared    bool   // holds for the whole cluster: see params_shared.go
-	faced     bool   // depends on the client's listener
+	faced     bool   // its value depends on the client's listener
 	check     func(value string) (canonical, fault string)
 	apply     func(value string)
-	secret    bool                    // its value is not stored
-	tls       func(*TLSFiles) *string // the field of TLSFiles that it sets
+	secret    bool                    // params does not store the value, so CONFIG GET shows none
+	tls       func(*TLSFiles) *string // returns the field of TLSFiles that it sets
 }
 
 func newParams(cfg *Config, backend Backend) *params {
@@ -90,19 +92,18 @@ func newParams(cfg *Config, backend Backend) *params {
 
 func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] }
 
-// pubsubLimit is limitOf("pubsub"), used for every message.
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names: they take some milliseconds. Each
-// name that is tried costs triedSteps besides the steps of redistext.MatchFoldWithin. The bound suffices for some 400 patterns;
-// clients usually send one.
+// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. To match a pattern
+// against a name takes triedSteps, and the steps that redistext.MatchFoldWithin returns. paramSteps steps take some milliseconds and
+// suffice for some 400 patterns; clients usually send one.
 const (
 	paramSteps = 1 << 20
 	triedSteps = 8
 )
 
-// get returns names and values for CONFIG GET; elsewhere returns the values that p does not hold. ok is false if the patterns take
-// too long.
+// get returns the names and values of the parameters that CONFIG GET asks for. It calls the function elsewhere for the values of
+// shared and faced parameters, which p does not store. ok is false if the patterns need more than paramSteps.
 func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list []store.Reply, ok bool) {
 	found, ok := p.find(patterns)
 	if !ok {
@@ -114,7 +115,7 @@ func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list 
 		list = append(list, store.Str(f.shown), store.Str(p.values[f.def]))
 	}
 	p.mu.Unlock()
-	for i, f := range found { // without mu: elsewhere may have to ask the leader
+	for i, f := range found { // without mu, because the function elsewhere may wait for the leader
 		if f.def.shared || f.def.faced {
 			list[2*i+1] = store.Str(elsewhere(f.def))
 		}
@@ -128,7 +129,8 @@ type foundParam struct {
 	shown string
 }
 
-// find looks for the parameters that CONFIG GET names. A name without wildcards is shown as the client spelled it.
+// find returns the parameters that CONFIG GET asks for by name or by pattern. The reply shows a name without wildcards as the
+// client spelled it. ok is false if the patterns need more than paramSteps.
 func (p *params) find(patterns [][]byte) (list []foundParam, ok bool) {
 	seen, left := map[string]bool{}, paramSteps
 	add := func(name, shown string) {
@@ -167,7 +169,7 @@ type change struct {
 func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	names := make([]string, 0, len(pairs)/2) // not c.defs: a parameter may be named by its name and its alias
+	names := make([]string, 0, len(pairs)/2) // to find duplicates; a parameter's name and its alias may both occur
 	for i := 0; i < len(pairs); i += 2 {
 		name := strings.ToLower(string(pairs[i]))
 		def := p.defs[name]
@@ -197,7 +199,7 @@ func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	return c, ""
 }
 
-// commit makes a change that check returned, except for the parameters that the cluster shares and for secrets.
+// commit stores and applies the values of a change that check returned, except those of shared parameters and of secrets.
 func (p *params) commit(c change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,15 +214,15 @@ func (p *params) commit(c change) {
 	}
 }
 
-// value returns a parameter as text.
+// value returns the value of a parameter as text. The parameter must be neither shared nor faced nor a secret.
 func (p *params) value(name string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.values[p.defs[name]]
 }
 
-// parse returns the canonical form of a value, or Redis's text for what is wrong with it. old is the
-// present value.
+// parse returns the canonical form of a value, or a text that says what is wrong with it: Redis's text, if Redis refuses the value,
+// too. old is the present value.
 func (d *paramDef) parse(value, old string) (canonical, fault string) {
 	switch d.kind {
 	case intParam:
@@ -265,14 +267,15 @@ func (d *paramDef) inRange(n int64) (canonical, fault string) {
 	return strconv.FormatInt(n, 10), ""
 }
 
-// limitClasses are the client classes in the order of CONFIG GET. No replica ever connects to this
-// server; the class slave exists because clients set its limits.
+// limitClasses are the client classes of client-output-buffer-limit, in the order in which CONFIG GET shows them. No client of this
+// server is in the class slave, because Redis's replicas cannot connect; the class exists because clients set its limits.
 var limitClasses = []string{"normal", "slave", "pubsub"}
 
 // defaultLimits is the default of client-output-buffer-limit.
 const defaultLimits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
 
-// mergeLimits returns old, with new limits for the classes that value names.
+// mergeLimits returns the new client-output-buffer-limit: the limits that the argument value gives, and those of the argument old
+// for the classes that value does not name.
 func mergeLimits(value, old string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%4 != 0 {
@@ -301,7 +304,7 @@ func mergeLimits(value, old string) (canonical, fault string) {
 	return strings.Join(all, " "), ""
 }
 
-// applyLimits sets the limits from a canonical value of mergeLimits.
+// applyLimits sets p.limits. value is client-output-buffer-limit in the form that mergeLimits returns.
 func (p *params) applyLimits(value string) {
 	words := strings.Fields(value)
 	limits := map[string]limit{}
@@ -311,7 +314,7 @@ func (p *params) applyLimits(value string) {
 	p.limits.Store(&limits)
 }
 
-// number parses a value that has been checked.
+// number converts a number in canonical form, which is always valid.
 func number(canonical string) int64 {
 	n, _ := redistext.ParseInt([]byte(canonical))
 	return n

@@ -8,8 +8,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// flag, num, mem and text return parameters of one kind: name is the name in Redis 7.0, and alias the
-// older name.
+// flag, num, mem and text each return a parameter of their kind (boolParam, intParam, memoryParam, textParam). name is its name in
+// Redis 7.0, and alias is its older name, if it has one.
 func flag(name, alias, value string) *paramDef {
 	return &paramDef{name: name, alias: alias, kind: boolParam, value: value}
 }
@@ -26,7 +26,7 @@ func text(name, alias, value string) *paramDef {
 	return &paramDef{name: name, alias: alias, value: value}
 }
 
-// hidden makes a parameter one that CONFIG GET shows only by its whole name.
+// hidden marks a parameter that CONFIG GET shows only to a client that gives its name without wildcards.
 func hidden(d *paramDef) *paramDef {
 	d.hidden = true
 	return d
@@ -135,7 +135,7 @@ func accepted(cfg *Config) []*paramDef {
 	}
 }
 
-// checkScores accepts three numbers, for oom-score-adj-values.
+// checkScores accepts three integers from -2000 to 2000, for oom-score-adj-values.
 func checkScores(value string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words) != 3 {
@@ -149,7 +149,7 @@ func checkScores(value string) (canonical, fault string) {
 	return strings.Join(words, " "), ""
 }
 
-// signalFlags are the options for a shutdown by a signal, in Redis's order.
+// signalFlags are the words that shutdown-on-sigint and shutdown-on-sigterm may contain, in Redis's order.
 var signalFlags = []string{"default", "save", "nosave", "now", "force"}
 
 func checkShutdown(value string) (canonical, fault string) {

@@ -11,7 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// checkHz accepts any number that is not negative, and brings it into Redis's range.
+// checkHz accepts the integers from 0 to math.MaxInt32, and returns the nearest one from 1 to 500, as Redis does.
 func checkHz(value string) (canonical, fault string) {
 	n, ok := redistext.ParseInt([]byte(value))
 	switch {
@@ -23,7 +23,8 @@ func checkHz(value string) (canonical, fault string) {
 	return strconv.FormatInt(min(max(n, 1), 500), 10), ""
 }
 
-// checkOff accepts only no, for activedefrag. It refuses yes with a fault, because Go's memory management does not defragment.
+// checkOff returns the check for activedefrag, which can only be off, because Go's memory management does not defragment. The check
+// accepts no, and refuses yes with the error text in the argument fault.
 func checkOff(fault string) func(string) (string, string) {
 	return func(value string) (string, string) {
 		switch {
@@ -36,7 +37,7 @@ func checkOff(fault string) func(string) (string, string) {
 	}
 }
 
-// checkHostname accepts the characters that a host name may have.
+// checkHostname accepts up to 255 of the characters that a host name may have.
 func checkHostname(value string) (canonical, fault string) {
 	const most = 256
 	if len(value) >= most {
@@ -50,14 +51,13 @@ func checkHostname(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// titleVariables are the variables of proc-title-template; the value is true if the variable may be
-// empty.
+// titleVariables are the variables of proc-title-template, each with true if the text that replaces it may be empty.
 var titleVariables = map[string]bool{
 	"title": true, "server-mode": true, "unixsocket": true, "listen-addr": false, "port": false, "tls-port": false, "config-file": false,
 }
 
-// checkTitle accepts a template that names only known variables and is not blank if all variables that may
-// be empty are empty.
+// checkTitle accepts a template that has only known variables and never results in a blank title, even if every variable that may
+// be empty is empty.
 func checkTitle(value string) (canonical, fault string) {
 	const bad = "template format is invalid or contains unknown variables"
 	shown := ""
@@ -87,8 +87,8 @@ func checkTitle(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// memoryOf parses an amount of memory as Redis does: no digits are 0, and an amount that is too large
-// is the maximum.
+// memoryOf parses an amount of memory as Redis does: an empty text or a unit without a number is 0, and an amount above
+// math.MaxInt64 is math.MaxInt64.
 func memoryOf(value string) (n int64, ok bool) {
 	digits := strings.TrimRight(value, "bBkKmMgG")
 	unit, ok := store.ParseMemory("1" + value[len(digits):])

@@ -5,19 +5,18 @@ import (
 	"lockstep/store"
 )
 
-// Some parameters hold for the whole cluster: the leader acts on them, for clients of every node and
-// also after a change of leader. They go through the log. The client's node checks a value and submits
-// a CONFIG SET with only the shared parameters; the leader runs runConfigSet. Values go to the
-// leader as the client wrote them (but memory sizes in bytes), because CONFIG GET shows less of
-// notify-keyspace-events than the client asked for.
+// Shared parameters hold for the whole cluster: the leader follows them when it runs a command, whichever node the client is
+// connected to, and a new leader has the same values. They are replicated state (write op 26, a section of the snapshot, part of
+// the state hash): notify-keyspace-events, for example, decides what a command writes.
 //
-// Shared parameters are replicated state (write op 26, a section of the snapshot, part of the state
-// hash): notify-keyspace-events decides what a command writes, and so must be the same on all nodes. CONFIG
-// SET checks all its parameters on the client's node, sends the shared ones to the leader, and changes
-// the node's own only if that succeeded. CONFIG GET asks the leader; without a leader it returns what
-// the node knows.
+// For CONFIG SET, the client's node checks all parameters and sets those of TLS. It then submits a CONFIG SET with only the shared
+// parameters and requirepass, which the leader runs (runConfigSet). If the leader refuses it, the node restores the settings of TLS;
+// if not, the node sets its own other parameters. The leader gets each shared value as the client wrote it (memory sizes in bytes),
+// not in the form that CONFIG GET shows, because that form of notify-keyspace-events leaves out the letter n next to A.
+//
+// CONFIG GET asks the leader for the values; without a leader, it returns the values that this node has applied.
 
-// runConfigSet sets shared parameters on the leader.
+// runConfigSet is the leader's part of CONFIG SET: it sets shared parameters, and for requirepass the password of the default user.
 func runConfigSet(c *store.Ctx) store.Reply {
 	for i := 2; i+1 < len(c.Args); i += 2 {
 		if store.FormParam(c.Arg(i)) && c.Txn.Older() {
@@ -38,8 +37,7 @@ func runConfigSet(c *store.Ctx) store.Reply {
 	return store.OK
 }
 
-// runConfigGet returns the values of shared parameters, and null for a parameter that has never been
-// set.
+// runConfigGet is the leader's part of CONFIG GET: it returns the values of shared parameters, and null for each that was never set.
 func runConfigGet(c *store.Ctx) store.Reply {
 	values := store.List()
 	for i := 2; i < len(c.Args); i++ {
@@ -52,8 +50,8 @@ func runConfigGet(c *store.Ctx) store.Reply {
 	return values
 }
 
-// onLeader runs a command of this package on the leader with the client's rights; the leader checks
-// them, too.
+// onLeader makes the leader run a command of this package for the session's client or script. For a client, the leader checks the
+// client's rights again.
 func (s *session) onLeader(args ...string) store.Reply {
 	var words [][]byte
 	for _, arg := range args {
@@ -61,7 +59,7 @@ func (s *session) onLeader(args ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(words)
 	if s.script != nil {
-		// A script runs on the leader, during an evaluation: the command needs no submission.
+		// The session belongs to a script that the leader is running: the leader runs the command as part of the script.
 		c := *s.script
 		c.Cmd, c.Args = cmd, words
 		return cmd.Run(&c)
@@ -69,8 +67,8 @@ func (s *session) onLeader(args ...string) store.Reply {
 	return s.settle(s.srv.backend.Submit([]cluster.Call{s.call(cmd, words)}, nil)[0])
 }
 
-// shareParams sends the shared parameters of a change to the leader. requirepass becomes the password
-// of the default user, which is the same on every node; only the hash of the password is sent.
+// shareParams sends the shared parameters of a change to the leader. It also sends the hash of a new requirepass, which becomes the
+// password of the default user on every node.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
@@ -78,7 +76,7 @@ func (s *session) shareParams(c change) store.Reply {
 		case def.shared:
 			value := c.given[i]
 			if def.kind == memoryParam {
-				value = c.values[i] // the store accepts fewer forms
+				value = c.values[i] // because the store's ParseMemory accepts fewer forms than memoryOf
 			}
 			args = append(args, def.name, value)
 		case def.name == "requirepass":
@@ -99,8 +97,7 @@ func (s *session) shareParams(c change) store.Reply {
 	return r
 }
 
-// paramElsewhere returns the value of a parameter that depends on the client's listener or belongs to
-// the cluster.
+// paramElsewhere returns the value of a faced or shared parameter. The only faced one is cluster-enabled.
 func (s *session) paramElsewhere(def *paramDef) string {
 	if def.faced {
 		return yesNo(s.face == FaceCluster)
@@ -108,8 +105,8 @@ func (s *session) paramElsewhere(def *paramDef) string {
 	return s.sharedParam(def)
 }
 
-// sharedParam returns a shared parameter as CONFIG GET shows it. It asks the leader, so that it shows
-// what another node has just set; without a leader it returns what this node knows.
+// sharedParam returns the value of a shared parameter as CONFIG GET shows it. It asks the leader, because this node may not have
+// applied a recent change yet. If the leader does not answer, it returns the value that this node has applied.
 func (s *session) sharedParam(def *paramDef) string {
 	value, known := "", false
 	switch r := s.onLeader("config", "get", def.name); {
@@ -123,7 +120,7 @@ func (s *session) sharedParam(def *paramDef) string {
 	}
 	canonical, fault := def.parse(value, "")
 	if fault != "" {
-		return value // perhaps from a newer version
+		return value // perhaps a newer version of this server has set it
 	}
 	return canonical
 }

@@ -10,8 +10,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// table lists the parameters. Those of describing and accepted have no effect: they exist
-// because clients and tools ask for them, with the values that describe this server best in Redis's terms.
+// table returns the parameters. Those that describing() and accepted() return have no effect. They exist because clients and tools
+// ask for them; their values describe this server in Redis's terms as well as possible.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
 		{name: "requirepass", value: cfg.RequirePass}, // see shareParams
@@ -71,7 +71,8 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	return list
 }
 
-// forms are the parameters that limit the compact forms of hashes, sets and sorted sets: all nodes must have the same limits.
+// forms are the parameters that limit the compact forms of hashes, sets and sorted sets. They are shared, because all nodes must
+// have the same limits.
 func forms() []*paramDef {
 	list := []*paramDef{
 		num(store.ParamHashEntries, "hash-max-ziplist-entries", "512", 0, math.MaxInt64),
@@ -102,8 +103,8 @@ func (p *params) watching() []*paramDef {
 	}
 }
 
-// describing are parameters that cannot be changed on this server. A parameter that Redis can change
-// may be set to its present value.
+// describing are parameters that CONFIG SET cannot change on this server. Redis can change bind and port, so here CONFIG SET accepts
+// the present values of these two.
 func describing(cfg *Config) []*paramDef {
 	fixed := func(name, alias, value string) *paramDef {
 		return &paramDef{name: name, alias: alias, value: value, fixed: true}
@@ -162,12 +163,12 @@ func yesNo(b bool) string {
 	return "no"
 }
 
-// milliseconds converts a number to a duration without overflow.
+// milliseconds converts a number of milliseconds to a duration. A number that would overflow becomes the longest duration.
 func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// checkEvents returns notify-keyspace-events in Redis's form.
+// checkEvents returns a value of notify-keyspace-events in the form in which CONFIG GET shows it.
 func checkEvents(value string) (canonical, fault string) {
 	canonical, ok := store.CanonicalEvents(value)
 	if !ok {
@@ -176,7 +177,7 @@ func checkEvents(value string) (canonical, fault string) {
 	return canonical, ""
 }
 
-// checkSave accepts pairs of seconds and changes, as redis.conf has them.
+// checkSave accepts what follows save in a redis.conf: pairs of a number of seconds and a number of changes.
 func checkSave(value string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%2 != 0 {

@@ -7,8 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// secrecy are the parameters of TLS. Those with a field of TLSFiles take effect only if the files can be
-// used with all changes of the CONFIG SET; the last group has no effect.
+// secrecy are the parameters of TLS. Those that set a field of TLSFiles take effect for new connections; CONFIG SET refuses them if
+// the TLS files cannot be used with all its changes together (setTLS). Those of the last group have no effect.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
 	if cfg.TLS != nil {
@@ -43,8 +43,8 @@ func secrecy(cfg *Config) []*paramDef {
 	}
 }
 
-// setTLS makes the TLS parameters of a change effective for new connections; undo restores the old
-// ones.
+// setTLS makes the TLS parameters of a change effective for new connections. The function undo restores the settings from before
+// the change; it is nil if setTLS refuses the change.
 func (srv *Server) setTLS(c change) (undo func(), refusal store.Error) {
 	old := srv.cfg.TLS.Files()
 	files, first := old, ""

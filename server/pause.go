@@ -22,26 +22,25 @@ const (
 	pauseAll
 )
 
-// pause is CLIENT PAUSE. As in Redis, it holds for one node: commands of this node's clients wait here.
-// Commands of other nodes' clients, replication, and commands that have already reached the leader
-// continue.
+// pause implements CLIENT PAUSE. As in Redis, a pause concerns one node: commands of this node's clients wait here. It does not delay
+// the clients of other nodes, replication, or commands that have already reached the leader.
 type pause struct {
 	clock   func() time.Time
-	backend Backend         // knows scripts and functions
+	backend Backend         // to look up scripts and functions
 	stop    <-chan struct{} // closed at shutdown
 
-	mode atomic.Int32 // read for every command
+	mode atomic.Int32 // the present pauseMode; read for every command
 
 	mu      sync.Mutex
-	until   int64 // Unix ms
+	until   int64 // the end of the pause, Unix ms
 	waiting map[*session]parked
 	order   int
-	timed   bool // a goroutine waits for the end
+	timed   bool // the goroutine watch runs
 }
 
 // parked is a session that waits for the end of the pause.
 type parked struct {
-	order  int // sessions continue in the order in which they came
+	order  int // sessions continue in the order in which they began to wait
 	resume func()
 }
 
@@ -49,7 +48,7 @@ func newPause(clock func() time.Time, backend Backend, stop <-chan struct{}) *pa
 	return &pause{clock: clock, backend: backend, stop: stop, waiting: map[*session]parked{}}
 }
 
-// holds reports whether a command has to wait.
+// holds reports whether a command has to wait for the end of the pause. For EXEC, see session.paused.
 func (p *pause) holds(cmd *store.Command, args [][]byte) bool {
 	switch p.mode.Load() {
 	case pauseOff:
@@ -60,14 +59,13 @@ func (p *pause) holds(cmd *store.Command, args [][]byte) bool {
 	return p.mayWrite(cmd, args)
 }
 
-// mayWrite reports whether CLIENT PAUSE WRITE holds a command back: it holds writes and messages, and
-// scripts and functions that do not declare that they do not write.
+// mayWrite reports whether CLIENT PAUSE WRITE holds a command back: a write, a PUBLISH or SPUBLISH, or a script or function that does
+// not declare no-writes.
 func (p *pause) mayWrite(cmd *store.Command, args [][]byte) bool {
 	return cmd.Flags&(store.Write|store.MayReplicate) != 0 || p.scriptWrites(cmd, args)
 }
 
-// scriptWrites reports whether a command runs a script or function without the declaration that it does
-// not write.
+// scriptWrites reports whether a command is an EVAL, EVALSHA or FCALL of a script or function that does not declare no-writes.
 func (p *pause) scriptWrites(cmd *store.Command, args [][]byte) bool {
 	switch cmd.Name {
 	case "eval":
@@ -88,13 +86,12 @@ func declaresNoWrites(body string) bool {
 	return strings.HasPrefix(first, "#!") && strings.Contains(first, "no-writes")
 }
 
-// begin pauses for ms milliseconds. If there is a pause already, the stricter mode and the later end
-// count.
+// begin pauses for ms milliseconds. If there is a pause already, the two become one, with the stricter mode and the later end.
 func (p *pause) begin(mode pauseMode, ms int64) {
 	now := p.clock().UnixMilli()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end := now + ms // may overflow; the pause is then over at once
+	end := now + ms // may overflow: end is then in the past
 	if end <= now && p.mode.Load() == pauseOff {
 		return
 	}
@@ -129,8 +126,7 @@ func resume(waiting map[*session]parked) {
 	}
 }
 
-// await arranges for resume to be called at the end of the pause; it reports false if the pause is
-// over.
+// await makes the end of the pause call the function resume. It returns false, and never calls the function, if there is no pause.
 func (p *pause) await(s *session, resume func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +138,7 @@ func (p *pause) await(s *session, resume func()) bool {
 	return true
 }
 
-// forget cancels await.
+// forget cancels the session's await.
 func (p *pause) forget(s *session) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,7 +151,8 @@ func (p *pause) count() int {
 	return len(p.waiting)
 }
 
-// pausePoll bounds how late watch notices the end of the pause when the clock is moved.
+// pausePoll is how often watch looks at the clock. The clock may be set forward during a pause, and the pause then ends earlier than
+// a timer for the rest of it would fire.
 const pausePoll = 20 * time.Millisecond
 
 // watch ends the pause when its time is over.
@@ -237,7 +234,7 @@ func doClientUnblock(s *session, args [][]byte) store.Reply {
 	if b == nil {
 		return store.Zero
 	}
-	// The leader may serve the command at this moment, and only the leader knows.
+	// The leader may be serving the command at this moment: only the leader knows whether Unblock came in time.
 	ended := make(chan bool, 1)
 	s.srv.backend.Unblock(b, reply, func(ok bool) { ended <- ok })
 	select {

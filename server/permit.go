@@ -8,23 +8,25 @@ import (
 	"lockstep/store"
 )
 
-// sharedLook lets strangers share one question to the leader (have the users changed?), because strangers
-// decide how often they try to log in.
+// sharedLook lets goroutines that wait at the same time share one question to the leader: have the users changed? Clients that have
+// not authenticated cause such questions when they try to log in, and they decide how often they try.
 type sharedLook struct {
-	turn sync.Mutex // one at a time
+	turn sync.Mutex // held while a look asks the leader: one asks at a time
 	mu   sync.Mutex
-	next *look // the look that has not begun yet
+	next *look // the look that has not begun to ask yet; nil if there is none
 
 	waiting atomic.Int32 // goroutines that wait for an answer
 }
 
+// look is a question to the leader (sharedLook), and its result.
 type look struct {
-	done    chan struct{}
-	learned bool // this node has learned something new
-	known   bool // this node knows what the leader knew
+	done    chan struct{} // closed when the result is there
+	learned bool          // the users on this node have changed
+	known   bool          // this node has applied all changes of users that the leader knew when it answered
 }
 
-// look returns a question to the leader that has not begun yet. All callers that come before it begins share it.
+// look returns the look that will begin next, so the leader's answer will be newer than the call. All calls before the look begins
+// return the same one.
 func (srv *Server) look() *look {
 	s := &srv.looks
 	s.mu.Lock()
@@ -39,7 +41,7 @@ func (srv *Server) look() *look {
 		s.turn.Lock()
 		defer s.turn.Unlock()
 		s.mu.Lock()
-		s.next = nil // later callers must not rely on this look
+		s.next = nil // later callers get another look, with a newer answer
 		s.mu.Unlock()
 		var refusal store.Error
 		l.learned, refusal = srv.catchUpOr()
@@ -49,8 +51,8 @@ func (srv *Server) look() *look {
 	return l
 }
 
-// lookAgain is catchUp after a failed login. While a script keeps the leader from answering, this node
-// decides by what it knows.
+// lookAgain is catchUp, but shares the question to the leader with other callers. If this node is the leader and busy
+// with a script, lookAgain returns false at once, because the answer would have to wait for the script.
 func (srv *Server) lookAgain() (learned bool) {
 	if srv.backend.Busy() {
 		return false
@@ -62,26 +64,27 @@ func (srv *Server) lookAgain() (learned bool) {
 	return l.learned
 }
 
-// knowledge is how much a node knows of the users.
+// knowledge says how recent the users are that a node knows.
 type knowledge int
 
 const (
-	knowsAll  knowledge = iota // what the leader knows
-	knowsPast                  // the process was stopped for a while, and the leader has not answered since
-	knowsSelf                  // only what it has applied: there is no leader, or the leader does not answer in time
+	knowsAll  knowledge = iota // all that the leader knows; also at a server without users (hasUsers)
+	knowsPast                  // the process was stopped for a while, and has not caught up with the leader since
+	knowsSelf                  // what it has applied: there is no leader, catching up takes too long, or a script keeps this leader busy
 )
 
 const (
-	// stoppedTimes is the factor by which a node that was stopped searches longer for its leader,
-	// before it concludes that there is none.
+	// stoppedTimes × Server.patience is for how long at least a node whose process was stopped searches for a leader, before it
+	// concludes that there is none.
 	stoppedTimes = 5
-	// clusterTimes is the factor by which commands that need the leader's answer wait longer for a busy
-	// leader.
+	// clusterTimes × Server.patience bounds the search for a leader, and then the wait for its answer, before a command that changes
+	// the cluster (checkOperator) and for the second check of a password (session.sure). Other commands do not wait as
+	// long.
 	clusterTimes = 5
 )
 
-// asksOnce returns a function that says what this node knows of the passwords, which another node may have changed. The first
-// call of the function asks the leader, and later calls return the same.
+// asksOnce returns a function that returns how recent this node's users and passwords are; another node may have changed them. The
+// first call of that function asks the leader, and later calls return the result of the first.
 func (srv *Server) asksOnce() func() knowledge {
 	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience) })
 }
@@ -105,9 +108,9 @@ func (s *session) asksAnew() func() knowledge {
 	}
 }
 
-// upToDate makes this node learn what the leader knows of the users. search bounds its search for a
-// leader, and patience bounds its wait for the leader's answer. A node that was stopped for a while
-// searches longer, because it may find its leader or its link to the leader in a moment.
+// upToDate tries to make this node learn what the leader knows of the users, and returns how far that succeeded. The argument search
+// bounds the search for a leader, and the argument patience bounds the wait for the leader's answer. A node whose process was
+// stopped for a while searches longer (stoppedTimes), because it may be about to find a leader or to connect to it again.
 func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():
@@ -149,11 +152,11 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	return knowsSelf
 }
 
-// pulse detects that the process was stopped for a while. The node's knowledge may then be as old as
-// the stop was long, even if it looks fresh.
+// pulse detects that the process was stopped for a while (SIGSTOP, a suspended machine). The node may then have missed changes of
+// the users for as long as the stop lasted, even if it still has a leader in its own view.
 type pulse struct {
 	last   atomic.Int64 // time of the last pulse, Unix ns
-	missed atomic.Bool
+	missed atomic.Bool  // a pulse came too late, and since then upToDate has neither caught up nor found that there is no leader
 }
 
 const (
@@ -161,7 +164,7 @@ const (
 	pulseLate  = 500 * time.Millisecond
 )
 
-// stopped reports whether a pulse has been missed since missed was last cleared.
+// stopped sets p.missed if the last pulse is more than pulseLate ago, and then returns p.missed.
 func (p *pulse) stopped(now time.Time) bool {
 	if last := p.last.Load(); last != 0 && now.UnixNano()-last > int64(pulseLate) {
 		p.missed.Store(true)
@@ -169,7 +172,7 @@ func (p *pulse) stopped(now time.Time) bool {
 	return p.missed.Load()
 }
 
-// feelPulse records regularly that the process runs.
+// feelPulse stores the time every pulseEvery, as a sign that the process runs.
 func (srv *Server) feelPulse() {
 	tick := time.NewTicker(pulseEvery)
 	defer tick.Stop()
@@ -185,17 +188,17 @@ func (srv *Server) feelPulse() {
 	}
 }
 
-// Verdict is the server's answer about a user that does not come as a Redis client.
+// Verdict says whether a user may run a command: see Server.Permits.
 type Verdict int
 
 const (
 	Permitted Verdict = iota
-	Unknown           // no such user, or a wrong password
-	Forbidden         // the user does not have the right
+	Unknown           // no such user or a wrong password; or this node cannot tell, because its users may be out of date
+	Forbidden         // the user does not have the right to the command, or there is no such command
 )
 
-// Permits reports whether a user may run a command, for clients of protocols other than Redis. The
-// empty name stands for the default user without a password.
+// Permits says whether a user may run a command, for clients of protocols other than Redis's, such as HTTP. The empty name stands
+// for the default user without a password.
 func (srv *Server) Permits(name, password, command string) Verdict {
 	anonymous := name == ""
 	if anonymous {
@@ -233,7 +236,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 	return verdict
 }
 
-// HasPassword reports whether a user exists and needs a password.
+// HasPassword reports whether, as far as this node knows, a user exists and needs a password.
 func (srv *Server) HasPassword(name string) bool {
 	acc := srv.hub.accounts.get(name)
 	return acc != nil && !acc.user.Load().NoPass

@@ -14,9 +14,8 @@ import (
 //	            ↘ away (a goroutine has it) ↗
 //	            ↘ blocked (by a command or CLIENT PAUSE) ↗
 //
-// The loop reads only idle connections, so commands run in the order in which they came. Only the loop
-// uses a loopConn, except where a comment says otherwise; in state away, the goroutine uses the
-// session.
+// The loop reads only idle connections, so the commands of a client run in the order in which it sent them. Only the loop uses a
+// loopConn, except where a comment says otherwise; in the state away, a goroutine uses the session, the guard and next.
 type loopConn struct {
 	fdConn
 	tls   *tlsConn // nil without TLS
@@ -24,15 +23,15 @@ type loopConn struct {
 	s     *session
 	guard *guard
 	state connState
-	ready bool      // in loop.ready, or in the queue of a share
-	vain  bool      // the client has sent many lines lately that made no command
-	many  time.Time // when the loop last read a command with manyArguments
-	part  bool      // a part of its command has been read in a turn of its share
+	ready bool      // in loop.ready, or in the queue of a share (loop_shares_linux.go)
+	vain  bool      // what inVain last reported
+	many  time.Time // when the loop last read a part of a command with manyArguments or more
+	part  bool      // incoming.nextPart has read a part of its present command
 
 	next  int       // the next command of the pipeline to run
-	since time.Time // when the submission began
+	since time.Time // when the present submission began
 	sub   cluster.Submission
-	reply store.Reply // the reply of its blocking command, after newsUnblocked
+	reply store.Reply // the reply to its blocking command; any goroutine may set it, before newsUnblocked
 
 	heard  news // news that the loop is handling
 	news   news // guarded by loop.mu
@@ -66,7 +65,7 @@ const (
 
 // advance reads and parses the input of an idle connection.
 func (l *loop) advance(c *loopConn) {
-	// A client that sends one huge argument must not delay the other clients.
+	// After this many reads, the other clients have their turn, even if the client is in the middle of a huge argument.
 	const reads = 4
 	g := c.guard
 	for i := range reads {
@@ -89,7 +88,7 @@ func (l *loop) advance(c *loopConn) {
 		case !c.hasInput():
 			return
 		case vain || i > 0 && l.incoming.has(c):
-			l.again(c) // the client waits for its turn in its share
+			l.again(c) // turn puts the connection into the queue of its share
 			return
 		}
 		g.fill()
@@ -97,8 +96,9 @@ func (l *loop) advance(c *loopConn) {
 	l.again(c)
 }
 
-// inVain counts the lines of a client that made no command, and reports whether it has sent many lately. Nothing else would
-// count them, and a few such clients would have all of the loop's time.
+// inVain adds the lines of a client that made no command to the work that this node does for the client. Without that, a few clients
+// that send such lines would take all of the loop's time. It reports whether the client has sent such lines and its work
+// exceeds ownSlice (ownWork.exceeds).
 func (l *loop) inVain(c *loopConn) bool {
 	if n := c.guard.vain; n > 0 {
 		c.guard.vain = 0
@@ -140,8 +140,9 @@ func (l *loop) begin(c *loopConn) {
 	l.step(c)
 }
 
-// step runs commands until the pipeline is done or has to wait. For each, it does what session.dispatch does, but never waits: it
-// leaves a command that may have to wait to a goroutine, which gives the connection back (newsReturned).
+// step runs commands until the pipeline is done or has to wait. It does with each command what session.dispatch does, but step never
+// waits. If a command may make its goroutine wait, step leaves the connection to another goroutine, which gives the connection back
+// (newsReturned).
 func (l *loop) step(c *loopConn) {
 	c.state = connRunning
 	s, g := c.s, c.guard
@@ -179,7 +180,7 @@ func (l *loop) step(c *loopConn) {
 			l.sendAway(c, func() {})
 			return
 		case queuedSize(args) > cluster.HeavyBytes:
-			l.sendAway(c, func() {}) // giveWay may have to wait
+			l.sendAway(c, func() {}) // because session.giveWay may have to wait
 			return
 		case d.action == actHere:
 			if t := s.ask(d.cmd, args); t != nil {
@@ -191,7 +192,7 @@ func (l *loop) step(c *loopConn) {
 			}
 		}
 		if !s.handle(d, args) {
-			c.next-- // a pause has begun
+			c.next-- // a pause has begun, and handle has not run the command: try it again
 		}
 	}
 	if len(s.calls) > 0 {
@@ -207,8 +208,8 @@ func (l *loop) mayWait(c *loopConn, cmd *store.Command, args [][]byte) bool {
 	return !l.srv.inPlace[cmd] || cmd == l.srv.execCmd && s.execWaits(s.multi) || s.namesIn(cmd, args) > fewNames || s.mustRest(cmd, args)
 }
 
-// submit passes the collected commands to the backend; the loop flushes the backend when all
-// connections have submitted theirs.
+// submit passes the collected commands to the backend. Later in the round, the loop flushes the backend for all connections
+// together.
 func (l *loop) submit(c *loopConn) {
 	c.state = connWaiting
 	c.since = l.now
@@ -245,7 +246,7 @@ func (l *loop) resume(c *loopConn) {
 }
 
 // sendAway leaves the connection to a goroutine, because the event loop must not wait, but first() or the next command may. The
-// goroutine runs first(), and then the pipeline up to a command that blocks or has to pause.
+// goroutine runs first(), and then the pipeline up to a command that blocks or that CLIENT PAUSE holds back.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {
@@ -265,7 +266,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 				}
 			}
 			if d.action == actBlock || d.paused || !s.handle(d, args) {
-				break // the loop can wait without a goroutine
+				break // the loop waits for such a command without a goroutine
 			}
 		}
 		s.submit()
@@ -295,8 +296,8 @@ func (l *loop) protocolError(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// retire ends a connection. No command of it may be running or waiting for the answer to a submission; a blocked command is
-// abandoned.
+// retire ends a connection. The caller makes sure that no goroutine runs commands of the connection and that no submission of it is
+// unanswered; retire abandons a blocked command.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
 	c.s.abandon()

@@ -5,10 +5,10 @@ import (
 	"lockstep/store"
 )
 
-// handler runs a command on the node that the client is connected to.
+// handler runs a command on the node that the client is connected to, or for a script on the leader (RunInScript).
 type handler func(s *session, args [][]byte) store.Reply
 
-// row is a command with its handler. Its method command adds the flag store.Local.
+// row is a command with its handler and the rows of its subcommands. The method row.command adds the flag store.Local.
 type row struct {
 	store.Command
 	do  handler
@@ -28,7 +28,7 @@ func rows() []row {
 	return all
 }
 
-// Commands returns the commands that sessions answer, for the command table.
+// Commands returns the commands of this package, for the command table.
 func Commands() []store.Command {
 	var list []store.Command
 	for _, r := range rows() {
@@ -50,10 +50,9 @@ func (r *row) command() store.Command {
 	return c
 }
 
-// bindHandlers connects the rows of the table with their handlers. A few commands of other packages
-// have handlers here, too: SELECT, because the database belongs to the session (the other package's
-// handler is for scripts); SCRIPT KILL and similar commands, because the running script that they concern
-// must not delay them.
+// bindHandlers returns the handlers of this package by the commands of the table. A few commands of other packages have handlers
+// here, too: SELECT, because the database belongs to the session (store's SELECT is for scripts); SCRIPT KILL, FUNCTION KILL and
+// FUNCTION STATS, because they must not wait for the running script that they concern.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
 		"select":         doSelect,
@@ -84,8 +83,9 @@ func bindHandlers(table *store.Table) map[*store.Command]handler {
 	return bound
 }
 
-// findInPlace returns the commands whose handlers never wait, so that an event loop may run them. The
-// others run on a goroutine: INFO, for example, reads the state, which a script may hold for long.
+// findInPlace returns the commands that an event loop may run itself, because their handlers do not wait; loop.mayWait has
+// exceptions. The other commands run on a goroutine: INFO, for example, reads the state, which a running script may keep locked for
+// long.
 func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
@@ -110,9 +110,8 @@ func findKills(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
-// RunInScript runs a command of this package that a script has called, such as INFO or PUBSUB. It runs
-// on the leader during an evaluation, so it must not ask the backend for anything that waits for an
-// evaluation.
+// RunInScript runs a command of this package that a script has called, such as INFO or PUBSUB. The leader runs it during the
+// evaluation of the script, so its handler must not ask the backend for anything that waits until the evaluation is over.
 func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	do := srv.handlers[c.Cmd]
 	if do == nil || c.Cmd.Is(store.NoScript) && !srv.AllowsInScript(c.Cmd) {
@@ -123,13 +122,13 @@ func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	return s.run(do, c.Args)
 }
 
-// AllowsInScript reports whether scripts may call a command that is normally forbidden to them: DEBUG,
-// after DEBUG SET-DISABLE-DENY-SCRIPTS, if every client may call DEBUG.
+// AllowsInScript reports whether scripts may call a command that is normally forbidden to them. DEBUG is the only one: after DEBUG
+// SET-DISABLE-DENY-SCRIPTS 1, and if enable-debug-command is yes.
 func (srv *Server) AllowsInScript(cmd *store.Command) bool {
 	return srv.debugInScripts.Load() && cmd == srv.debugCmd && srv.cfg.EnableDebugCommand == "yes"
 }
 
-// status returns the node's status for INFO.
+// status returns the node's status for INFO. For a script, it has only the fields that can be filled without the backend.
 func (s *session) status() cluster.Status {
 	if s.script == nil {
 		return s.srv.backend.Status()

@@ -39,8 +39,8 @@ func NewConn(conn net.Conn) *Conn { return &Conn{conn: conn, r: bufio.NewReader(
 // Close ends the connection.
 func (c *Conn) Close() error { return c.conn.Close() }
 
-// Do sends a command and returns its reply: string for a status or a bulk
-// string, int64, []any, or nil. An error reply is a ServerError.
+// Do sends a command and returns its reply: a string for a status or a bulk string, an int64, an []any, or nil for a null reply. It
+// returns an error reply as an error of type ServerError.
 func (c *Conn) Do(args ...string) (any, error) {
 	if err := c.Send(args...); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (c *Conn) Send(args ...string) error {
 	return err
 }
 
-// Receive reads the next reply.
+// Receive reads the next reply and returns it as Do does.
 func (c *Conn) Receive() (any, error) {
 	line, err := c.r.ReadString('\n')
 	if err != nil {
