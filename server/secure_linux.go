@@ -21,10 +21,10 @@ type tlsConn struct {
 	raw  rawConn
 	tls  *tls.Conn
 	wire *wire
-	more bool // crypto/tls may hold input that has left the socket; only the loop uses this field
+	more bool // crypto/tls may have read data that Read has not returned yet; only the loop uses this field
 
-	// taken is how many of the next bytes to be written are already encrypted in sealed. Only the
-	// writer uses it.
+	// tryWrite has already encrypted the first taken bytes of its next p: their ciphertext is in sealed. Only
+	// tryWrite uses this field.
 	taken int
 
 	mu     sync.Mutex
@@ -32,7 +32,7 @@ type tlsConn struct {
 	sent   int    // bytes of sealed that the socket has taken
 }
 
-// rawConn is the part of the socket that tlsConn uses.
+// rawConn has the methods of fdConn by which tlsConn uses the socket.
 type rawConn interface {
 	Read(p []byte) (int, error)
 	tryWrite(p []byte) (int, error)
@@ -40,12 +40,13 @@ type rawConn interface {
 }
 
 const (
-	// sealAtOnce is how many bytes are encrypted before they are sent: four records.
+	// sealAtOnce is how many bytes tryWrite encrypts before it sends their ciphertext: four records.
 	sealAtOnce = 64 << 10
-	// maxSealed is how much ciphertext may wait. One tryWrite produces less: only a client that requests
-	// new keys again and again, and reads nothing, can cause more.
+	// While more than maxSealed bytes of ciphertext wait for room in the socket, crypto/tls cannot write more.
+	// tryWrite never leaves so many: only a client that requests new keys again and again, and reads nothing,
+	// can cause that.
 	maxSealed = 2 * sealAtOnce
-	// keepSealed is the largest memory that a connection keeps for ciphertext.
+	// keepSealed is the largest buffer that a connection keeps when all ciphertext has been sent.
 	keepSealed = 16 << 10
 )
 
@@ -62,12 +63,12 @@ var _ net.Error = notYet{}
 
 // under is the connection that crypto/tls uses as its socket.
 type under struct {
-	net.Conn // nil
+	net.Conn // nil: crypto/tls calls only the methods below
 	c        *tlsConn
 }
 
-// secure makes a connection for loops after the handshake. It replaces the socket below crypto/tls,
-// which may hold input already.
+// secure makes the connection that a loop serves after the TLS handshake on w. From now on, crypto/tls reads and
+// writes through under. It may have read data behind the handshake already, so more begins as true.
 func secure(c *fdConn, w *wire) *tlsConn {
 	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, wire: w, more: true}
 	w.Conn.Conn = under{c: t}
@@ -116,9 +117,9 @@ func (t *tlsConn) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// tryWrite writes as much as the socket has room for. Bytes count as written when the socket has all of
-// their ciphertext. The caller passes the other bytes again at the beginning of the next call; those
-// already encrypted are not encrypted again.
+// tryWrite writes as much of p as the socket has room for, and returns how many bytes of p it has written:
+// those whose ciphertext the socket has taken. The caller must begin the next call's p with the bytes that
+// are left: tryWrite does not encrypt the first taken bytes of p again.
 func (t *tlsConn) tryWrite(p []byte) (int, error) {
 	written := 0
 	for {
@@ -158,7 +159,7 @@ func (t *tlsConn) send() (all bool, err error) {
 	return true, nil
 }
 
-// waiting returns how much ciphertext waits for room in the socket.
+// waiting returns how many bytes of ciphertext wait for room in the socket.
 func (t *tlsConn) waiting() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +171,7 @@ func (t *tlsConn) Write(p []byte) (int, error) { return t.writeAll(p, t.tryWrite
 
 // writable sends waiting ciphertext; the loop calls it when the socket has room.
 func (t *tlsConn) writable() {
-	// The next writer finds the error.
+	// An error is not lost: the next send returns it again.
 	_, _ = t.send()
 	t.fdConn.writable()
 }

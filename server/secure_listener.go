@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// secureListener accepts connections that have completed the TLS handshake. Servers without event loops
-// use it.
+// secureListener accepts connections that have completed the TLS handshake. Server.Listener and servers
+// without event loops use it.
 type secureListener struct {
 	net.Listener
 	srv    *Server
@@ -16,8 +16,8 @@ type secureListener struct {
 	fault  chan error
 }
 
-// secureConn is a TLS connection with a quick Close: crypto/tls would try for seconds to send its alert
-// to a client that does not read, and the caller of Close must not wait.
+// secureConn is a TLS connection with a quick Close. The Close of crypto/tls alone would try for seconds to send
+// an alert to a client that does not read.
 type secureConn struct {
 	*tls.Conn
 	wire *wire
@@ -42,8 +42,8 @@ func (srv *Server) newSecureListener(ln net.Listener, config func() *tls.Config)
 	return l
 }
 
-// Listener makes a listener of another protocol speak TLS, with the same certificates and the same
-// limits. The server asks its clients for no certificate, because they have passwords.
+// Listener wraps the listener of another protocol (HTTP), so that it speaks TLS with this server's certificates
+// and limits. It asks clients for no certificate, because they have passwords.
 func (srv *Server) Listener(ln net.Listener) net.Listener {
 	return srv.newSecureListener(ln, func() *tls.Config {
 		c := srv.hands.certs.Config()
@@ -61,7 +61,7 @@ func (l *secureListener) run() {
 		if err != nil {
 			select {
 			case l.fault <- err:
-				continue // the next caller of Accept decides whether to continue
+				continue // Accept has returned err: its caller decides whether to call it again
 			case <-l.srv.drained:
 				return
 			}

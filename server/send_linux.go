@@ -1,6 +1,6 @@
 package server
 
-// sendTogether is the smallest number of ready connections for one batched send.
+// sendTogether is the smallest number of connections whose output a loop sends by one system call.
 const sendTogether = 4
 
 // sendAnswered sends the replies of all pipelines that finished in this round.
@@ -13,8 +13,8 @@ func (l *loop) sendAnswered() {
 	l.answered = l.answered[:0]
 }
 
-// send writes the replies of a finished pipeline. If the socket has no room for all of them, a goroutine
-// waits for the client.
+// send sends the replies of a finished pipeline. If the socket has no room for all of them, a goroutine
+// sends the rest, and gives the connection back to the loop (newsReturned).
 func (l *loop) send(c *loopConn) {
 	if c.s.out.flushNow() {
 		l.finish(c)
@@ -27,7 +27,8 @@ func (l *loop) send(c *loopConn) {
 	}()
 }
 
-// sendPushed sends the messages that wait for connections with newsPushed.
+// sendPushed sends the messages that wait in the outboxes of some connections: those in queue of which the loop
+// has heard newsPushed.
 func (l *loop) sendPushed(queue []*loopConn) {
 	for _, c := range queue {
 		if c.heard&newsPushed != 0 && c.state != connGone {
@@ -42,8 +43,8 @@ func (l *loop) sendPushed(queue []*loopConn) {
 	l.pushed = l.pushed[:0]
 }
 
-// sendMany sends the output of many connections in batches. Its callers send what is left for each
-// connection.
+// sendMany sends output of many connections, a batch by one system call. It sends nothing if there are fewer than
+// sendTogether, or without io_uring. Its callers send what is left, one connection after the other.
 func (l *loop) sendMany(conns []*loopConn) {
 	for len(conns) >= sendTogether && l.uring != nil {
 		n := min(len(conns), uringEntries)
@@ -52,7 +53,8 @@ func (l *loop) sendMany(conns []*loopConn) {
 	}
 }
 
-// sendSome sends one batch: at most as many connections as uring has entries.
+// sendSome sends the output of one batch of connections, uringEntries at most. It skips TLS connections, and
+// output that lend does not give.
 func (l *loop) sendSome(conns []*loopConn) {
 	for _, c := range conns {
 		if c.tls != nil {

@@ -9,33 +9,33 @@ import (
 	"lockstep/store"
 )
 
-// A Sentinel is a second Server beside the server for data: it has its own commands, channels and
-// clients. It watches one master, the leader of the Raft group, and its replicas, the other members. It
-// decides nothing: a redis-sentinel learns by asking and voting what Raft tells this node.
+// A Sentinel is a Server of its own beside the server for data: it has its own commands, channels and
+// clients. It watches one master, the leader of the Raft group, and the master's replicas, the other members.
+// It decides nothing: Raft tells this node what a redis-sentinel finds out by asking and voting.
 
 // watcher is the part of a Server that makes it a Sentinel.
 type watcher struct {
-	name      string // the name of the master for clients
+	name      string // the name by which clients ask for the master
 	failovers failovers
 }
 
-// For failoverPause after a failover, SENTINEL FAILOVER begins no other. With --sentinel-auth no, anybody may ask for a failover,
+// For failoverPause after any failover, SENTINEL FAILOVER begins no new one. With --sentinel-auth no, anybody may ask for a failover,
 // and each failover is a short pause for all clients.
 const failoverPause = 10 * time.Second
 
-// failovers are the failovers that a Sentinel has begun, or has seen.
+// failovers says when SENTINEL FAILOVER may begin a failover.
 type failovers struct {
 	mu    sync.Mutex
-	runs  bool      // SENTINEL FAILOVER is in progress
-	ended time.Time // when the last one ended, or was seen; zero: never
+	runs  bool      // a failover that SENTINEL FAILOVER has begun is in progress
+	ended time.Time // when such a failover last ended, or the master last changed for any reason; zero: never
 }
 
-// begin reports whether a failover may begin, and notes it.
+// begin reports whether SENTINEL FAILOVER may begin a failover now. If so, the failover counts as in progress until end.
 func (f *failovers) begin(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	since := now.Sub(f.ended)
-	if f.runs || since >= 0 && since < failoverPause { // the clock may have been set back
+	if f.runs || since >= 0 && since < failoverPause { // since is negative if the clock has been set back
 		return false
 	}
 	f.runs = true
@@ -61,16 +61,16 @@ type aside struct{ Backend }
 
 func (aside) Busy() bool { return false }
 
-// NewSentinel makes a Sentinel with a name for its master. Like New, it panics on a configuration that
-// Validate refuses. cfg must be the configuration of a server that New has made already. The Sentinel shares its accounts: who may
-// log in there may do so here (with cfg.AnyClient anybody may).
+// NewSentinel makes a Sentinel that calls its master by the given name. Like New, it panics on a configuration
+// that Validate refuses. cfg.Hub must be the Hub of a server that New has made already. The users of that server may log in to the
+// Sentinel. But if cfg.AnyClient is true, the Sentinel knows only the default user, with cfg.RequirePass as the password.
 //
-// All clients of a Sentinel get the same events, with the same addresses. So TLS clients, which need
-// other addresses, have a Sentinel of their own: secret is true for that one.
+// All clients of a Sentinel get the same events, with the same addresses. TLS clients need other addresses
+// than the others, so they have a Sentinel of their own: for that one, secret is true.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
 	users := cfg.Hub.accounts
-	cfg.Hub = NewHub() // clients of the plain listener must not get the events
+	cfg.Hub = NewHub() // clients of the server for data must not get the Sentinel's events
 	if !cfg.AnyClient {
 		cfg.Hub.accounts.cluster = users
 	}
@@ -114,13 +114,13 @@ func sentinelToo(name string) bool {
 // watched is the master as a topology shows it.
 type watched struct {
 	*cluster.Topology
-	id     string            // the id of the master
-	master *cluster.Sighting // nil while the master's address is not known
-	at     endpoint
-	find   func(addr string) endpoint
+	id     string                     // the id of the master
+	master *cluster.Sighting          // nil while the master's address is not known
+	at     endpoint                   // the master's address, in the form that clients get
+	find   func(addr string) endpoint // returns an advertised address in that form
 }
 
-// seenBy returns the master in a topology with the addresses for this client.
+// seenBy returns the master of a topology; its addresses are in the form that the session's client gets.
 func (s *session) seenBy(t *cluster.Topology) watched { return watch(t, s.endpointOf) }
 
 func watch(t *cluster.Topology, find func(string) endpoint) watched {
@@ -133,7 +133,7 @@ func watch(t *cluster.Topology, find func(string) endpoint) watched {
 	return w
 }
 
-// replicas returns the other members that serve clients.
+// replicas returns the nodes, except the master, that have a known address for clients.
 func (w *watched) replicas() (list []*cluster.Sighting) {
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.ID != w.id && w.find(n.Plain).known() {
@@ -143,7 +143,7 @@ func (w *watched) replicas() (list []*cluster.Sighting) {
 	return list
 }
 
-// sentinels returns the other members that have a Sentinel.
+// sentinels returns the nodes, except this one, that have a Sentinel.
 func (w *watched) sentinels() (list []*cluster.Sighting) {
 	for i := range w.Nodes {
 		if n := &w.Nodes[i]; n.ID != w.Self && w.find(n.Sentinel).known() {
@@ -153,8 +153,8 @@ func (w *watched) sentinels() (list []*cluster.Sighting) {
 	return list
 }
 
-// down returns the state of the master in INFO's words: it is objectively down (odown) if a majority of
-// members is up.
+// down returns the state of the master in INFO's words: ok if it is up. If it is down, the state is odown
+// (objectively down) while a majority of the voters is up, and sdown otherwise. w.master must not be nil.
 func (w *watched) down() string {
 	switch {
 	case w.master.Up:
@@ -165,8 +165,8 @@ func (w *watched) down() string {
 	return "sdown"
 }
 
-// watchMembers publishes events about the members until the server stops; before is their state at the
-// start.
+// watchMembers publishes each change of the members until the server stops. The parameter before is the state of
+// the members at the start. anywhere is a session without a client: it determines which addresses events contain.
 func (srv *Server) watchMembers(anywhere *session, before watched) {
 	for {
 		select {
@@ -184,7 +184,6 @@ func (srv *Server) watchMembers(anywhere *session, before watched) {
 	}
 }
 
-// event publishes one event.
 func (srv *Server) event(channel, format string, args ...any) {
 	srv.hub.Publish(store.Channel, channel, fmt.Sprintf(format, args...))
 }
@@ -214,8 +213,8 @@ func (srv *Server) tell(before, now watched) {
 	for _, n := range now.replicas() {
 		old := before.Node(n.ID)
 		if switched {
-			// tellSwitch has published +slave. Redis then takes a replica to be up until it finds that
-			// the replica is down.
+			// tellSwitch has published +slave for n. As in Redis, n counts as up at that moment: if n is
+			// down, +sdown follows.
 			fresh := *n
 			fresh.Up = true
 			old = &fresh
@@ -245,7 +244,7 @@ func (srv *Server) tellOne(kind string, old, n *cluster.Sighting, now watched, i
 	}
 }
 
-// tellMaster publishes that the master has gone down or come back.
+// tellMaster publishes a change of the master's state from was (an earlier result of down) to the present one.
 func (srv *Server) tellMaster(was string, now watched) {
 	what := fmt.Sprintf("master %s %s %d", srv.watch.name, now.at.host, now.at.port)
 	is := now.down()
@@ -263,8 +262,8 @@ func (srv *Server) tellMaster(was string, now watched) {
 	}
 }
 
-// tellSwitch publishes a change of master. The new leader publishes the events of the Sentinel that ran
-// the failover; the other nodes publish the events of Sentinels that learned of it.
+// tellSwitch publishes a change of master. The new leader publishes what in Redis the Sentinel that ran the
+// failover publishes; the other nodes publish what Redis's other Sentinels publish.
 func (srv *Server) tellSwitch(before, now watched) {
 	old := fmt.Sprintf("master %s %s %d", srv.watch.name, before.at.host, before.at.port)
 	under := fmt.Sprintf("@ %s %s %d", srv.watch.name, before.at.host, before.at.port)

@@ -24,10 +24,10 @@ type Server struct {
 	backend  Backend
 	table    *store.Table
 	handlers map[*store.Command]handler
-	inPlace  map[*store.Command]bool            // handlers that cannot wait
-	heavy    map[*store.Command]cluster.OwnKind // of each kind, one handler runs at a time (alone.go)
-	kills    map[*store.Command]bool            // handlers that end a script
-	execCmd  *store.Command                     // execCmd and watchCmd have handlers, but may ask the leader
+	inPlace  map[*store.Command]bool            // commands whose handlers never wait, so that event loops may run them
+	heavy    map[*store.Command]cluster.OwnKind // of these commands, one of each kind runs at a time (alone.go)
+	kills    map[*store.Command]bool            // commands that end a script
+	execCmd  *store.Command                     // EXEC and WATCH have handlers, but may need the leader, too (ask)
 	watchCmd *store.Command
 	debugCmd *store.Command
 
@@ -41,12 +41,12 @@ type Server struct {
 	clientMemory clientMemory
 	ownWork      allOwnWork
 	learning     sync.Once
-	learned      chan struct{} // closed when this node knows the users, or when it stops
+	learned      chan struct{} // closed when learnUsers has returned: this node knows the users, or stops
 	docs         *commandDocs
 	monitors     monitors
 	slow         slowlog
 	spikes       spikes
-	watch        *watcher // set if this is a Sentinel
+	watch        *watcher // nil unless this is a Sentinel
 	started      time.Time
 	lastID       atomic.Int64
 
@@ -57,8 +57,8 @@ type Server struct {
 
 	hands *handshakes
 
-	saidNoUring sync.Once // logs once why each reply needs a system call
-	saidNoLimit sync.Once // logs once that the operating system refuses a limit for clients
+	saidNoUring sync.Once // the log says only once why each reply needs a system call of its own …
+	saidNoLimit sync.Once // … and that the operating system refuses to limit what it keeps for clients
 
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool
@@ -68,17 +68,17 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
-	strangers list.List // of *session: perhaps not authenticated; the oldest, which is cut off first, is at the front
-	departed  list.List // of *session: it has hung up, and waits for the reply to what it has sent
-	cutOff    int       // sessions that have been cut off for a newcomer, and are still among the sessions
-	waiting   int       // newcomers that wait for room
+	strangers list.List // of *session, in order of arrival: cutStranger looks here for one that has not authenticated
+	departed  list.List // of *session: clients that have hung up (hungUp) while their sessions go on; the first one is at the front
+	cutOff    int       // how many sessions have been cut off to make room for new ones, but have not ended yet
+	waiting   int       // how many new connections wait for room (makeRoom)
 	listeners map[net.Listener]struct{}
 	closing   bool
 
 	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
-	empty                   *sync.Cond    // signalled when a session ends; on mu
-	left                    chan struct{} // wakes a newcomer that waits for room, when a session has ended
-	drained                 chan struct{} // closed when the connections may be cut
+	empty                   *sync.Cond    // broadcast when a session ends; its lock is mu
+	left                    chan struct{} // wakes a new connection that waits for room
+	drained                 chan struct{} // closed at the end of Shutdown: the connections that are left may be cut
 	stop                    chan struct{} // closed when Shutdown begins
 }
 
@@ -125,18 +125,17 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.purging.do = debug.FreeOSMemory
 	srv.hub.accounts.bind(srv)
 	if table.Lookup([]byte("acl")) == nil {
-		srv.hub.accounts.setCurrent() // a Sentinel has no users that could change
+		srv.hub.accounts.setCurrent() // this is a Sentinel: its own users never change
 	}
 	go srv.cron()
 	go cfg.TLS.keep(srv.stop)
 	return srv
 }
 
-// Serve accepts connections until the listener is closed. After Shutdown it
-// returns nil.
+// Serve accepts connections until Shutdown closes the listener, and returns nil at the end of Shutdown.
 func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain, false) }
 
-// ServeAs is Serve with a face for the listener's clients; secret is true if the listener speaks TLS.
+// ServeAs is Serve for a listener whose clients see the given mode of Redis (face). If secret is true, the clients speak TLS.
 func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 	srv.mu.Lock()
 	if srv.closing {
@@ -195,8 +194,8 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// enter makes a session for a connection, or refuses the connection. refusal is the error for a refused
-// client; it is empty if the server is closing.
+// enter makes a session for a connection; in is false if the connection is refused. refusal is then the error
+// for the client, or empty if the server is closing.
 func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
@@ -230,16 +229,17 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 // roomPatience is how long a new client waits for the end of a session that has been cut off.
 const roomPatience = time.Second
 
-// makeRoom reports whether there is room for one more session. At the limit it cuts off clients that have hung up or, if there are
-// none, a stranger: both could otherwise keep clients out. Cutting takes a moment, so there may briefly be more sessions than
-// allowed. If newcomers come faster than those sessions end, a newcomer waits for up to roomPatience before it is refused: it may be
-// a client that will authenticate. The caller holds mu, which makeRoom releases while it waits.
+// makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients it cuts off
+// clients that have hung up or, if there are none, one that has not authenticated: otherwise such clients could keep others out. A
+// session ends a moment after it has been cut off, so for that moment there may be an eighth more sessions than maxclients. If there
+// is no room even so, but sessions that have been cut off will end, makeRoom waits for that for up to roomPatience: the new client
+// may be one that will authenticate. The caller holds mu; makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
 		if patience != nil {
 			srv.waiting--
-			srv.signalLeft() // there may be room for another that waits
+			srv.signalLeft() // there may be room for another connection that waits
 		}
 	}()
 	for {
@@ -284,7 +284,8 @@ func (srv *Server) cutStranger() bool {
 }
 
 // cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. It cuts off
-// many at once, because their sessions may not end before a running script ends. The caller holds mu.
+// many at once: perhaps none of their sessions ends before a running script ends, but then there is room for many new clients. The
+// caller holds mu.
 func (srv *Server) cutDeparted() bool {
 	n := (srv.departed.Len() + 1) / 2
 	for range n {
@@ -293,7 +294,7 @@ func (srv *Server) cutDeparted() bool {
 	return n > 0
 }
 
-// cut cuts off a session for a newcomer. The caller holds mu.
+// cut cuts off a session to make room for a new one. The caller holds mu.
 func (srv *Server) cut(s *session) {
 	srv.stats.refused.Add(1)
 	s.cutOff = true
@@ -304,8 +305,8 @@ func (srv *Server) cut(s *session) {
 	}()
 }
 
-// hungUp makes a client that sends no more one of the first to be cut off for a newcomer. What it has sent is answered if there is
-// time.
+// hungUp adds a client that has closed its connection, or at least its sending side, to departed: makeRoom cuts off such clients
+// first. Until then, the server still answers what the client has sent.
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -336,7 +337,7 @@ func (srv *Server) unregister(s *session) {
 	srv.empty.Broadcast()
 }
 
-// signalLeft wakes a newcomer that waits for room. The caller holds mu.
+// signalLeft wakes one of the connections that wait for room (makeRoom). The caller holds mu.
 func (srv *Server) signalLeft() {
 	if srv.waiting == 0 {
 		return
@@ -347,8 +348,8 @@ func (srv *Server) signalLeft() {
 	}
 }
 
-// gone is redcon's notice that a connection has ended. The error does not matter: the client left, or
-// the server closed the connection.
+// redcon calls gone when a connection has ended. The error does not matter: the client left, or the server
+// closed the connection.
 func (srv *Server) gone(conn redcon.Conn, _ error) {
 	s, ok := conn.Context().(*session)
 	if !ok {
@@ -359,8 +360,8 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	srv.takeLeave(s)
 }
 
-// takeLeave ends a session's subscriptions, tracking and MONITOR, and forgets the session. With many subscriptions or prefixes,
-// that takes long.
+// takeLeave ends a session's subscriptions, tracking and MONITOR, and forgets the session. If the session has many subscriptions or
+// many prefixes of tracking, that takes long.
 func (srv *Server) takeLeave(s *session) {
 	srv.monitors.remove(s)
 	s.dropSubscriptions()
@@ -392,7 +393,8 @@ func (srv *Server) clients() int {
 	return len(srv.sessions)
 }
 
-// cronPeriod is the time between two looks for clients that are idle, read too slowly or hold too much memory.
+// cronPeriod is how often cron runs: it looks for clients that are idle, read too slowly or hold too much memory, and measures rates
+// for INFO.
 const cronPeriod = time.Second
 
 func (srv *Server) cron() {
@@ -413,9 +415,8 @@ func (srv *Server) cron() {
 	}
 }
 
-// checkClients disconnects clients that have been idle or have left output
-// unread for too long. Subscribers, monitors and clients that wait for a reply
-// are never idle.
+// checkClients disconnects clients that exceed their output buffer limit, or have been idle for longer than
+// the parameter timeout allows. Subscribers, monitors and clients that wait for a reply are never idle.
 func (srv *Server) checkClients(now time.Time) {
 	timeout := time.Duration(srv.params.timeout.Load()) * time.Second
 	for _, s := range srv.each() {
@@ -428,8 +429,8 @@ func (srv *Server) checkClients(now time.Time) {
 	}
 }
 
-// Shutdown stops accepting, lets running pipelines finish, and closes the connections. When ctx ends,
-// it cuts the remaining connections.
+// Shutdown closes the listeners, lets running pipelines finish, and closes the connections. If ctx ends before
+// that, Shutdown cuts the remaining connections and returns the error of ctx. A second call returns nil at once.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if srv.closing {

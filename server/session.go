@@ -15,9 +15,10 @@ import (
 	"lockstep/store"
 )
 
-// session is one connection and its state. Its parts differ in who uses them, and in how long they live.
+// session is the connection of a client with its state. Its embedded structs differ in which goroutines may use
+// them. A few sessions have no client, such as those that RunInScript makes.
 type session struct {
-	// These are set once, but for onLoop and away.
+	// These are set once, except away.
 	srv     *Server
 	id      int64
 	client  *cluster.Client
@@ -30,7 +31,7 @@ type session struct {
 	created time.Time
 	onLoop  bool       // an event loop serves the connection …
 	away    bool       // … but a goroutine runs its commands now, because they may wait
-	script  *store.Ctx // set if there is no client: see RunInScript
+	script  *store.Ctx // the call by a script that this session runs: see RunInScript; nil for clients
 
 	answering
 	transacting
@@ -39,16 +40,17 @@ type session struct {
 	lifecycle
 
 	// Server.mu guards these:
-	stranger *list.Element // its place in Server.strangers
-	departed *list.Element // its place in Server.departed
-	cutOff   bool          // it was cut off for a newcomer
+	stranger *list.Element // the session's place in Server.strangers
+	departed *list.Element // the session's place in Server.departed; nil: never there
+	cutOff   bool          // the session was cut off to make room for a new one
 }
 
-// answering is what the commands of a session change and need. Only the session's own goroutine uses it.
+// answering is the state that the commands of a session use and change. Only the goroutine that runs these
+// commands uses it.
 type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
-	unsure  string // hash of the login's password, if the leader could not confirm it
+	unsure  string // hash of the login's password, if this node accepted it without all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password
 	replica bool   // READONLY on the Cluster listener
 	silent  bool   // CLIENT REPLY OFF
@@ -60,7 +62,7 @@ type answering struct {
 	own     ownWork
 	checked int   // steps of checks of rights that are not in own yet (countChecks)
 	caching bool  // CLIENT CACHING has been called for the next command
-	holding bool  // tracker messages wait for replies
+	holding bool  // the tracker holds back messages until the replies to calls are in the output
 	reading int   // how many keys the collected calls, or the EXEC, read; counted only while the client tracks
 	built   int64 // bytes of the reply under construction
 }
@@ -73,23 +75,23 @@ type observed struct {
 	account    atomic.Pointer[account] // nil if there is no client
 	noEvict    atomic.Bool
 	noTouch    atomic.Bool
-	active     atomic.Int64 // Unix ms of the last pipeline, or the last output that the operating system took
+	active     atomic.Int64 // Unix ms: when the last pipeline began, or the operating system last took output
 	command    atomic.Pointer[store.Command]
 	subbed     atomic.Int32 // subscriptions of all kinds
-	queued     atomic.Int32 // commands queued since MULTI; -1 without one
+	queued     atomic.Int32 // commands queued since MULTI; -1 outside MULTI
 	held       holdings
 	blocked    atomic.Pointer[cluster.Blocked]
 	blocks     atomic.Int64 // bytes of the blocked command
-	parked     atomic.Bool  // held back by CLIENT PAUSE
+	parked     atomic.Bool  // the client's command waits for the end of a CLIENT PAUSE
 	left       atomic.Bool  // the client left while a goroutine ran its commands
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
 }
 
-// messaging is what a session has subscribed to, and the messages that wait for it.
+// messaging is the subscriptions of a session, and the messages that it gets after its replies.
 type messaging struct {
 	subs     [3]table[struct{}] // guarded by Hub.mu
-	waiting  bool               // the session waits for replies, so messages go to late; guarded by tracker.mu
+	waiting  bool               // the session waits for replies, so the tracker puts messages into late; guarded by tracker.mu
 	late     []*notice          // messages to send after the replies; guarded by tracker.mu
 	lateSize int                // bytes of late; guarded by tracker.mu
 }
@@ -124,7 +126,7 @@ func (srv *Server) newSession(c *guard) *session {
 	return s
 }
 
-// begin marks the session as running a pipeline; it reports false if the session may not start one.
+// begin marks the session as running a pipeline. It reports false, and marks nothing, if the session has to end.
 func (l *lifecycle) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +142,8 @@ func (l *lifecycle) end() bool {
 	return l.closing || l.draining
 }
 
-// closeAfterReply closes the connection after the replies of the current pipeline; later commands are
-// not run.
+// closeAfterReply makes the connection end after the replies to the commands that have run. The later commands
+// of the pipeline are not run.
 func (s *session) closeAfterReply() {
 	s.mu.Lock()
 	s.closing = true
@@ -162,8 +164,8 @@ func (l *lifecycle) isRunning() bool {
 	return l.running
 }
 
-// drain closes an idle session now and a running one when its pipeline is done; it ends the session's
-// wait for a blocking command or a pause.
+// drain closes the connection, but lets a running pipeline finish. It ends the pipeline's blocking command, if
+// there is one. A session that waits for the end of a CLIENT PAUSE is closed at once.
 func (s *session) drain() {
 	s.mu.Lock()
 	running := s.running
@@ -182,7 +184,7 @@ func (l *lifecycle) isDraining() bool {
 	return l.draining
 }
 
-// These methods implement the guard's policy.
+// The methods from here to protocolError implement policy, which the guard uses.
 
 func (s *session) spared(bytes int64) bool {
 	return s.noEvict.Load() && s.srv.clientMemory.sparesWith(bytes)
@@ -202,7 +204,8 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
-// tooLong allows store.MinEntry bytes beyond max-entry-size, as the leader does: for the arguments that a command does not write.
+// tooLong allows arguments of store.MinEntry bytes more than max-entry-size, as the leader does, because a command does not write
+// all of its arguments.
 func (s *session) tooLong(bytes int64) (limit int64) {
 	if bytes <= store.MinEntry {
 		return 0
@@ -233,11 +236,12 @@ func (s *session) complain(text string) {
 
 func (s *session) protocol() int { return int(s.resp.Load()) }
 
-// subscriber reports whether the session has a subscription: RESP2 restricts its commands then.
+// subscriber reports whether the session has a subscription. With one, a RESP2 client may run only a few commands.
 func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
 
-// subscriptions returns the number in a confirmation, and updates subbed. The number counts either the shard
-// channels, or the channels and patterns. The caller holds Hub.mu.
+// subscriptions updates subbed, and returns the number that a confirmation of this kind contains: for a shard
+// channel, how many shard channels the session has; otherwise how many channels and patterns. The caller holds
+// Hub.mu.
 func (s *session) subscriptions(kind subKind) int64 {
 	others := s.subs[subChannel].len() + s.subs[subPattern].len()
 	shards := s.subs[subShard].len()
@@ -282,7 +286,8 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	}
 }
 
-// freeOutput is how much output Redis does not count: its first buffer.
+// Only if more than freeOutput bytes of output wait, reply checks the output buffer limit: Redis has a first
+// buffer of this size for each client, which it does not count.
 const freeOutput = 16 << 10
 
 // checkOutput cuts off a client that is beyond its output buffer limit.
@@ -293,8 +298,8 @@ func (s *session) checkOutput(now time.Time) {
 // muted reports whether CLIENT REPLY suppresses the reply.
 func (s *session) muted() bool { return s.silent || s.skip == 1 }
 
-// finish ends a command. CLIENT REPLY SKIP sets skip to 2: one for its own end, one for the command
-// that it silences.
+// finish is called at the end of each command. CLIENT REPLY SKIP sets skip to 2. finish reduces skip to 1 after
+// CLIENT REPLY SKIP itself, and to 0 after the next command, whose reply is suppressed.
 func (s *session) finish() {
 	if s.skip > 0 {
 		s.skip--
@@ -304,11 +309,11 @@ func (s *session) finish() {
 	}
 }
 
-// strangeCommands is how many commands an unauthenticated client may send in a second. Redis cuts a
-// client off that has about 500 of them in flight.
+// strangeCommands is how many commands an unauthenticated client may send in a second. Redis cuts such a client
+// off when about 500 of its commands are in flight.
 const strangeCommands = 1000
 
-// countStrange cuts off an unauthenticated client that sends too many commands.
+// countStrange counts a command of an unauthenticated client, and cuts the client off after too many.
 func (s *session) countStrange() {
 	now := s.srv.cfg.Clock()
 	if s.strange.count == 0 || now.Sub(s.strange.since) >= time.Second {
@@ -321,8 +326,8 @@ func (s *session) countStrange() {
 	}
 }
 
-// speak changes the protocol and queues the reply that says so, under the hub's lock: a message is in the old protocol and before
-// the reply, or in the new one and behind it.
+// speak changes the protocol to RESP2 or RESP3, and queues the reply that says so. It holds Hub.mu, so each message is either in the
+// old protocol and before the reply, or in the new one and behind the reply.
 func (s *session) speak(resp int, r store.Reply) store.Reply {
 	h := s.srv.hub
 	h.mu.Lock()
@@ -332,7 +337,8 @@ func (s *session) speak(resp int, r store.Reply) store.Reply {
 	return answered
 }
 
-// reset returns the session to the state of a new connection (RESET), but for the protocol.
+// reset gives the session the state of a new connection, for RESET. It leaves the protocol to doReset, and as in
+// Redis the names from CLIENT SETINFO stay.
 func (s *session) reset() {
 	s.discard()
 	s.dropSubscriptions()
@@ -363,7 +369,7 @@ func (s *session) class() string {
 	return "normal"
 }
 
-// local reports whether the client is on this machine.
+// local reports whether the client uses a loopback address of this machine, or is in this process.
 func (s *session) local() bool {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {

@@ -27,8 +27,8 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// In the time of one step of work, a node hashes hashedPerStep bytes of names. In the time of one step of checks (checkTakes), it
-// hashes hashedPerCheck bytes.
+// A node can hash hashedPerStep bytes of key names in the time of one step of a command's work (store.Ctx.Work), and hashedPerCheck
+// bytes in the time of one step of the checks before a command (checkTakes).
 const (
 	hashedPerStep  = 32
 	hashedPerCheck = 8
@@ -52,10 +52,10 @@ func slotOf(key []byte) int {
 // redirect returns why a client of the Cluster listener may not run a command on this node; "" if it
 // may.
 //
-// A follower could serve the command as on the plain listener. It still sends the client to the leader,
-// because the client then remembers the leader's address. But it serves every command that it cannot
-// redirect: without a leader, or with a leader that does not answer or does not speak this protocol,
-// the command waits for the next leader inside the server.
+// A follower could forward the command to the leader, as on the plain listener. It still sends the client to
+// the leader, because the client then remembers the leader's address. But it accepts the commands that it
+// cannot redirect. If it knows no address of the leader's Cluster listener, it forwards the command. If there is
+// no leader, or this node does not reach it, the command waits inside the server for the next leader.
 func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	if cmd.Name == "select" {
 		if n, ok := redistext.ParseInt(args[1]); ok && n != 0 {
@@ -67,7 +67,7 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	}
 	keys, ok := cmd.KeysOf(args)
 	if !ok {
-		return "" // the command itself has a better error
+		return "" // the command itself replies with a better error
 	}
 	if len(keys) > 0 {
 		s.checked += argumentBytes(keys) / hashedPerCheck
@@ -84,8 +84,8 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	return refusedInCluster(cmd, args)
 }
 
-// redirectExec is redirect for all commands of a transaction: their keys must be in one slot, and the
-// slot may have moved since they were queued.
+// redirectExec is redirect for an EXEC. The keys of all queued commands must be in one slot, and the leader may
+// have changed since the commands were queued.
 func (s *session) redirectExec() store.Error {
 	if s.multi == nil {
 		return ""
@@ -114,17 +114,16 @@ func (s *session) redirectExec() store.Error {
 	return ""
 }
 
-// moved returns the redirection of a command whose keys are in a slot; "" if this node serves the
-// command.
+// moved returns the MOVED error for a command whose keys are in a slot; "" if this node accepts the command.
 func (s *session) moved(cmd *store.Command, slot int) store.Error {
 	t := s.topology()
 	switch {
 	case t.Leader == t.Self || t.Leader == "":
 		return ""
 	case shardPubSub(cmd.Name):
-		return "" // as a replica of Redis does: messages reach every node
+		return "" // Redis replicas accept these, too: messages reach every node
 	case s.replica && !cmd.Is(store.Write):
-		return "" // READONLY
+		return "" // the client has sent READONLY
 	}
 	leader := s.clusterEndpoint(t.Node(t.Leader))
 	if !leader.known() || !s.srv.backend.Reaches() {
@@ -137,8 +136,8 @@ func shardPubSub(name string) bool {
 	return name == "ssubscribe" || name == "sunsubscribe" || name == "spublish"
 }
 
-// refusedInCluster refuses the commands that Redis Cluster does not have: they name databases, or read keys
-// that are not among their arguments.
+// refusedInCluster refuses what Redis Cluster refuses: commands that name databases, and SORT with options by which
+// it reads keys that are not among its arguments.
 func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	switch cmd.Name {
 	case "move":
@@ -157,7 +156,7 @@ func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	return ""
 }
 
-// sortRefusal refuses a SORT whose keys come from patterns.
+// sortRefusal refuses a SORT that makes names of further keys from patterns: BY with a *, or any GET.
 func sortRefusal(args [][]byte) store.Error {
 	for i := 2; i < len(args); i++ {
 		switch strings.ToLower(string(args[i])) {

@@ -13,9 +13,9 @@ import (
 )
 
 // The slow log of a node has the commands of its own clients. Redis measures only the execution; this
-// server measures the time until the outcome was safe in the log, because the client waits for that.
-// The commands of one submission share its time. Commands that a script calls count as part of the
-// script; Redis also lists them on their own.
+// server measures the time until the outcome was safe in the Raft log, because the client waits for that.
+// If the session submitted several commands together, each counts with the same part of the time. A script
+// is one entry; Redis also has entries for the commands that the script calls.
 
 // maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
 // entries of the largest size takes a quarter of it.
@@ -24,7 +24,7 @@ const maxSlowBytes = 4 << 20
 // slowEntry is one slow command.
 type slowEntry struct {
 	id   int64
-	at   int64 // Unix seconds
+	at   int64 // when the command ended, in Unix seconds
 	took time.Duration
 	args []string
 	addr string
@@ -48,7 +48,7 @@ type slowlog struct {
 	next    int64
 }
 
-// add records a command. The slow log keeps at most limit entries and maxSlowBytes bytes.
+// add records a command. It removes the oldest entries while there are more than limit, or more than maxSlowBytes bytes.
 func (l *slowlog) add(e slowEntry, limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,8 @@ func (l *slowlog) reset() {
 // redactedWord replaces a secret argument.
 const redactedWord = "(redacted)"
 
-// redact returns a copy of a command with its secrets replaced.
+// redact returns the arguments of a command, with redactedWord in place of secrets. It does not change args, and
+// returns args itself if there are no secrets.
 func redact(cmd *store.Command, args [][]byte) [][]byte {
 	var hide []int
 	from := func(i int) {
@@ -121,7 +122,8 @@ func redact(cmd *store.Command, args [][]byte) [][]byte {
 	return shown
 }
 
-// secretsAfterAuth returns the indexes of the arguments after the options AUTH and AUTH2.
+// secretsAfterAuth returns the indexes of the user names and passwords in the arguments of HELLO or MIGRATE: they
+// stand after the options AUTH and AUTH2.
 func secretsAfterAuth(args [][]byte) (hide []int) {
 	hello := strings.EqualFold(string(args[0]), "hello")
 	for i := 1; i < len(args); i++ {
@@ -146,7 +148,7 @@ var secretParams = map[string]bool{
 	"tls-key-file-pass": true, "tls-client-key-file-pass": true,
 }
 
-// ran counts a command that was run, and notes it if it was slow.
+// ran counts a command that was run, and calls note if it may have been slow (setAlarm).
 func (s *session) ran(cmd *store.Command, args [][]byte, took time.Duration) {
 	s.srv.stats.called(cmd, took)
 	if int64(took) >= s.srv.params.alarm.Load() {
@@ -154,7 +156,7 @@ func (s *session) ran(cmd *store.Command, args [][]byte, took time.Duration) {
 	}
 }
 
-// note records a command in the slow log and among the latency spikes, if it is slow enough for them.
+// note records a command in the slow log, among the latency spikes, or in both, if it was slow enough for each.
 // It ignores blocking commands, because the client chose how long to wait.
 func (srv *Server) note(s *session, cmd *store.Command, args [][]byte, took time.Duration) {
 	if cmd.Is(store.Blocking) {
@@ -181,8 +183,8 @@ func (s *session) clientName() string {
 	return s.name
 }
 
-// setAlarm computes the duration from which on a command may be slow. To load it is all that the slow log
-// and the latency monitor cost a command that is not slow.
+// setAlarm computes alarm, the shortest time for which the slow log or the latency monitor may record a command. A
+// faster command costs them only one atomic load.
 func (p *params) setAlarm() {
 	alarm := int64(math.MaxInt64)
 	if us := p.slowerThan.Load(); us >= 0 {
