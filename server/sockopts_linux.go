@@ -8,17 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsentLimit is how many bytes the operating system keeps for a client beyond what is on the way to it. Without a
-// limit it keeps up to 4 MiB for a client that does not read, in memory that counts as this process's in a
-// container. The client's network is kept busy all the same: what is on the way does not count.
+// unsentLimit bounds the bytes of output that the operating system keeps for a client and has not sent yet. Without this limit,
+// the system keeps up to 4 MiB for a client that does not read, and a container's memory limit includes that memory. The limit
+// does not make a connection slower, because it does not apply to bytes that are sent but not yet acknowledged.
 const unsentLimit = 64 << 10
 
-// limitUnsent bounds what the operating system keeps for a client that does not read.
+// limitUnsent makes the operating system keep at most unsentLimit bytes of unsent output for a client.
 func limitUnsent(c *net.TCPConn) error {
 	return setOption(c, unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentLimit)
 }
 
-// limitInput bounds what the operating system keeps of the input of a client.
+// limitInput bounds how much unread input the operating system keeps for a client or, if c is a listener, for each of its clients.
 func limitInput(c syscall.Conn, bytes int) error {
 	return setOption(c, unix.SOL_SOCKET, unix.SO_RCVBUF, bytes)
 }
@@ -32,8 +32,8 @@ func setOption(c syscall.Conn, level, option, value int) error {
 	return errors.Join(err, fault)
 }
 
-// widenInput gives a connection the memory for input of a client that has authenticated. An error does not matter: the client
-// sends more slowly then.
+// widenInput raises the limit of limitInput for a client that has authenticated. It ignores errors: without the higher limit, the
+// client only sends more slowly.
 func widenInput(conn net.Conn, bytes int) {
 	for {
 		switch c := conn.(type) {

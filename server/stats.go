@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// stats holds the counters for INFO, since the start or the last CONFIG RESETSTAT.
+// stats holds the counters for INFO. They count from the start of the server, or from the last CONFIG RESETSTAT.
 type stats struct {
 	connections  atomic.Int64 // accepted, also those that are then refused
 	refused      atomic.Int64 // refused, or cut off to make room for newcomers
@@ -19,22 +19,22 @@ type stats struct {
 	commands     atomic.Int64
 	errorReplies atomic.Int64
 	outputLimit  atomic.Int64 // disconnected by an output buffer limit
-	blocked      atomic.Int64 // sessions that wait at the leader
+	blocked      atomic.Int64 // sessions that are in a blocking command now; CONFIG RESETSTAT does not reset it
 
-	deniedFor [store.DeniedChannel + 1]atomic.Int64 // refusals by reason
+	deniedFor [store.DeniedChannel + 1]atomic.Int64 // ACL refusals, by store.DenyReason
 
 	calls     map[*store.Command]*callStats // has every command and never changes, so it needs no lock
 	untracked *atomic.Bool                  // latency-tracking is off
 
 	mu     sync.Mutex
-	errors map[string]int64 // by code
+	errors map[string]int64 // how many error replies there were, by error code
 }
 
-// callStats counts the calls of one command. rejected are the calls that did not run, failed are the
-// calls that ran and returned an error.
+// callStats counts the calls of one command. usec is how long the calls took together, rejected is how many calls did not run, and
+// failed is how many ran and returned an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
-	took                   durations    // of all calls except those in untimed
+	took                   durations    // the durations of all calls except those that untimed counts
 	untimed                atomic.Int64 // calls while latency-tracking was off
 }
 
@@ -94,7 +94,7 @@ func (st *stats) failed(cmd *store.Command, text string) {
 	}
 }
 
-// reset sets the counters to zero for CONFIG RESETSTAT.
+// reset sets the counters except blocked to zero, for CONFIG RESETSTAT.
 func (st *stats) reset() {
 	for _, n := range []*atomic.Int64{&st.connections, &st.refused, &st.netIn, &st.netOut, &st.commands, &st.errorReplies, &st.outputLimit} {
 		n.Store(0)

@@ -7,21 +7,20 @@ import (
 	"sync"
 )
 
-// A Go map never shrinks: it keeps room for the most entries that it has had. An iteration takes as long as with all of
-// them, even if it ends at the first entry. The maps here give room back, because the server iterates over them for other
-// clients when the client that made them large has left.
+// A Go map never shrinks: it keeps its memory when entries are deleted, and an iteration takes as long as if they were still there,
+// even if it ends at the first entry. The maps of this file do shrink. Otherwise a client that has made a map large and has left
+// would still slow down the server when it iterates over the map for other clients.
 
 const (
-	// A map gives its room back when it has fewer than 1/sparse of the most entries that it has had. It keeps the room for
-	// fewEntries entries in any case.
+	// A roomy map shrinks when it has fewer than most/sparse entries, unless most is fewEntries or less.
 	sparse     = 8
 	fewEntries = 32
 )
 
-// roomy is a map that gives room back. The zero value is empty.
+// roomy is a map that shrinks when most of its entries have been dropped. The zero value is empty.
 type roomy[K comparable, V any] struct {
 	m    map[K]V
-	most int // the most entries since it last gave room back
+	most int // the largest number of entries since the map last shrank
 }
 
 func (r *roomy[K, V]) put(key K, value V) {
@@ -43,18 +42,18 @@ func (r *roomy[K, V]) drop(key K) {
 	}
 }
 
-// table is a roomy map for names, of which there may be a million. A large table has many parts, and each part gives its room
-// back on its own: nobody waits until many entries have moved. The zero value is empty.
+// table is a map for names that shrinks like roomy. There may be a million names, so a large table has many parts, and each part
+// shrinks on its own: no single operation moves many entries. The zero value is empty.
 type table[V any] struct {
 	parts []roomy[string, V] // none, one, or tableParts
-	n     int
-	form  int // how often it has been split or joined
+	n     int                // entries in all parts
+	form  int                // how often divide has replaced the parts
 }
 
 const (
 	tableParts = 256
-	manyInOne  = 2048 // entries beyond which a table is in many parts …
-	fewInParts = 256  // … and below which it is in one again
+	manyInOne  = 2048 // a table with more entries is split into tableParts parts
+	fewInParts = 256  // a split table with fewer entries is joined into one part again
 )
 
 // tableSeed keeps clients from choosing names that all come into one part.
@@ -74,7 +73,7 @@ func (t *table[V]) get(name string) (value V, is bool) {
 	return value, is
 }
 
-// getBytes is get for a name that must not be copied.
+// getBytes is get for a name in a byte slice. It does not copy the name.
 func (t *table[V]) getBytes(name []byte) (value V, is bool) {
 	switch len(t.parts) {
 	case 0:
@@ -117,7 +116,7 @@ func (t *table[V]) drop(name string) {
 	}
 }
 
-// divide replaces the parts by new ones, whose number is parts, and moves the entries to them.
+// divide replaces the table's parts by new ones and moves the entries to them. The argument is the number of new parts.
 func (t *table[V]) divide(parts int) {
 	old := t.parts
 	t.form++
@@ -129,7 +128,7 @@ func (t *table[V]) divide(parts int) {
 	}
 }
 
-// all yields the entries, from a random part on. The caller may drop entries that all has yielded.
+// all yields the entries. It begins with a random part. The caller may drop entries that all has already yielded.
 func (t *table[V]) all() iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
 		parts, first := t.parts, 0
@@ -146,8 +145,8 @@ func (t *table[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// namesOfTable returns the names in a table that mu guards. It looks at one part of a large table at a time, and begins anew if
-// the table has got other parts meanwhile.
+// namesOfTable returns the names in a table that mu guards. It releases mu after each part of the table, and begins anew if divide
+// has then replaced the parts.
 func namesOfTable[V any](mu *sync.RWMutex, t *table[V]) (names []string) {
 	form := 0
 	for i, more := 0, true; more; i++ {

@@ -9,76 +9,76 @@ import (
 	"lockstep/store"
 )
 
-// This file has client side caching (CLIENT TRACKING): a client keeps the values that it has read and gets
+// This file implements client side caching (CLIENT TRACKING): a client keeps the values that it has read and gets
 // a message when they change. Each node serves its own clients. It sees every write set that it applies, so
 // it knows the changes by the clients of all nodes.
 //
 // A value that a client may have kept never changes without a message to the client:
 //
-//   - The node remembers a key before the read goes to the leader. Writes after the leader's read are
-//     applied on this node later than that.
+//   - The node remembers a key before it sends the read to the leader. So when this node applies a write
+//     that follows the leader's read, it already remembers the key.
 //   - This node may lag behind the leader. So while the reply is on its way, this node may apply a change
-//     that the leader had seen when it read, or a change that the leader had not seen. In both cases the
-//     node sends the message and forgets the key. Therefore the node holds the messages of a tracking client
-//     back while the client waits for replies, and sends them after the replies: at worst, the client
-//     discards a value that is still right.
-//   - A message comes after the change is committed, and the leader evaluates nothing on a state that
+//     that the leader had seen when it read, or a change that the leader had not seen. For both, the node
+//     makes a message and forgets the key. It must send the message after the reply: a client that got the
+//     message first could then keep an old value from the reply. So while a tracking client waits for replies,
+//     the node holds back all messages for this client. At worst, the client discards a value that is still right.
+//   - A message is sent after the change is committed, and the leader evaluates nothing on a state that
 //     lacks a committed change. So a client that reads again gets the new value, through any node.
 //
-// A node that is cut off from the leader sends no messages, as a Redis replica would not. A client that
-// depends on the messages has to let its cache age.
+// A node that is cut off from the leader sends no messages, like a Redis replica that is cut off from its
+// master. A client that depends on the messages has to let its cache age.
 //
 // NOLOOP suppresses a client's messages about its own changes. The write set says which session made a
 // change: a session with NOLOOP has a number that is unique in the cluster, its calls carry the number to
-// the leader, and the leader puts it in front of their writes (write op 32). The node cannot derive this
-// from the reply: a write set holds the writes of many clients, and another client's write to the same key
-// may stand before or after the client's own. Redis forgets a key after such a change; this node still
-// remembers it, because a pipeline may have read the key again after its change.
+// the leader, and the leader puts it in front of their writes (write op 32). The node cannot tell from the
+// reply which changes are the client's own: a write set holds the writes of many clients, and another
+// client's write to the same key may stand before or after the client's own. After a client's own change,
+// Redis forgets that the client has read the key. This node still remembers it, because the client's pipeline
+// may have read the key again after the change.
 //
 // As in Redis, keys are not distinguished by database.
 
 // tracker records what the clients of this node have read.
 type tracker struct {
-	clients atomic.Int32 // how many clients track; without any, a write costs only this load
+	clients atomic.Int32 // how many clients track; if it is 0, a write set costs only this load
 	maxKeys atomic.Int64 // tracking-table-max-keys; 0: no limit
-	maxSize func() int64 // bytes of keys that may be remembered; 0: no limit
+	maxSize func() int64 // returns the limit of size, and of the bytes of messages about one write set; 0: no limit
 	base    uint64       // the origin of a session is base plus its id
 
-	// Lock order: the FSM's lock, then mu, Server.mu, Hub.mu and an outbox's.
+	// Lock order: the FSM's lock, then mu, Server.mu, Hub.mu, and the mu of an outbox.
 	mu       sync.Mutex
 	sessions roomy[int64, *session]    // sessions that track
-	keys     table[map[int64]struct{}] // the sessions that have read a key
-	items    int                       // pairs in keys
-	size     int64                     // bytes of keys
+	keys     table[map[int64]struct{}] // for each remembered key, the ids of the sessions that have read it
+	items    int                       // how many ids the sets in keys have together
+	size     int64                     // the memory of keys (see trackedCost)
 	prefixes prefix                    // the root of the tree of prefixes that sessions listen to
-	listed   int                       // how many prefixes there are
+	listed   int                       // how many different prefixes the tree has
 
-	changes changes // of the present write set
+	changes changes // of the write set that is being applied, or of the keys that evict forgets
 }
 
-// These are the costs of a remembered key, without its bytes, and of each reader.
 const (
-	trackedCost = 192
-	readerCost  = 24
+	trackedCost = 192 // the memory of a remembered key, without the bytes of its name
+	readerCost  = 24  // the memory of each session that has read the key
 )
 
 const (
-	// maxRead is how many keys the tracker remembers for one command or transaction, and maxReadBytes how long the names of one
-	// command may be together. If a client reads more, the tracker remembers none of these keys: it tells the client, behind the
-	// reply, that all keys may have changed.
+	// maxRead is how many keys the tracker remembers for the commands of one submission or transaction, and maxReadBytes is how long
+	// the keys of one command may be together. The tracker remembers no key of a command that exceeds a limit, nor of the commands
+	// behind it: it tells the client, after the replies, that all keys may have changed.
 	maxRead      = 4096
 	maxReadBytes = 1 << 20
 	// fewRead is how many keys an event loop remembers for the commands of one submission. Before a command that would exceed
-	// it, the loop submits the commands that it has collected.
+	// it, the loop submits the commands that it has collected. A single command that exceeds it runs on another goroutine.
 	fewRead = maxCalls
-	// atOnce is for how many keys or prefixes of a client mu is held without a break.
+	// atOnce is how many keys or prefixes inSteps handles at most before it releases mu.
 	atOnce = 64
-	// evictAtOnce is how many keys the tracker forgets one by one to make room.
+	// evictAtOnce is how many keys evict forgets one by one to make room. If it would have to forget more, it forgets all.
 	evictAtOnce = 1024
 )
 
-// someone is the origin of a change that belongs to no one session: several sessions have changed the key, the key has
-// expired, or the session that changed it has no number.
+// someone is the origin of a change that belongs to no single session: several sessions have changed the key, the key has
+// expired, or the write set does not say which session changed it.
 const someone = 0
 
 func newTracker() *tracker {
@@ -88,13 +88,14 @@ func newTracker() *tracker {
 	}
 }
 
-// tracking is how a session tracks. It is replaced and never changed, except for broken.
+// tracking is how a session tracks. When a session changes how it tracks, a new value replaces the old one. In a value, only the
+// field broken ever changes.
 type tracking struct {
 	redirect             int64 // id of the client that gets the messages; 0: itself
 	bcast, optin, optout bool
 	noloop               bool
 	prefixes             []string    // sorted
-	broken               atomic.Bool // the redirection has no target any more
+	broken               atomic.Bool // the client with the id redirect has left
 }
 
 // origin returns the number that identifies a session in write sets.
@@ -119,8 +120,8 @@ func (t *tracker) join(s *session, how *tracking) {
 	s.tracking.Store(how)
 }
 
-// disable ends tracking. The keys that the session has read stay until they change, as in Redis, unless
-// no session tracks any more.
+// disable ends a session's tracking. The tracker remembers the keys that the session has read until they change, as in Redis, or
+// until no session tracks any more.
 func (t *tracker) disable(s *session) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -145,7 +146,7 @@ func (t *tracker) leave(s *session) {
 	}
 }
 
-// restore makes a session track as before a transaction that did not take place.
+// restore makes a session track as it did before a transaction that did not take place.
 func (t *tracker) restore(s *session, before *tracking) {
 	switch now := s.tracking.Load(); {
 	case now == before:
@@ -156,7 +157,7 @@ func (t *tracker) restore(s *session, before *tracking) {
 	}
 }
 
-// prefixesBeyond returns the prefixes that other does not have; both may be nil.
+// prefixesBeyond returns the prefixes that the first tracking has and the other one does not have. Both may be nil.
 func (how *tracking) prefixesBeyond(other *tracking) []string {
 	if how == nil || other == nil || len(other.prefixes) == 0 {
 		return how.listens()
@@ -182,7 +183,7 @@ func (how *tracking) listens() []string {
 	return how.prefixes
 }
 
-// list makes a session listen to prefixes, and counts their memory.
+// list makes a session listen to prefixes, and adds their memory to what its client holds.
 func (t *tracker) list(s *session, prefixes []string) {
 	inSteps(&t.mu, prefixes, func(some []string) {
 		for _, prefix := range some {
@@ -206,8 +207,9 @@ func (t *tracker) unlist(s *session, prefixes []string) {
 	s.holds(-sizeOf(prefixes))
 }
 
-// inSteps calls do for the elements of a slice, up to atOnce at a time, and holds mu only during each call: the state machine
-// needs mu for each log entry. It calls do at least once.
+// inSteps calls the function do with up to atOnce elements of a slice at a time. It holds mu during each call and releases mu
+// between the calls, because the state machine must lock mu for each write set. It calls do at least once, even for an empty
+// slice.
 func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
 	for again := true; again; again = len(all) > 0 {
 		some := all[:min(len(all), atOnce)]
@@ -218,7 +220,7 @@ func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
 	}
 }
 
-// sizeOf returns the memory that prefixes count as.
+// sizeOf returns how much memory prefixes take, as the server estimates it.
 func sizeOf(prefixes []string) int64 {
 	size := int64(0)
 	for _, prefix := range prefixes {
@@ -227,7 +229,8 @@ func sizeOf(prefixes []string) int64 {
 	return size
 }
 
-// track prepares a call of a tracking session before it is submitted.
+// track prepares a call that is about to be submitted, if the session tracks: it sets the call's origin and makes the tracker
+// remember the keys that the call reads.
 func (s *session) track(call *cluster.Call) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -238,8 +241,8 @@ func (s *session) track(call *cluster.Call) {
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
-	// Messages about changes by a blocking command must follow its reply: the origin identifies the
-	// changes.
+	// A message about a change by the session's blocking command must follow the command's reply. The origin tells send which
+	// changes the session has made.
 	if call.Cmd.Is(store.Blocking) {
 		call.Origin = t.origin(s)
 	}
@@ -247,7 +250,7 @@ func (s *session) track(call *cluster.Call) {
 	if !how.bcast && !(how.optin && !s.caching) && !(how.optout && s.caching) && mayRead(call.Cmd) {
 		keys, _ = call.Cmd.KeysOf(call.Args)
 	}
-	// A blocking command returns nothing that a client may keep, and may wait forever.
+	// A blocking command is no reason to hold back messages: it returns nothing that a client may keep, and may wait forever.
 	s.holding = s.holding || !call.Cmd.Is(store.Blocking)
 	some, all := s.someOf(keys)
 	t.remember(s, some, s.holding)
@@ -256,8 +259,9 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys of a call that the tracker is to remember: all of them, or none if the client reads too much at once.
-// all is false only for the first call with too much: its keys are too long, or too many together with those of the calls before.
+// someOf returns the keys that the tracker is to remember for a call: all keys of the call, or none if this call or an earlier one
+// of the submission exceeds maxRead or maxReadBytes. all is false only for the first call that exceeds a limit, because the client
+// has to be told only once.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0
@@ -270,7 +274,8 @@ func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	return nil, before > maxRead
 }
 
-// readsMuch reports whether it would take long to remember the keys of a command together with those of the collected calls.
+// readsMuch reports whether a command and the collected calls together may read more than fewRead keys, so that it would take long
+// to remember the keys. It takes each argument of the command for a key.
 func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || !mayRead(cmd) {
@@ -283,13 +288,14 @@ func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	return n > fewRead
 }
 
-// mayRead reports whether clients may keep the result of a command. All keys of a script count, because
-// what it reads is not known before it runs.
+// mayRead reports whether a client may keep what it reads with a command. It is true for every script, because it is not known
+// before a script runs which of its keys the script reads.
 func mayRead(cmd *store.Command) bool {
 	return cmd.Is(store.ReadOnly) && !cmd.Is(store.PubSub) || cmd.Is(store.Scripting)
 }
 
-// remember records the keys that a session is about to read, and whether its messages are held back.
+// remember records the keys that a session is about to read. If hold is true, the tracker holds back the session's messages until
+// release.
 func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 	inSteps(&t.mu, keys, func(some [][]byte) {
 		s.waiting = hold
@@ -315,8 +321,8 @@ func (t *tracker) rememberOne(s *session, key []byte) {
 	}
 }
 
-// forgets tells a session, behind the replies that it waits for, that all keys may have changed: it is about to read more
-// than the tracker remembers at once.
+// forgets makes a message to a session that all keys may have changed, because the session is about to read more keys than the
+// tracker remembers at once. The session gets the message after the replies that it waits for.
 func (t *tracker) forgets(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -330,8 +336,8 @@ func (t *tracker) full() bool {
 	return limit > 0 && int64(t.keys.len()) > limit || bytes > 0 && t.size > bytes
 }
 
-// evict invalidates keys until the tracker remembers no more than its limits allow. If evictAtOnce keys are not enough, because a
-// limit is lower than before or a name is very long, it forgets all. The caller holds mu.
+// evict invalidates random keys until the tracker remembers no more than its limits allow. If evictAtOnce keys are not enough,
+// because a limit is lower than before or a new key is very long, evict invalidates all keys. The caller holds mu.
 func (t *tracker) evict() {
 	if !t.full() {
 		return
@@ -357,14 +363,14 @@ func (t *tracker) setMaxKeys(limit int64) {
 	t.evict()
 }
 
-// setMaxSize sets the function that returns how many bytes of keys the tracker may remember.
+// setMaxSize sets the function maxSize.
 func (t *tracker) setMaxSize(fn func() int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.maxSize = fn
 }
 
-// release sends the messages that were held back while a session waited for replies.
+// release sends the messages that the tracker held back while a session waited for replies.
 func (t *tracker) release(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -376,7 +382,7 @@ func (t *tracker) release(s *session) {
 	}
 }
 
-// sizes returns the numbers for INFO.
+// sizes returns the numbers of keys, items and prefixes that INFO shows.
 func (t *tracker) sizes() (keys, items, prefixes int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

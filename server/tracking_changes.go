@@ -7,42 +7,42 @@ import (
 	"lockstep/store"
 )
 
-// This file tells the clients that track which keys a write set has changed. A node does this while it applies
-// the write set, before the next one. So what one write set costs is bounded: each changed key is kept once, each
-// message is encoded once however many clients get it, and beyond the limits below clients are told that all keys
-// may have changed.
+// This file sends messages to tracking clients about the keys that a write set has changed. A node does this while
+// it applies the write set, and the next write set has to wait. So the cost of one write set is bounded: each changed
+// key is stored once, a message is encoded once for all clients with the same protocol version, and beyond the limits
+// below, a client gets one message that all keys may have changed ("all keys").
 
 const (
-	// maxChangedSize is how many bytes the keys of one write set may take in messages to the listeners of
-	// prefixes; a key counts for each of its prefixes. Beyond it the listeners of further prefixes are told "all keys".
+	// maxChangedSize is how many bytes the keys of one write set may take in the messages for prefixes; a key counts once
+	// for each of its prefixes. For each prefix of a key that exceeds it, the listeners are told "all keys".
 	maxChangedSize = 1 << 20
-	// maxTold is how many messages about one write set are sent one by one. After them each client that is
-	// concerned gets one message for all keys.
+	// maxTold is how many messages about one write set are sent. After them, a client that would get another message is told
+	// "all keys", once.
 	maxTold = 1 << 16
-	// maxForgotten is how many readers of changed keys a write set makes the node look up. Beyond it the node
-	// forgets all that clients have read, and tells them so.
+	// maxForgotten is how many readers of changed keys the node looks up for one write set. Beyond it, the node forgets
+	// all keys that clients have read, and tells all clients except those in BCAST mode "all keys".
 	maxForgotten = 1 << 20
 )
 
-// changes are what one write set has changed, as far as clients listen.
+// changes has the changed keys of one write set for the listeners of prefixes, and counts the messages about the write set.
 type changes struct {
 	list     []changedKey
-	index    map[string]int // indexes in list
-	nodes    []*prefix      // prefixes of the keys of list
+	index    map[string]int // the index of each key in list
+	nodes    []*prefix      // the prefixes of each key in list, key after key
 	prefixes []*prefix      // the prefixes of all changed keys, each once
-	size     int            // see maxChangedSize
+	size     int            // what maxChangedSize limits
 
-	writers   map[uint64]struct{} // the origins in list
-	own       int                 // bytes of the lists for one NOLOOP session each, without its own changes (messageFor)
-	told      int                 // messages …
-	sent      int64               // … and their bytes
-	forgotten int
-	overrun   map[*session]struct{} // sessions that have been told "all keys" instead of more messages
-	emptied   bool                  // the last change was to all keys …
-	flooded   bool                  // … and there have been so many messages that all sessions are in overrun
+	writers   map[uint64]struct{}   // the origins in list
+	own       int                   // bytes of the messages that messageFor made for single NOLOOP sessions
+	told      int                   // how many messages tell has sent, or replaced by "all keys"
+	sent      int64                 // the bytes of these messages
+	forgotten int                   // what maxForgotten limits
+	overrun   map[*session]struct{} // sessions that have been told "all keys" and get no more messages
+	emptied   bool                  // the last change was a TouchAll
+	flooded   bool                  // a TouchAll came after maxTold messages, so all sessions are in overrun
 }
 
-// changedKey is a key that the write set has changed.
+// changedKey is a key that the write set has changed and that has a prefix with listeners.
 type changedKey struct {
 	key      string
 	by       uint64 // the origin of the change
@@ -60,10 +60,10 @@ func (h *Hub) Applied(writes []byte) {
 	t.changes = changes{}
 	store.EachTouched(writes, t)
 	t.broadcast()
-	t.changes = changes{} // it may be large
+	t.changes = changes{} // the old one may take much memory
 }
 
-// touchAll is TouchAll for callers outside a write set.
+// touchAll locks mu and calls TouchAll. It is for a caller that does not apply a write set.
 func (t *tracker) touchAll() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -82,8 +82,8 @@ func (t *tracker) Touch(key string, origin uint64) {
 	}
 }
 
-// TouchAll implements store.Toucher. The caller holds mu. FLUSHALL empties many databases, but clients
-// get one message.
+// TouchAll implements store.Toucher. The caller holds mu. FLUSHALL causes a call for each database that has keys, but only the
+// first of them sends messages.
 func (t *tracker) TouchAll() {
 	c := &t.changes
 	if c.emptied || c.flooded {
@@ -96,13 +96,14 @@ func (t *tracker) TouchAll() {
 	}
 }
 
-// forgetKeys forgets all keys that sessions have read.
+// forgetKeys forgets all keys that sessions have read. The caller holds mu.
 func (t *tracker) forgetKeys() {
 	t.keys = table[map[int64]struct{}]{}
 	t.items, t.size = 0, 0
 }
 
-// invalidate tells the sessions that have read a key about its change, and forgets them.
+// invalidate tells the sessions that have read a key that it has changed, and forgets that they have read it. It leaves out a
+// NOLOOP session that has changed the key itself.
 func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
 	if t.changes.forgotten += len(ids); t.changes.forgotten > maxForgotten {
 		t.invalidateAll()
@@ -130,7 +131,8 @@ func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) 
 	}
 }
 
-// invalidateAll forgets all keys that sessions have read, and tells them so.
+// invalidateAll forgets all keys that sessions have read, and tells all sessions except those in BCAST mode that all keys may have
+// changed.
 func (t *tracker) invalidateAll() {
 	t.forgetKeys()
 	for _, s := range t.sessions.m {
@@ -188,7 +190,7 @@ func (t *tracker) broadcast() {
 			p.keys = append(p.keys, int32(i))
 		}
 	}
-	slices.SortFunc(c.prefixes, func(a, b *prefix) int { return strings.Compare(a.text, b.text) }) // Redis's order
+	slices.SortFunc(c.prefixes, func(a, b *prefix) int { return strings.Compare(a.text, b.text) }) // in Redis's order
 	for _, p := range c.prefixes {
 		if p.every {
 			for s := range p.sessions.m {
@@ -211,12 +213,13 @@ func (t *tracker) tellKeys(p *prefix) {
 	}
 }
 
-// messageFor returns what a session is told of a prefix when all others are told m. A NOLOOP session gets a list
-// without its own changes; only if such lists are too large together, it gets the list that all get.
+// messageFor returns the message for one listener of a prefix. It is m, the message with all changed keys, except for a
+// NOLOOP session that has changed some of the keys itself: this session gets a message without them. But if such messages
+// are too large together, the session also gets m.
 func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	c, me := &t.changes, t.origin(s)
 	_, wrote := c.writers[me]
-	how := s.tracking.Load() // nil: the session is about to leave
+	how := s.tracking.Load() // nil: disable has ended the tracking, but has not yet removed the session from all prefixes
 	if !wrote || how == nil || !how.noloop || c.own+m.size() > maxChangedSize {
 		return m
 	}
@@ -224,7 +227,8 @@ func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	return c.message(p, me)
 }
 
-// message returns the message about the changes to a prefix, without those by one origin.
+// message returns the message about the changed keys of a prefix. It leaves out the keys that the given origin has changed; if
+// the origin is someone, it leaves out none.
 func (c *changes) message(p *prefix, without uint64) *notice {
 	m := &notice{keys: make([]string, 0, len(p.keys))}
 	for _, i := range p.keys {
@@ -235,8 +239,8 @@ func (c *changes) message(p *prefix, without uint64) *notice {
 	return m
 }
 
-// tell sends a message about the present write set, or one for all keys if the messages have become too many or
-// too large.
+// tell sends a session a message about the present write set. If the messages have become too many, or too large together,
+// it tells the session "all keys" instead. It sends nothing to a session in overrun.
 func (t *tracker) tell(s *session, m *notice) {
 	c := &t.changes
 	if _, over := c.overrun[s]; over {
@@ -251,7 +255,7 @@ func (t *tracker) tell(s *session, m *notice) {
 	t.send(s, m)
 }
 
-// tellAll tells a session that all keys may have changed. The session gets no other message about the present
+// tellAll tells a session that all keys may have changed. The session gets no later message about the present
 // write set.
 func (t *tracker) tellAll(s *session) {
 	c := &t.changes
@@ -265,15 +269,15 @@ func (t *tracker) tellAll(s *session) {
 	t.send(s, allKeys)
 }
 
-// notice is the message that keys have changed. Many sessions share one.
+// notice is the message that keys have changed. Many sessions may get the same notice.
 type notice struct {
-	keys   []string // nil: all keys
-	bytes  int      // of keys
-	by     uint64   // the origin of the first key's change
-	frames [4][]byte
+	keys   []string  // nil: all keys
+	bytes  int       // the length of all keys together
+	by     uint64    // the origin of the first key's change
+	frames [4][]byte // the encoded message, by protocol version
 }
 
-// allKeys is the message for all keys. It is encoded already, because trackers share it.
+// allKeys is the message that all keys may have changed. It is encoded in advance: several trackers share it without a common lock.
 var allKeys = func() *notice {
 	m := &notice{}
 	m.frame(2)
@@ -281,14 +285,14 @@ var allKeys = func() *notice {
 	return m
 }()
 
-// about returns the message that one key has changed.
+// about returns the message that one key has changed; by is the origin of the change.
 func about(key string, by uint64) *notice {
 	m := &notice{}
 	m.add(key, by)
 	return m
 }
 
-// add appends a key.
+// add appends a key to the message; by is the origin of its change.
 func (m *notice) add(key string, by uint64) {
 	if len(m.keys) == 0 {
 		m.by = by
@@ -297,10 +301,10 @@ func (m *notice) add(key string, by uint64) {
 	m.bytes += len(key)
 }
 
-// size returns the memory that a message counts as.
+// size returns how much memory the message takes, as the server estimates it.
 func (m *notice) size() int { return lateCost + lateCost*len(m.keys) + m.bytes }
 
-// frame returns the message for a protocol version; it encodes the message once. The caller holds the tracker's mu.
+// frame returns the encoded message for a protocol version, and keeps it for the next call. The caller holds the tracker's mu.
 func (m *notice) frame(resp int) []byte {
 	if m.frames[resp] == nil {
 		list := store.Nil
@@ -316,22 +320,22 @@ func (m *notice) frame(resp int) []byte {
 	return m.frames[resp]
 }
 
-// maxHeld and maxLateSize bound the messages that are held back for a session that waits for replies.
-// Beyond these limits the session gets one message that all keys may have changed.
+// maxHeld and maxLateSize bound the messages that the tracker holds back for a session that waits for replies.
+// Beyond these limits, the message that all keys may have changed replaces those that are held back.
 const (
-	maxHeld     = 4096
-	maxLateSize = 1 << 20 // bytes of held messages
-	lateCost    = 24      // the bytes that a list of keys costs, and each key without its name
+	maxHeld     = 4096    // messages
+	maxLateSize = 1 << 20 // bytes of all these messages
+	lateCost    = 24      // the memory of a message without its keys, and of each key without the bytes of its name
 )
 
-// dropLate forgets the messages that were held back. The caller holds mu.
+// dropLate forgets the messages that the tracker holds back for the session. The caller holds the tracker's mu.
 func (s *session) dropLate() {
 	s.holds(-int64(s.lateSize))
 	s.late, s.lateSize = nil, 0
 }
 
-// send delivers a message, or holds it back. The message about a change that the session's blocking command may
-// have made follows the reply to that command.
+// send delivers a message, or holds it back until release. It holds the message back if the session waits for replies, or
+// if the session is in a blocking command that may have made the change.
 func (t *tracker) send(s *session, m *notice) {
 	own := m.by != someone && m.by == t.origin(s)
 	if s.waiting || own && s.blocked.Load() != nil {
@@ -350,8 +354,9 @@ func (t *tracker) send(s *session, m *notice) {
 // invalidateChannel is the channel on which RESP2 clients get their messages.
 const invalidateChannel = "__redis__:invalidate"
 
-// deliver sends a message to the session or to its redirection. A RESP2 target gets it only if it has a
-// subscription; there is no other way to send it.
+// deliver sends a message to the session or, with REDIRECT, to the session that gets its messages. RESP2 has no messages except
+// those of subscriptions: a session that speaks RESP2 gets only the messages of others that redirect to it, and only while it has
+// a subscription. If the session that gets the messages has left, deliver sets broken and, with RESP3, tells s so.
 func (t *tracker) deliver(s *session, m *notice) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -377,7 +382,7 @@ func (t *tracker) deliver(s *session, m *notice) {
 	}
 }
 
-// push sends a message that is not a reply.
+// push sends the client a message that is not the reply to a command.
 func (s *session) push(elems ...store.Reply) {
 	r := store.Reply{Kind: store.Push, Elems: elems}
 	s.pushFrame(appendReply(nil, &r, s.protocol()))

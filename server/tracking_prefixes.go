@@ -5,27 +5,28 @@ import (
 	"strings"
 )
 
-// prefix is a node of the tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). A
-// path through the tree spells a prefix, and a node without sessions, except for the root, has several
-// children. So finding the prefixes of a key takes at most one step for each byte of the key.
+// prefix is a node of the radix tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). The
+// edges from the root to a node spell a prefix. A node without sessions, except for the root, has several
+// children. To find the prefixes of a key takes at most one step for each byte of the key.
 type prefix struct {
 	edge     string    // what the node adds to its parent's text
 	text     string    // the whole prefix, if sessions listen to it
 	children []*prefix // sorted by the first bytes of their edges, which differ
 	sessions roomy[*session, struct{}]
 
-	// These are about the present write set, and empty between two write sets.
-	keys   []int32 // changed keys: indexes of changes.list
+	// These fields are about the write set that is being applied. Between two write sets they are zero.
+	keys   []int32 // the changed keys with this prefix, as indexes in changes.list
 	marked bool    // changes.prefixes has the node
-	every  bool    // too much has changed: the sessions get one message for all keys
+	every  bool    // too much has changed: the sessions are told that all keys may have changed
 }
 
-// child returns the index of the child whose edge begins with a byte, and whether there is one.
+// child returns the index of the child whose edge begins with a byte, and whether there is such a child. If there is none, the
+// index is where such a child would belong.
 func (p *prefix) child(first byte) (i int, is bool) {
 	return slices.BinarySearchFunc(p.children, first, func(c *prefix, b byte) int { return int(c.edge[0]) - int(b) })
 }
 
-// add makes a session listen to a prefix below p, and reports whether no session listened to it before.
+// add makes a session listen to a prefix, and reports whether no session listened to it before. p is the root of the tree.
 func (p *prefix) add(text string, s *session) (first bool) {
 	for rest := text; rest != ""; rest = rest[len(p.edge):] {
 		i, is := p.child(rest[0])
@@ -43,7 +44,7 @@ func (p *prefix) add(text string, s *session) (first bool) {
 	return first
 }
 
-// heard reports whether sessions listen to the prefix.
+// heard reports whether sessions listen to the prefix that p stands for.
 func (p *prefix) heard() bool { return len(p.sessions.m) > 0 }
 
 // common returns how many bytes two strings have in common at their beginning.
@@ -55,15 +56,15 @@ func common(a, b string) int {
 	return n
 }
 
-// split puts a node for the first n bytes of the edge above p. It copies them, because the other bytes of a
-// long prefix must not stay in memory when nobody listens to it any more.
+// split makes a new parent for p, whose edge is the first n bytes of p's edge, and returns it. It copies these bytes. Otherwise
+// the new node would keep the whole text of a long prefix in memory, even when nobody listens to that prefix any more.
 func (p *prefix) split(n int) *prefix {
 	above := &prefix{edge: strings.Clone(p.edge[:n]), children: []*prefix{p}}
 	p.edge = p.edge[n:]
 	return above
 }
 
-// remove reverses add, and reports whether nobody listens to the prefix any more.
+// remove reverses add, and reports whether the session was the last one that listened to the prefix.
 func (p *prefix) remove(text string, s *session) (last bool) {
 	path := []*prefix{p}
 	for text != "" {
@@ -81,14 +82,14 @@ func (p *prefix) remove(text string, s *session) (last bool) {
 		return false
 	}
 	p.text, p.sessions = "", roomy[*session, struct{}]{}
-	// Remove a node that is needed no more; then its parent may be needed no more, either.
+	// Replace a node that has neither sessions nor several children. After that, the same may be true of its parent.
 	for n := len(path) - 1; n > 0 && !path[n].heard() && len(path[n].children) < 2; n-- {
 		path[n-1].replace(path[n])
 	}
 	return true
 }
 
-// replace puts the only child of a child in the child's place, or removes a child that has none.
+// replace takes the child c out of the tree. If c has a child (it may have one at most), that child takes its place.
 func (p *prefix) replace(c *prefix) {
 	i, _ := p.child(c.edge[0])
 	if len(c.children) == 0 {
@@ -100,7 +101,7 @@ func (p *prefix) replace(c *prefix) {
 	p.children[i] = only
 }
 
-// of calls do for p and for the nodes below it, for each one that has sessions and whose text is a prefix of key.
+// of calls the function do for each node that has sessions and whose text is a prefix of key. p is the root of the tree.
 func (p *prefix) of(key string, do func(*prefix)) {
 	for {
 		if p.heard() {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// uring sends to many sockets with one system call, through an io_uring instance (io_uring(7)). It
-// never waits: a send to a socket without room ends at once, so every send has ended when the call
-// ends.
+// uring sends to many sockets with one system call, through an io_uring instance (io_uring(7)). The
+// call never waits: a send to a socket whose buffer is full fails at once, so every send has ended
+// when the call returns.
 //
 // The system calls themselves are cheap; the context switches between them are expensive. The reply to a client
 // on the same machine wakes that client, which often takes the server's processor before the next reply
@@ -24,23 +24,23 @@ import (
 // --without io_uring turns it off; docs/performance-history.md says how much it brings, and which command measures that.
 type uring struct {
 	fd    int
-	rings []byte // shared with the kernel: both queues …
-	slots []byte // … and the entries of the submission queue
+	rings []byte // both queues, in memory shared with the kernel
+	slots []byte // the entries of the submission queue, in memory shared with the kernel
 
-	tail   *uint32 // the tail of the submission queue
-	array  []uint32
-	sqes   []sendEntry
-	head   *uint32 // the head of the completion queue …
-	filled *uint32 // … and its tail
-	cqes   []completion
+	tail   *uint32      // the tail of the submission queue
+	array  []uint32     // the submission queue: indexes in sqes
+	sqes   []sendEntry  // the entries in slots
+	head   *uint32      // the head of the completion queue
+	filled *uint32      // the tail of the completion queue
+	cqes   []completion // the completion queue
 
-	lent    [uringEntries][]byte // the memory being sent: without this, only the kernel would refer to it
-	results [uringEntries]int32
-	n       int
+	lent    [uringEntries][]byte // what is being sent; the references protect it from the garbage collector
+	results [uringEntries]int32  // for each send, the number of bytes sent, or the negative errno
+	n       int                  // how many sends the next run has to make
 }
 
-// uringEntries is the maximum number of sends in one call: a call delays everything else on its
-// processor. It is a power of two.
+// uringEntries is the maximum number of sends in one call. It is small, because a call delays
+// everything else on its processor, and it must be a power of two.
 const uringEntries = 64
 
 // These constants come from the kernel's include/uapi/linux/io_uring.h.
@@ -48,8 +48,8 @@ const (
 	uringOpSend = 26
 
 	uringFeatSingleMmap = 1 << 0
-	// uringFeatNativeWorkers exists since Linux 5.12, the first version in which the queues do not
-	// count as locked memory; processes may have little of that.
+	// uringFeatNativeWorkers exists since Linux 5.12. In older versions, the queues count as locked
+	// memory, of which a process may often have only little (RLIMIT_MEMLOCK).
 	uringFeatNativeWorkers = 1 << 9
 
 	uringGetEvents = 1 << 0
@@ -106,7 +106,7 @@ var (
 	errUringStuck = errors.New("io_uring takes nothing")
 )
 
-// newUring fails if the kernel or its administrator does not allow io_uring.
+// newUring returns an error if the kernel is too old, or if io_uring is forbidden.
 func newUring() (*uring, error) {
 	var p uringParams
 	fd, _, errno := unix.RawSyscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&p)), 0)
@@ -121,7 +121,7 @@ func newUring() (*uring, error) {
 	return u, nil
 }
 
-// mapQueues maps the memory that the kernel and this process share.
+// mapQueues maps the memory that the kernel and this process share. It fails on an old kernel.
 func (u *uring) mapQueues(p *uringParams) (err error) {
 	const needed = uringFeatSingleMmap | uringFeatNativeWorkers
 	if p.features&needed != needed {
@@ -144,7 +144,7 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 	return nil
 }
 
-// add makes the next run send p to a socket. There is room for uringEntries sends.
+// add makes the next run send p to the socket fd. The caller must not add more than uringEntries sends before a run.
 func (u *uring) add(fd int, p []byte) {
 	i := u.n
 	u.n++
@@ -155,7 +155,7 @@ func (u *uring) add(fd int, p []byte) {
 	u.array[slot] = slot
 }
 
-// run sends all that was added. After an error the caller can only close u.
+// run makes the sends that were added since the last run. After an error, the caller must close u once it has read the results.
 func (u *uring) run() error {
 	n := u.n
 	u.n = 0
@@ -168,9 +168,10 @@ func (u *uring) run() error {
 	return err
 }
 
-// result returns the memory of the i-th send and how many of its bytes were sent. The caller calls it
-// once for each send after each run. It returns no error: some errors of io_uring do not concern the
-// socket, and the next sender finds those that do.
+// result returns the bytes of the i-th send, and how many of them were sent. It also drops u's
+// reference to the bytes, so the caller must call it exactly once for each send of a run. It returns
+// no error, because some errors of io_uring do not concern the socket. An error of the socket also
+// occurs in the next system call that sends to it.
 func (u *uring) result(i int) (p []byte, sent int) {
 	p, u.lent[i] = u.lent[i], nil
 	return p, int(max(u.results[i], 0))
@@ -179,7 +180,7 @@ func (u *uring) result(i int) (p []byte, sent int) {
 // enter gives the kernel n sends, and collects their results.
 func (u *uring) enter(n int) error {
 	for taken, ended := 0, 0; ended < n; {
-		// The call does not wait, so the scheduler need not know.
+		// The call does not wait, so RawSyscall6 need not tell Go's scheduler of it.
 		k, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(n-taken), uintptr(n-ended), uringGetEvents, 0, 0)
 		ended += u.reap()
 		switch {
@@ -189,13 +190,13 @@ func (u *uring) enter(n int) error {
 		case k == 0 && taken < n:
 			return errUringStuck
 		default:
-			taken += int(k) // fewer than there are if one entry was invalid
+			taken += int(k) // if an entry was invalid, the kernel has taken none behind it
 		}
 	}
 	return nil
 }
 
-// reap collects results, and returns their number.
+// reap reads the results in the completion queue, and returns their number.
 func (u *uring) reap() int {
 	head, tail := *u.head, atomic.LoadUint32(u.filled)
 	for i := head; i != tail; i++ {

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// argument is a node of the tree by which COMMAND DOCS describes arguments; redis-cli makes its hints
-// from it.
+// argument is a node of the tree by which COMMAND DOCS describes the arguments of a command. redis-cli makes
+// its hints from this tree.
 type argument struct {
 	name     string
 	kind     string // key, string, integer, …, pure-token, oneof, block
-	token    string
+	token    string // EX in "EX seconds", or the only word of a pure-token; empty: none
 	optional bool
 	multiple bool
 	args     []argument // for oneof and block
 }
 
-// parseUsage parses the notation for arguments in rows:
+// parseUsage parses the notation in which a command's Usage describes its arguments:
 //
 //	key             an argument; its type follows from its name
-//	EX seconds      an argument behind a token
+//	EX seconds      an argument after a token
 //	KEEPTTL         a token alone
 //	[…]             may be left out
 //	<A | B>         one of these
@@ -60,7 +60,8 @@ func (p *usageParser) take() string {
 	return w
 }
 
-// alternatives parses up to the closing bracket and consumes it. Several alternatives become one argument of kind oneof.
+// alternatives parses up to a closing bracket ("": the end of the text), and consumes the bracket. Several alternatives become
+// one argument of kind oneof.
 func (p *usageParser) alternatives(end string) []argument {
 	var all [][]argument
 	for {
@@ -85,7 +86,7 @@ func (p *usageParser) alternatives(end string) []argument {
 	return []argument{one}
 }
 
-// sequence parses arguments up to a bar or a closing bracket.
+// sequence parses arguments up to a bar, a closing bracket or the end of the text, which it does not consume.
 func (p *usageParser) sequence(end string) []argument {
 	var args []argument
 	for p.fault == "" {
@@ -113,7 +114,8 @@ func (p *usageParser) sequence(end string) []argument {
 	return args
 }
 
-// word parses a token with its argument, if it has one, or a plain argument.
+// word parses an argument that begins with the word w: a token, a token and the argument after it, or an argument without a
+// token. The caller has consumed w.
 func (p *usageParser) word(w string) argument {
 	if !isToken(w) {
 		return argument{name: w, kind: argumentType(w)}
@@ -131,8 +133,8 @@ func (p *usageParser) word(w string) argument {
 	return argument{name: strings.ToLower(w), kind: "pure-token", token: w}
 }
 
-// addOptional adds the arguments in square brackets. "x [x ...]" only says that the x before it may be
-// repeated.
+// addOptional appends the arguments inside square brackets to args. After x, the notation [x ...] adds no argument: it says that x
+// may be repeated.
 func addOptional(args, inside []argument) []argument {
 	n := len(inside)
 	if n > 0 && inside[n-1].multiple && n <= len(args) {

@@ -3,16 +3,17 @@ package server
 import "time"
 
 const (
-	// watchInterval is how often the watcher looks. If a loop is inside the backend from one look to
-	// the next, a script delays it.
+	// watchInterval is the time from one look of the watcher at the loop to the next. If the loop is in
+	// the same call of the backend at both looks, the watcher concludes that a script delays the loop.
 	watchInterval = 5 * time.Millisecond
-	// watchQuiet is how many looks without activity of the loop the watcher makes before it sleeps.
+	// watchQuiet is for how many looks the loop must have done nothing before the watcher sleeps.
 	watchQuiet = 200
 )
 
 // watch makes sure that a script on the loop's goroutine delays only the clients that wait for its
-// outcome: other clients must get -BUSY, and must be able to kill the script. When the owner does not
-// come back from the backend, another goroutine becomes the owner; the old one ends when it comes back.
+// outcome: other clients must get -BUSY, and must be able to kill the script. If the owner (the goroutine
+// that runs the loop) does not return from the backend in time, watch starts another goroutine as the
+// owner. The old one ends when it returns from the backend.
 func (l *loop) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -28,7 +29,7 @@ func (l *loop) watch() {
 	}
 }
 
-// watchBusy watches until the loop has done nothing for a while.
+// watchBusy watches the loop until it has done nothing for watchQuiet looks, or has ended.
 func (l *loop) watchBusy(tick <-chan time.Time) {
 	last := l.held.Load()
 	for quiet := 0; ; quiet++ {
@@ -56,7 +57,8 @@ func (l *loop) watchBusy(tick <-chan time.Time) {
 	}
 }
 
-// replaceOwner makes another goroutine the owner, unless the owner has come back in the meantime.
+// replaceOwner makes another goroutine the owner of the loop, unless the owner has returned from the backend since the watcher
+// read l.held.
 func (l *loop) replaceOwner(held uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
