@@ -11,26 +11,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On Linux a few loops serve all connections, each with an epoll instance of its own. With a goroutine
-// for each connection every command costs more: a read that finds nothing, parking and readying the
-// goroutine, and waking threads; and commands that many clients send at the same time reach the backend
-// one by one.
+// On Linux, a few event loops serve all TCP connections of clients. Each loop has an epoll instance of its
+// own. If each connection had a goroutine, every command would cost more: a read that finds nothing, the
+// parking and readying of the goroutine, and the waking of threads. And commands that many clients send at the
+// same time would reach the backend one by one.
 //
 // In a round, a loop fetches the events, reads and parses the input, submits the commands, makes the
-// backend run them (an ephemeral node runs them on this goroutine), and writes the replies. No step
-// waits, with one exception: a script that the backend runs. Then the watcher gives the loop to another
-// goroutine (watch_linux.go).
+// backend run them (an ephemeral node may run them on the loop's goroutine), and writes the replies. Only the
+// backend may take long, when it runs a script on the loop's goroutine. In that case the watcher gives the loop
+// to another goroutine (watch_linux.go).
 //
-// The goroutine that runs a loop is its owner. An owner without work waits in the system call epoll_wait
-// if the backend runs everything on the owner's goroutine: nothing else needs its thread. A durable node has
-// other goroutines that need threads, and a thread in a system call keeps its processor until the
-// runtime's monitor notices. There the runtime polls the epoll instance itself as a file, and the owner
-// is parked.
+// The goroutine that runs a loop is its owner. On an ephemeral node, an owner without work waits in the system
+// call epoll_wait, because hardly any other goroutine needs the owner's thread. A durable node has other
+// goroutines that need threads, and a thread in a system call keeps its processor until the monitor of Go's
+// runtime notices. So on a durable node the owner parks, and the runtime polls the epoll instance as if it were
+// a file.
 //
-// Events are edge-triggered and all registered once: loopConn.readable remembers them, so a connection
-// that waits for its replies costs no system call.
+// Each connection is registered once, for edge-triggered events of all kinds, and loopConn.readable keeps
+// whether there may be input. So a connection that waits for its replies costs no system call.
 //
-// --without event-loops turns the loops off; docs/performance-history.md says how much they bring, and which command measures that.
+// The flag --without event-loops turns the loops off. docs/performance-history.md says how much faster they make the server, and
+// which command measures that.
 
 // loop serves connections. One goroutine at a time owns it; fields that mu does not guard belong to the
 // owner.
@@ -39,37 +40,37 @@ type loop struct {
 	epoll int
 	file  *os.File              // the epoll instance, if the runtime polls it
 	parks syscall.RawConn       // parks the owner until the file is ready
-	look  func(fd uintptr) bool // the poll method, for parks
+	look  func(fd uintptr) bool // the method poll, which sleep passes to parks
 	bell  int                   // an eventfd that wakes the owner
-	uring *uring                // nil: the system does not allow it
+	uring *uring                // sends for many connections at once; nil: turned off, not allowed by the system, or failed
 
-	mu     sync.Mutex // taken after all other locks
-	queue  []*loopConn
-	asleep bool // the owner waits for events
-	over   bool // end when the last connection is gone
+	mu     sync.Mutex  // taken after all other locks
+	queue  []*loopConn // connections with news
+	asleep bool        // the owner waits for events
+	over   bool        // the loop ends when its last connection is gone
 	ended  bool
-	owner  int // counts the goroutines that have owned the loop
+	owner  int // the number of the goroutine that owns the loop; the first owner is 0
 
-	held     atomic.Uint64 // odd while the owner is inside the backend
+	held     atomic.Uint64 // odd while the owner is in Backend.Flush
 	watching atomic.Bool
-	stir     chan struct{} // tells the watcher that there is something to watch
+	stir     chan struct{} // wakes the watcher before the owner enters Backend.Flush
 	stop     chan struct{} // closed when the loop has ended
 
-	spare     []*loopConn // the queue of the last round, to be used again
+	spare     []*loopConn // memory of the previous queue, for the next one
 	conns     []*loopConn // by descriptor
-	count     int
-	ready     []*loopConn // idle connections with unread input
-	others    []*loopConn // the ready list of the last round, to be used again
+	count     int         // number of connections
+	ready     []*loopConn // idle connections for the next round, mostly with unread input
+	others    []*loopConn // memory of the previous ready list, for the next one
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
-	lightAt   time.Time   // when the loop last served a light client: outside both shares, and without many arguments for aloneAfter
+	lightAt   time.Time   // when the loop last served a light client: in no share, and without a command of manyArguments for aloneAfter
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends
-	submitted bool        // the backend must be flushed
-	now       time.Time   // the time of this round
+	submitted bool        // commands have been submitted: Backend.Flush must follow
+	now       time.Time   // the time when the round began, or when its last Backend.Flush returned
 	events    [256]unix.EpollEvent
-	happened  int // how many events
+	happened  int // how many events the last system call has stored in events
 }
 
 func newLoop(srv *Server) (*loop, error) {
@@ -160,7 +161,8 @@ func (l *loop) finishUp() {
 	l.ring()
 }
 
-// run is the loop; me is this goroutine's number among the owners.
+// run serves the loop's connections until the loop ends or has another owner. me is the number of the goroutine that
+// calls run (loop.owner).
 func (l *loop) run(me int) {
 	for {
 		n := l.wait()
@@ -191,7 +193,7 @@ func (l *loop) run(me int) {
 	}
 }
 
-// flushBackend makes the backend run the submitted commands. It reports false if that took so long that
+// flushBackend makes the backend run the submitted commands. It returns false if that took so long that
 // another goroutine owns the loop now.
 func (l *loop) flushBackend(me int) bool {
 	l.held.Add(1)
@@ -209,7 +211,7 @@ func (l *loop) flushBackend(me int) bool {
 	return true
 }
 
-// event records an event of a socket.
+// event handles an event of a socket.
 func (l *loop) event(ev *unix.EpollEvent) {
 	fd := int(ev.Fd)
 	if fd >= len(l.conns) || l.conns[fd] == nil {
@@ -231,7 +233,8 @@ func (l *loop) event(ev *unix.EpollEvent) {
 				if ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || c.s.parked.Load() {
 					l.retire(c)
 				} else {
-					c.s.unblock() // the client may still read the reply, if the leader has one already
+					// The client sends no more, but may still read. It gets its reply if the command is served first.
+					c.s.unblock()
 				}
 				return
 			case connAway:
@@ -289,11 +292,12 @@ func (l *loop) join(c *loopConn) {
 		return
 	}
 	if c.shut.Load() || c.tls != nil {
-		l.again(c) // closed before it joined, or crypto/tls has input already
+		l.again(c) // the connection was closed before it joined, or crypto/tls may hold input already
 	}
 }
 
-// wait returns the number of events; -1 when the loop has ended.
+// wait waits until the owner has something to do, and returns the number of events. It returns 0 if there is work without an event,
+// and -1 if the loop has ended.
 func (l *loop) wait() int {
 	if l.poll(uintptr(l.epoll)) {
 		return l.happened
@@ -325,7 +329,7 @@ func (l *loop) wait() int {
 	return l.happened
 }
 
-// poll reports whether there are events, without waiting.
+// poll fetches the events that have happened, without waiting, and reports whether there are any.
 func (l *loop) poll(epoll uintptr) bool {
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, epoll, uintptr(unsafe.Pointer(&l.events[0])), uintptr(len(l.events)), 0, 0, 0)
 	if l.happened = int(n); errno != 0 {
@@ -334,12 +338,12 @@ func (l *loop) poll(epoll uintptr) bool {
 	return l.happened > 0
 }
 
-// sleep waits for events. It may return without any.
+// sleep waits for events and fetches them. It may return without an event.
 func (l *loop) sleep() {
 	if l.parks != nil && l.parks.Read(l.look) == nil {
 		return
 	}
-	// This system call goes through the scheduler, because it may wait long.
+	// EpollWait, unlike the raw system call in poll, goes through the scheduler, because it may wait long.
 	l.happened, _ = unix.EpollWait(l.epoll, l.events[:], -1)
 	l.happened = max(l.happened, 0) // interrupted by a signal
 }

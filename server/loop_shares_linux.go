@@ -5,32 +5,33 @@ import (
 	"time"
 )
 
-// Two kinds of clients, strangers and senders of many arguments, get only a share of a loop's time, and are served one after the
-// other; all other clients go first. Input beyond the share stays with the operating system, which slows the senders down.
+// Two kinds of clients get only a share of a loop's time: strangers, and senders of large commands. In each round, the loop serves
+// all other clients first, and then some clients of these two kinds, one by one. The rest of their input stays with the operating
+// system, which slows the senders down.
 //
-// Strangers have not authenticated, or send lines that make no command. If a few hundred of them sent as fast as they can, all
-// other clients of the loop would wait for a turn of each of them.
+// Strangers have not authenticated, or send lines that make no command. If each of them had a turn
+// in every round, and a few hundred of them sent as fast as they can, all other clients of the loop would wait for all these turns.
 //
-// A hundred thousand arguments take the loop tens of milliseconds, and several times as long while the garbage collector runs all the
-// time. So a loop reads a command with many arguments in parts, one part after the other. A command that has arrived stays in
-// memory until its turn to run. While many commands of a user wait for their turn, the loop reads further ones of that user
-// slowly (choose).
+// To read a hundred thousand arguments takes a loop tens of milliseconds, and several times as long while the garbage collector runs
+// all the time. So a loop reads a command with many arguments in parts, at most one part in a round. A complete command stays in
+// memory until it runs. While the complete large commands of a user take much memory (clientMemory.crowded), the loop reads further
+// large commands of that user slowly (choose), however many arguments they have.
 
 const (
-	// strangersTurn is for how long a loop reads the input of strangers in a round.
+	// When strangersTurn has passed since the start of a round, a loop serves no further stranger in that round.
 	strangersTurn = 500 * time.Microsecond
-	// After a round with clients of one kind, the loop serves none of that kind for shareRest times the duration of the round, but
-	// for shareWait at most.
+	// After a round in which the loop has served clients of one kind, it serves none of that kind for shareRest times the duration
+	// of the round, but for shareWait at most.
 	shareRest = 3
 	shareWait = 50 * time.Millisecond
-	// crowdLook is how long a loop waits before it looks again whether there is room for large commands. After crowdLooks looks
-	// without room, it reads a part all the same.
+	// If the users of all waiting large commands are crowded (clientMemory.crowded), the loop looks again after crowdLook. After
+	// crowdLooks looks that passed over a crowded user, it reads a part of a crowded user's command all the same.
 	crowdLook  = 5 * time.Millisecond
 	crowdLooks = 10
-	// A large command with manyArguments arguments or more takes more time for the arguments than for their bytes.
+	// From manyArguments arguments on, to read a large command takes longer because of the number of its arguments than because of
+	// their bytes.
 	manyArguments = 1 << 10
-	// aloneAfter is how long the other clients must have sent nothing before a loop reads many arguments without pauses
-	// (shareRest).
+	// When a loop has served no light client (loop.lightAt) for aloneAfter, it reads large commands without the pauses of shareRest.
 	aloneAfter = 200 * time.Millisecond
 )
 
@@ -41,7 +42,7 @@ type share struct {
 	queue []*loopConn // in the order of their arrival; but see incoming.add
 	last  []*loopConn // strangers that have hung up, served when queue is empty
 	due   time.Time   // when the next connections may be served
-	since time.Time   // the start of the present round, if the share has its turn in the round; else zero
+	since time.Time   // the start of the present round, if the share must rest after the round (served); else zero
 	timer *time.Timer // wakes the loop at due
 	late  atomic.Bool // the timer has fired: connections may be served, whatever the clock says
 }
@@ -52,7 +53,7 @@ func (s *share) stop() {
 	}
 }
 
-// begins starts the share's turn in this round, if connections wait and are due, and reports whether it has.
+// begins starts the share's turn in this round if connections wait and are due. It reports whether the turn has started.
 func (s *share) begins() bool {
 	if s.isEmpty() || s.loop.now.Before(s.due) && !s.late.Load() {
 		return false
@@ -68,8 +69,8 @@ func (s *share) isEmpty() bool { return len(s.queue)+len(s.last) == 0 }
 // next serves the first connection of the queue.
 func (s *share) next() { s.serve(pop(&s.queue)) }
 
-// nextStranger is next, but strangers that have hung up go behind all others: nobody waits for the replies, and many such
-// strangers could come in the time in which one is served.
+// nextStranger serves the first stranger of the queue, but strangers that have hung up come after all others: nobody waits for
+// their replies, and many of them could arrive in the time in which the loop serves one.
 func (s *share) nextStranger() {
 	for len(s.queue) > 0 {
 		c := pop(&s.queue)
@@ -96,8 +97,8 @@ func (s *share) serve(c *loopConn) {
 	}
 }
 
-// served ends a round. If the round served connections of the share, the share's next turn comes rest × d later, where d is the
-// duration of the round with the sending of replies, but after shareWait at the latest.
+// served is called at the end of a round. If field since is set, the share's next turn comes rest × d later, where d is the duration
+// of the round with the sending of the replies, but after shareWait at the latest.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return
@@ -107,8 +108,8 @@ func (s *share) served(rest int) {
 	s.since = time.Time{}
 }
 
-// wakes makes the loop wake when connections that wait are due. It returns false if they are due now. The caller holds
-// loop.mu.
+// wakes sets a timer that wakes the loop when the waiting connections are due. If they are due now, it sets none and returns false.
+// The caller holds loop.mu.
 func (s *share) wakes() bool {
 	if s.isEmpty() {
 		return true
@@ -152,7 +153,8 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// serveShares serves strangers for strangersTurn, and reads one part of a large command.
+// serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one, and reads one part of a
+// large command. It leaves out a share that is not due.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() {
 		for !s.isEmpty() {
@@ -167,14 +169,14 @@ func (l *loop) serveShares() {
 	}
 }
 
-// incoming is the share of connections that are in the middle of a large command, if the command has many arguments or if the
-// large commands of their user that wait to run take too much memory (clientMemory.crowded).
+// incoming is the share of connections from which a loop has read a large command in part, if that command has many arguments, or
+// if the complete large commands of the connection's user take too much memory (clientMemory.crowded).
 type incoming struct {
 	share
-	looks int // how often choose has met crowded users since it last chose one of them
+	looks int // how often choose has passed over crowded users since it last chose one of them
 }
 
-// has reports whether the next part of a connection's input has to wait for its turn.
+// has reports whether a connection belongs to the share, so that the next part of its input has to wait for a turn of the share.
 func (s *incoming) has(c *loopConn) bool {
 	g := c.guard
 	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c))
@@ -184,8 +186,8 @@ func (s *incoming) crowded(c *loopConn) bool {
 	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
 }
 
-// add queues a connection. A connection whose command has been read in part goes first, because the part takes
-// memory.
+// add queues a connection. If a part of its command has been read in a turn of the share, it goes to the front, because that part
+// takes memory.
 func (s *incoming) add(c *loopConn) {
 	s.queue = append(s.queue, c)
 	if c.part {
@@ -194,9 +196,10 @@ func (s *incoming) add(c *loopConn) {
 	}
 }
 
-// choose returns the index of the connection whose user has waited longest, among the users that are not crowded; -1: the loop
-// should read none now. After crowdLooks looks that passed over crowded users, it chooses among these: their complete commands
-// may be blocking ones, which may keep their memory forever.
+// choose returns the index in the queue of the connection to read from next: the first one of the user whose latest turn is the
+// longest ago, among the users that are not crowded. If all are crowded, it returns -1: the loop should read from none now. But
+// after crowdLooks calls that passed over crowded users, choose chooses among the crowded users: their complete commands may be
+// blocking ones, which may keep their memory forever.
 func (s *incoming) choose() int {
 	m := &s.loop.srv.clientMemory
 	best, crowded := -1, -1
@@ -223,7 +226,8 @@ func (s *incoming) choose() int {
 	return best
 }
 
-// nextPart reads the next part of a large command.
+// nextPart reads the next part of the large command that choose has chosen. If it has chosen none, the loop looks again after
+// crowdLook.
 func (s *incoming) nextPart() {
 	i := s.choose()
 	if i < 0 {
@@ -238,12 +242,12 @@ func (s *incoming) nextPart() {
 	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {
-		s.since = time.Time{} // a part with few arguments takes hardly any time
+		s.since = time.Time{} // no rest is needed: a part with few arguments takes hardly any time
 	}
 	s.next()
 }
 
-// sharesServed ends a round.
+// sharesServed is called at the end of a round and sets when the shares have their next turns.
 func (l *loop) sharesServed() {
 	l.strangers.served(shareRest)
 	rest := shareRest

@@ -10,17 +10,17 @@ import (
 	"lockstep/store"
 )
 
-// monitors are the clients that watch all commands of this node (MONITOR). The commands of a script
-// appear on the node that runs it, the leader.
+// monitors are the clients that see the commands of all clients of this node (MONITOR), except commands for
+// operators. The commands that a script calls appear on the node that runs the script, the leader.
 type monitors struct {
-	count atomic.Int32 // read for every command
+	count atomic.Int32 // len(sessions.m), readable without mu: every command reads it
 
 	mu       sync.Mutex
 	sessions roomy[*session, struct{}]
 }
 
-// add makes a session a monitor and sends the reply under the same lock: no command can appear before
-// the reply.
+// add makes a session a monitor, and queues the reply to MONITOR under the same lock, so that no command can appear
+// before the reply.
 func (m *monitors) add(s *session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,7 +41,7 @@ func (m *monitors) remove(s *session) {
 	s.monitoring.Store(false)
 }
 
-// display shows a session's command to the monitors, except commands for operators.
+// display shows a command of a session to the monitors, unless it is a command for operators.
 func (s *session) display(cmd *store.Command, args [][]byte) {
 	if s.srv.monitors.count.Load() == 0 || cmd.Is(store.Admin) {
 		return
@@ -49,7 +49,7 @@ func (s *session) display(cmd *store.Command, args [][]byte) {
 	s.srv.show(int(s.db.Load()), s.addr, redact(cmd, args))
 }
 
-// Watch shows a command of a script to the monitors.
+// Watch shows a command that a script calls to the monitors, unless it is a command for operators.
 func (srv *Server) Watch(c *store.Ctx) {
 	if srv.monitors.count.Load() == 0 || c.Cmd.Is(store.Admin) {
 		return
@@ -67,8 +67,9 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	}
 }
 
-// A command is shown before the next one runs, so the bytes that are shown are bounded: monitorArgBytes of one argument, and
-// monitorBytes of all arguments, each of which counts for monitorArgument bytes more.
+// The line for the monitors is made before the next command runs, so a long line would delay that command. So a line shows at most
+// monitorArgBytes of one argument, and monitorBytes of all arguments together, where each argument counts as monitorArgument bytes
+// more than it has.
 const (
 	monitorBytes    = 256 << 10
 	monitorArgBytes = 64 << 10
@@ -97,7 +98,7 @@ func appendMonitorLine(b []byte, now time.Time, db int, from string, args [][]by
 	return append(b, '\r', '\n')
 }
 
-// escapes are what MONITOR prints for each byte, as Redis's sdscatrepr does; "" for the byte itself.
+// escapes has what MONITOR prints for each byte, as Redis's sdscatrepr does; "" for a byte that is printed as it is.
 var escapes = func() (list [256]string) {
 	for c := range list {
 		if c < ' ' || c > '~' {
@@ -137,8 +138,8 @@ func doMonitor(s *session, _ [][]byte) store.Reply {
 	return store.Reply{Kind: store.None}
 }
 
-// touchesKeys reports whether a monitor may not call a command: Redis treats a monitor as a kind of
-// replica.
+// touchesKeys reports whether a command is forbidden to monitors: Redis treats a monitor as a kind of replica, which may not
+// use keys.
 func touchesKeys(cmd *store.Command) bool {
 	return cmd.Flags&(store.Write|store.ReadOnly|store.MayReplicate) != 0
 }

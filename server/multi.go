@@ -15,41 +15,41 @@ import (
 // (cluster.Transaction), so no other command runs between them. Commands that this node answers (PING,
 // INFO, SUBSCRIBE, …) run when the leader has answered that call, at their place among the replies:
 // before the answer, this node does not know whether the transaction takes place. SELECT, AUTH and HELLO
-// still affect the commands after them, because their effect is known beforehand. CLIENT TRACKING and
-// CLIENT CACHING run before the call, because keys that the call reads may change again before its
-// answer.
+// nevertheless affect the commands for the leader that follow them in the queue: this node works out their effect
+// before the call. CLIENT TRACKING and CLIENT CACHING run before the call if possible, because keys that the call
+// reads may change again before the leader's answer arrives.
 
-// maxQueued returns how many bytes of commands a session may queue, and how many bytes of keys it may
-// watch: about as much as the transaction may write.
+// maxQueued returns how many bytes of commands a session may queue. It may watch as many bytes of keys. The limit is about
+// as much as one transaction may write.
 func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queuedRoom }
 
 // queuedRoom is an allowance for the parts of commands that a transaction does not write.
 const queuedRoom = 1 << 20
 
-// These are the costs of a queued command and of each argument, without its bytes.
+// commandCost is the memory that a queued command counts as, and argumentCost that of each argument beside its bytes.
 const (
 	commandCost  = 64
 	argumentCost = 24
 )
 
-// transacting is what a session keeps from MULTI or WATCH until EXEC is answered. Only the session's own goroutine uses it.
+// transacting is the state of a session from MULTI or WATCH until EXEC is answered. Only the session's own goroutine uses it.
 type transacting struct {
 	multi     *transaction // the open transaction; nil outside MULTI
 	executing *transaction // the transaction of an unanswered EXEC
 	watchList []cluster.Watched
 	watching  map[watchedKey]bool // the keys of watchList
-	watchSize int
-	kept      int // bytes of queued and running transactions and watched keys
+	watchSize int                 // bytes of watchList and watching
+	kept      int                 // the last argument of session.keeps: bytes of queued or executing commands, and of watched keys
 }
 
 // transaction is the list of commands that a session has queued since MULTI.
 type transaction struct {
 	commands []queued
 	size     int
-	asked    int              // commands that the client asked to queue, also those that were not kept
+	asked    int              // how many commands came to enqueue, even if it did not keep them because of aborted
 	aborted  bool             // a command was refused, so EXEC will fail
-	before   *tracking        // the session's tracking before the transaction
-	known    func() knowledge // what this node knows of the passwords, for each AUTH and HELLO in answerExec
+	before   *tracking        // how the session tracked before EXEC
+	known    func() knowledge // what this node knows of the users: AUTH and HELLO ask it when answerExec runs them
 }
 
 // queued is a command in a transaction.
@@ -57,7 +57,7 @@ type queued struct {
 	cmd  *store.Command
 	args [][]byte
 	do   handler      // nil: the leader runs it
-	done *store.Reply // the reply, if it ran before the call to the leader
+	done *store.Reply // the reply, if the command has run before the call to the leader (runEarly)
 }
 
 // watchedKey is a key that a session watches.
@@ -132,7 +132,7 @@ func (s *session) queuedInVain(t *transaction) {
 
 func (s *session) unwatch() {
 	s.watchList, s.watching, s.watchSize = nil, nil, 0
-	s.keeps(0) // no queued commands remain; beginExec counts the executing ones again
+	s.keeps(0) // no command is queued any more; beginExec then calls keeps for the commands that EXEC runs
 }
 
 // doWatch answers a WATCH that needs no call to the leader; see ask.
@@ -170,7 +170,7 @@ func doExec(s *session, _ [][]byte) store.Reply {
 	return answered
 }
 
-// queues reports whether a command is queued instead of run.
+// queues reports whether the session is in MULTI and has to queue a command instead of running it.
 func (s *session) queues(cmd *store.Command) bool {
 	if s.multi == nil {
 		return false
@@ -190,8 +190,8 @@ func queuedSize(args [][]byte) int {
 	return n
 }
 
-// enqueue adds a command to the transaction. It copies the arguments, because the next pipeline
-// overwrites their memory.
+// enqueue adds a command to the transaction, unless EXEC will fail anyway. It copies the arguments, because the next
+// pipeline overwrites their memory.
 func (s *session) enqueue(cmd *store.Command, args [][]byte) store.Reply {
 	t := s.multi
 	t.asked++
@@ -231,9 +231,9 @@ func copyArgs(args [][]byte) [][]byte {
 	return list
 }
 
-// abort handles a refusal: in a transaction it makes EXEC fail, and a refused EXEC ends the
-// transaction. It returns the error for the client: EXECABORT for EXEC, except that CROSSSLOT and MOVED
-// stay as they are.
+// abort handles the refusal of a command. After MULTI, the refusal makes EXEC fail; if EXEC itself is refused, the
+// transaction ends. abort returns the error for the client: EXECABORT if the command is EXEC and the refusal is neither
+// CROSSSLOT nor MOVED, else the refusal itself.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
@@ -248,11 +248,12 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// fewInPlace is how many commands of a transaction a loop runs itself, if none of them can wait.
+// fewInPlace is the largest number of commands for this node in a transaction that a loop runs itself. For more of them, it starts
+// a goroutine.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take time on this node: for a slow command, for many or large fast ones, or to remember many
-// keys for a client that tracks.
+// execWaits reports whether EXEC may take long on this node: because this node runs a command that may wait (Server.inPlace), or
+// many or large commands, or because it has to remember many keys for CLIENT TRACKING.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false
@@ -274,13 +275,14 @@ func (s *session) execWaits(t *transaction) bool {
 	return reads > fewRead && s.mayTrackIn(t)
 }
 
-// mayTrackIn reports whether the session may remember the keys that a transaction reads.
+// mayTrackIn reports whether this node may have to remember the keys that a transaction reads: the session tracks, or the
+// transaction may make it track.
 func (s *session) mayTrackIn(t *transaction) bool {
 	return s.tracking.Load() != nil || slices.ContainsFunc(t.commands, func(q queued) bool { return q.cmd == s.srv.trackingCmd })
 }
 
-// paused reports whether CLIENT PAUSE holds a command back; it holds EXEC back if it holds a queued
-// command.
+// paused reports whether CLIENT PAUSE holds a command back. CLIENT PAUSE WRITE holds EXEC back if it would hold back one of
+// the queued commands.
 func (s *session) paused(cmd *store.Command, args [][]byte) bool {
 	p := s.srv.pause
 	if p.holds(cmd, args) {
@@ -292,9 +294,9 @@ func (s *session) paused(cmd *store.Command, args [][]byte) bool {
 	return slices.ContainsFunc(s.multi.commands, func(q queued) bool { return p.mayWrite(q.cmd, q.args) })
 }
 
-// ask returns the transaction that EXEC or WATCH must send to the leader. It returns nil for other
-// commands, or if this node can answer alone. If ask returns a transaction for EXEC, the session has
-// left MULTI and waits for the answer (answerTransaction).
+// ask returns the transaction that the session must send to the leader for EXEC or WATCH. It returns nil for other
+// commands, and if this node can answer alone. If ask returns a transaction for EXEC, it has ended MULTI; the caller
+// must submit the transaction and pass the leader's answer to answerTransaction.
 func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	switch cmd {
 	case s.srv.watchCmd:
@@ -305,7 +307,7 @@ func (s *session) ask(cmd *store.Command, args [][]byte) *cluster.Transaction {
 	return nil
 }
 
-// transaction returns the call of an EXEC or WATCH.
+// transaction returns the call for an EXEC or WATCH that carries the transaction t to the leader.
 func (s *session) transaction(cmd *store.Command, args [][]byte, t *cluster.Transaction) cluster.Call {
 	c := s.call(cmd, args)
 	c.Txn = t
@@ -320,7 +322,7 @@ func (s *session) askWatch(args [][]byte) *cluster.Transaction {
 	db := int(s.db.Load())
 	again := make(map[watchedKey]bool, len(args))
 	for _, key := range copyArgs(args[1:]) {
-		// If the session watches the key already, its older version counts.
+		// If the session watches the key already, EXEC compares with the version from the earlier WATCH.
 		k := watchedKey{db, string(key)}
 		if !s.watching[k] && !again[k] {
 			again[k] = true
@@ -357,7 +359,8 @@ func (s *session) askExec() *cluster.Transaction {
 				db = n
 			}
 		case "client|tracking", "client|caching":
-			// OFF must not run early, nor any command after it: tracking ends only if the transaction takes place.
+			// OFF must not run before the call: tracking ends only if the transaction takes place. Nor may CLIENT TRACKING or
+			// CLIENT CACHING after OFF, because the commands must keep their order.
 			if on, ok := onOff(q.args[2]); ok && !on {
 				early = false
 			}
@@ -382,7 +385,7 @@ func (s *session) askExec() *cluster.Transaction {
 	return txn
 }
 
-// beginExec ends the queueing; CLIENT LIST shows the transaction until endExec.
+// beginExec ends MULTI and forgets the watched keys. CLIENT LIST shows the transaction until endExec.
 func (s *session) beginExec() {
 	s.executing, s.multi = s.multi, nil
 	s.unwatch()
@@ -434,12 +437,12 @@ func (s *session) watch(w cluster.Watched) {
 	s.keeps(s.watchSize)
 }
 
-// answerExec replies to EXEC. answers are the leader's replies; this node's own commands run now. The
-// replies go out one by one, because SUBSCRIBE writes its own and HELLO changes the protocol; no
-// message may come between the replies.
+// answerExec replies to EXEC. answers are the leader's replies; answerExec runs the commands for this node. It
+// queues the replies one by one, because SUBSCRIBE writes its own and HELLO changes the protocol; no message may come
+// between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
-	t.known = s.asksAnew() // anew: the leader's part may have changed a password
+	t.known = s.asksAnew() // anew, because the commands that the leader has run may have changed a password
 	s.out.hold()
 	defer s.out.release()
 	if !s.muted() {

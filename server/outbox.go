@@ -8,42 +8,43 @@ import (
 )
 
 // outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends messages; both append
-// whole frames under the lock. One goroutine at a time writes to the socket. A loop sends what the socket takes at once, with the
-// lock held (tryAll) or by one system call for many connections (lend, settle). Without a loop, and for what the socket did not take,
-// the session's goroutine or one that is started for it writes without the lock (write).
+// whole frames under mu. One goroutine at a time writes to the socket. A loop never waits for the socket: it holds mu while it sends
+// (tryAll), or sends for many connections with one system call (lend, settle). If no loop serves the connection, or the socket has not
+// taken all output of the loop, a goroutine that may wait calls write, which releases mu while it sends: the session's goroutine
+// (flush), or one that push, sendPushed or loop.send has started.
 type outbox struct {
 	conn   net.Conn
 	try    tryWriter     // conn, if a loop serves it
-	onPush func()        // tells the loop that a message waits
-	sent   *atomic.Int64 // bytes written, over all sessions
-	cutOff *atomic.Int64 // clients cut off at their limit
+	onPush func()        // tells the loop that a message waits; nil: no loop
+	sent   *atomic.Int64 // bytes written to all clients
+	cutOff *atomic.Int64 // number of clients that were cut off at their output buffer limit
 	memory *clientMemory // for all clients; nil: memory is not counted
-	gone   func()        // see cutOffNow; may be nil
+	gone   func()        // cutOffNow calls it; may be nil
 	clock  func() time.Time
 	active *atomic.Int64 // Unix ms of the client's last activity, such as output that the system took; nil: not recorded
 
 	mu      sync.Mutex
-	moved   sync.Cond // signalled after each write
-	pending chunks
-	spare   []byte    // memory of the last write, for the next one
-	writing int       // bytes that the writer is writing
-	written int64     // bytes that writers have finished
-	lent    time.Time // when lend gave the output that is being written
-	busy    bool      // a goroutine writes
-	told    bool      // the loop knows of a message
-	counted int       // bytes reported to memory
-	held    bool      // messages wait in late: a reply is being written in pieces
+	moved   sync.Cond // signalled when busy becomes false, after each system call of write, and by fail
+	pending chunks    // output that no goroutine writes yet
+	spare   []byte    // memory of written output, for pending.last
+	writing int       // bytes that write or the caller of lend is writing
+	written int64     // bytes that have been written so far
+	lent    time.Time // when lend last returned output
+	busy    bool      // a goroutine runs write or is about to, or has output from lend
+	told    bool      // push has called onPush, and the loop has not called sendPushed since
+	counted int       // bytes that count has reported to memory
+	held    bool      // from hold to release: messages go to late, because a reply is being queued in pieces
 	late    chunks
-	closing bool      // only replies may come: the connection ends after them
-	failed  bool      // the connection is gone or given up: drop everything
-	over    time.Time // the time since which the soft limit is exceeded
+	closing bool      // push drops messages: the connection ends after the replies
+	failed  bool      // the connection has been closed (fail): all output is dropped
+	over    time.Time // the time since which the soft limit has been exceeded; zero: it is not
 }
 
 const (
-	// keepOutput is how much memory an outbox keeps for its next frames.
+	// keepOutput is the most memory that an outbox keeps for later output.
 	keepOutput = 16 << 10
-	// lendLimit is the maximum that lend returns. One send has the output of many connections, and its
-	// processor does nothing else until the send ends.
+	// lendLimit is the maximum number of bytes that lend returns. One system call sends the output of many
+	// connections, and its processor does nothing else until the call ends.
 	lendLimit = 16 << 10
 )
 
@@ -72,7 +73,8 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add appends frames for the next flush, and returns how many bytes wait. size is the size of the frames; 0: small.
+// add calls the function frames, which appends replies to the output for the next flush. add returns how many bytes of output wait.
+// size is the size of the replies; 0 if they are small.
 func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
@@ -85,8 +87,8 @@ func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	return n
 }
 
-// makeRoom makes room for size bytes in the last buffer, or begins a new one: a large buffer that grows is copied each time, and
-// leaves garbage.
+// makeRoom prepares pending.last for size more bytes. It begins a new buffer before append would have to let a large one grow:
+// append would copy the large buffer and leave it as garbage.
 func (o *outbox) makeRoom(size int) {
 	c := &o.pending
 	if c.last == nil {
@@ -140,15 +142,15 @@ func (o *outbox) push(message []byte, l limit, now time.Time) {
 	}
 }
 
-// closeToMessages drops the messages that come from now on. The connection ends when the replies have been sent; a message that
-// still waited then would turn the close into a reset, and the client would lose replies.
+// closeToMessages makes push drop messages from now on. The connection ends when the replies have been sent. A message that still
+// waited at that moment would turn the close into a reset (fail), and the client would lose replies.
 func (o *outbox) closeToMessages() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closing = true
 }
 
-// hold keeps messages out of the session's output until release; the caller of release flushes.
+// hold keeps messages from coming between the replies until release. The session must flush after release, which sends nothing.
 func (o *outbox) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -165,8 +167,8 @@ func (o *outbox) release() {
 	o.late = chunks{}
 }
 
-// exceeds applies the limits as Redis's checkClientOutputBufferLimits does: the hard limit at once, the
-// soft limit after softFor.
+// exceeds reports whether the client must be cut off. As in Redis's checkClientOutputBufferLimits, the hard limit applies at
+// once, and the soft limit when it has been exceeded for longer than softFor.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
 	size := int64(o.pending.len() + o.late.len() + o.writing)
 	if l.hard > 0 && size >= l.hard {
@@ -182,7 +184,7 @@ func (o *outbox) exceeds(l limit, now time.Time) bool {
 	return now.Sub(o.over) > l.softFor
 }
 
-// checkLimit cuts off a client whose output is beyond its limit, and reports false for such a client.
+// checkLimit cuts a client off if its output is beyond its limit. It returns false if it has cut the client off.
 func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -210,16 +212,16 @@ func (o *outbox) flush() {
 	}
 }
 
-// flushNow sends what it can without waiting and reports whether nothing is left. Only the loop calls
-// it.
+// flushNow sends as much output as it can without waiting, and reports whether no output is left. Only the loop
+// calls it.
 func (o *outbox) flushNow() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.tryAll()
 }
 
-// sendPushed is what the loop calls after onPush: it sends messages, and starts a goroutine for the
-// rest if it cannot send all of them at once.
+// sendPushed sends the output, unless another goroutine writes already, and starts a goroutine for the rest if it cannot
+// send all of it without waiting. The loop calls it after onPush, and when a client begins to wait (loop.waits).
 func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -230,8 +232,9 @@ func (o *outbox) sendPushed() {
 	}
 }
 
-// lend returns the pending output for the caller to write; the caller then calls settle. It returns nil
-// if another goroutine writes, or if the output is empty, larger than lendLimit, or in several pieces.
+// lend returns the pending output for the caller to write; the caller must then call settle. It returns nil if
+// another goroutine writes, if the connection has failed, or if the output is empty, larger than lendLimit, or in
+// several pieces.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -244,8 +247,8 @@ func (o *outbox) lend() []byte {
 	return out
 }
 
-// settle takes back the output from lend, of which the caller has written n bytes. The next writer
-// begins with the rest.
+// settle takes back the output from lend, of which the caller has written n bytes. The next write begins
+// with the rest.
 func (o *outbox) settle(out []byte, n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -265,7 +268,7 @@ func (o *outbox) settle(out []byte, n int) {
 	}
 }
 
-// now returns the time at which a write begins; zero if the client's last activity is not recorded.
+// now returns the present time for a caller that is about to write; zero if the client's last activity is not recorded.
 func (o *outbox) now() (t time.Time) {
 	if o.active != nil {
 		t = o.clock()
@@ -282,7 +285,7 @@ func (o *outbox) took(n int, began time.Time) {
 	}
 }
 
-// tryAll is flushNow for a caller that holds mu.
+// tryAll does what flushNow does, for a caller that holds mu.
 func (o *outbox) tryAll() bool {
 	if o.failed {
 		return true
@@ -315,8 +318,8 @@ func (o *outbox) start() {
 	o.write()
 }
 
-// write is the one writer. The caller has set busy and holds mu; write releases mu during the system
-// call. It continues until nothing is pending.
+// write writes until no output is pending or the connection has failed, and then clears busy. The caller has set busy
+// and holds mu; write releases mu during each system call.
 func (o *outbox) write() {
 	for o.pending.len() > 0 && !o.failed {
 		own := len(o.pending.first) == 0
@@ -347,8 +350,8 @@ func (o *outbox) write() {
 	o.moved.Broadcast()
 }
 
-// fail gives the connection up and closes it, so that the reader notices. If fail discards output here, the operating
-// system also discards the output that it has not delivered.
+// fail discards all output and closes the connection, so that the goroutine or loop that reads from it notices. If there
+// was output to discard, the operating system also discards the output that it has not delivered.
 func (o *outbox) fail() {
 	if !o.failed && o.pending.len()+o.late.len()+o.writing > 0 {
 		resetAtClose(o.conn)
@@ -361,7 +364,7 @@ func (o *outbox) fail() {
 	_ = o.conn.Close()
 }
 
-// takes returns the memory of the waiting output. The caller holds mu.
+// takes returns how much memory the waiting output takes. The caller holds mu.
 func (o *outbox) takes() int {
 	n := o.pending.len() + o.pending.unused + o.late.len() + o.late.unused + o.writing
 	if size := cap(o.pending.last); size > keepOutput {
@@ -370,14 +373,15 @@ func (o *outbox) takes() int {
 	return n
 }
 
-// memoryHeld is takes for a caller that does not hold mu.
+// memoryHeld does what takes does, for a caller that does not hold mu.
 func (o *outbox) memoryHeld() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.takes()
 }
 
-// count reports the memory of the waiting output, if it is or was more than keepOutput.
+// count calls memory.changed if the memory of the waiting output has changed. Up to keepOutput bytes count as 0. The caller holds
+// mu.
 func (o *outbox) count() {
 	n := o.takes()
 	if n <= keepOutput {
@@ -390,22 +394,22 @@ func (o *outbox) count() {
 	}
 }
 
-// abort closes the connection. If no output waits in the outbox, the operating system still sends what it has accepted.
+// abort closes the connection. If no output waits in the outbox, the operating system still sends the output that it has accepted.
 func (o *outbox) abort() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.fail()
 }
 
-// cut is abort for a client that the server cuts off to save memory: the operating system also discards the output that
-// it has not delivered. For a client that does not read, the system would keep that output for minutes.
+// cut closes the connection of a client that the server cuts off, often to save memory. Unlike after abort, the operating system
+// always discards the output that it has not delivered: for a client that does not read, it would keep that output for minutes.
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.cutOffNow()
 }
 
-// cutOffNow is cut for a caller that holds mu.
+// cutOffNow does what cut does, for a caller that holds mu.
 func (o *outbox) cutOffNow() {
 	if o.failed {
 		return
@@ -443,7 +447,7 @@ func (o *outbox) size() int {
 	return o.pending.len() + o.late.len() + o.writing
 }
 
-// isOver reports whether the client has been cut off, or the connection has failed.
+// isOver reports whether the outbox has closed the connection: by abort, by cutting the client off, or after a failed write.
 func (o *outbox) isOver() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -7,53 +7,54 @@ import (
 	"lockstep/store"
 )
 
-// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). They are in no batch of the leader, so the turns
-// of users there do not bound them. A few connections that pipeline such commands could take all of a node's processors, and a
-// leader without processor time loses its leadership. So a client gives way before its next command of this kind (fair.Gate.Rest)
-// once such commands have taken ownSlice within a second. From then on, the commands of this kind have a quarter of the time while
-// clients have requests for the leader, and all of the time otherwise.
+// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). They are in no batch of the leader, so the leader,
+// which lets users take turns, does not limit them. A few connections that pipeline such commands could take all of a node's
+// processors, and a leader without processor time loses its leadership. So once such commands of a client have taken ownSlice within a
+// second, the client gives way before its next such command: it waits while the requests of others for the leader go first
+// (fair.Gate.Rest). Clients that give way get a quarter of the time together while others have such requests, else all of it.
 
 // Many clients that each stay below ownSlice could take all processors, too. So once a node has worked for ownAtOnce within
-// a second, for all clients together, each client has a tenth of ownSlice for the rest of that second.
+// a second, for all clients together, each client gives way after a tenth of ownSlice for the rest of that second.
 
 const (
-	// ownSlice is how long a node works for a client before the client gives way …
+	// ownSlice is how long a node works for a client by itself before the client gives way …
 	ownSlice = time.Millisecond
-	// … and ownMemory is the time after which this count begins at 0 again.
+	// … and ownMemory is the time after which the node counts this work from 0 again.
 	ownMemory = time.Second
 	// ownAtOnce is how long a node works for all clients in a second before each of them has only ownSlice/ownCrowd.
 	ownAtOnce = 100 * time.Millisecond
 	ownCrowd  = 10
-	// ownStep is how much of a client's work may be missing in the count of the node.
+	// ownStep is how much of a client's work may not have been added to the work for all clients (allOwnWork) yet.
 	ownStep = 20 * time.Microsecond
-	// queueTakes is the cost of a command that MULTI has queued, if the transaction does not run.
+	// queueTakes is the cost of queueing one command after MULTI. The client is charged for it only if the transaction does not run.
 	queueTakes = 500 * time.Nanosecond
-	// emptyTakes is the cost of a line without a command. Each emptyBytes bytes of the line cost as much again.
+	// emptyTakes is the cost of a line that makes no command. Each emptyBytes bytes of the line cost as much again.
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
-	// plumbingTakes is the fixed cost of a command for which isPlumbing is true, whatever the clock says. plumbingSlices is how
-	// many times ownSlice a client has for such commands.
+	// plumbingTakes is the cost of a command for which isPlumbing is true, however long it has taken. Before such a command, a client
+	// gives way only if the node has worked for it for plumbingSlices times ownSlice.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
 	// byteTakes is the time that reading, or encoding and sending, a byte takes.
 	byteTakes = 10 * time.Nanosecond
 )
 
-// ownWork is what a node has done by itself for a client.
+// ownWork counts the time that a node has worked by itself for a client.
 type ownWork struct {
 	all   *allOwnWork
-	took  time.Duration
+	took  time.Duration // the work so far in the present count
 	told  time.Duration // the part of took that has been added to all
-	since time.Time
-	paid  time.Duration // the part of the next command's time for which the client has given way already
+	since time.Time     // when the present count began
+	paid  time.Duration // how much of the next command is free of charge: the client has given way for it already
 
-	waited time.Duration // how much of the present command's time was a wait for the leader's answer
+	waited time.Duration // how long the present command has waited for the leader's answer
 }
 
-// allOwnWork is what a node has done by itself for all its clients in this second.
+// allOwnWork counts the time that a node has worked by itself for all its clients. The first call
+// of add that comes more than ownMemory after the count began starts a new count.
 type allOwnWork struct {
-	took  atomic.Int64
-	since atomic.Int64 // Unix time in ns
+	took  atomic.Int64 // in ns
+	since atomic.Int64 // when the present count began: Unix time in ns
 }
 
 func (w *allOwnWork) add(now time.Time, took time.Duration) {
@@ -63,11 +64,13 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 	w.took.Add(int64(took))
 }
 
-// isMuch reports whether the node has worked so much in this second that each client has only ownSlice/ownCrowd.
+// isMuch reports whether the node has worked so much that each client has only ownSlice/ownCrowd. It does not look at the clock, so
+// it may report true for a second that is over, until add counts new work.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add counts a command that has just ended, without its wait for the leader. bytes are those of its arguments and its reply. cmd is
-// nil if the name is unknown.
+// add charges the client for work that has just ended. took is how long it lasted; add subtracts the fields paid and waited. bytes are
+// those of the arguments and the reply. cmd is nil for a refused command, and for work that is charged apart from a command, such as
+// the check of rights.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -83,15 +86,15 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	}
 }
 
-// rested returns the time that the work has taken, and resets the count: the client is about to give way for that time.
+// rested resets the count and returns the time that the work had taken: the client is about to give way for that time.
 func (w *ownWork) rested(now time.Time) (took time.Duration) {
 	took = w.took
 	w.took, w.told, w.since = 0, 0, now
 	return took
 }
 
-// exceeds reports whether the work of the last second has taken more than limit, or more than limit/ownCrowd if the node works
-// much for all its clients. It reads the clock only if it has to.
+// exceeds reports whether the node has worked for the client for more than limit within a second, or for more than limit/ownCrowd if
+// it has worked much for all its clients together (isMuch). It calls clock only if it has to.
 func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	if w.took <= limit/ownCrowd || w.took <= limit && !w.all.isMuch() {
 		return false
@@ -99,7 +102,8 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports whether the work will exceed the limit with one more command; takes is the time that this command will take.
+// wouldExceed reports whether the work will exceed the limit, as in exceeds, with one more command. takes is the time that this
+// command will take.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took
@@ -114,8 +118,8 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether a command is one of those for subscriptions and transactions from which clients build locks. A client
-// may run up to 5,000 such commands in a second before it gives way, or 500 if the node works much for all its clients.
+// isPlumbing reports whether a command is one of those for subscriptions and transactions that clients use for locks. In a second, a
+// client may run up to 5,000 such commands before it gives way, or up to 500 if the node works much for all its clients (isMuch).
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false
@@ -127,12 +131,12 @@ func isPlumbing(cmd *store.Command) bool {
 	return false
 }
 
-// fewNames is the most subscriptions, or prefixes of tracking, that a loop begins or ends itself. For more of them, it starts a
-// goroutine.
+// fewNames is the largest number of subscriptions, or of prefixes for CLIENT TRACKING, that a loop begins or ends itself for one
+// command. For more of them, it starts a goroutine.
 const fewNames = 200
 
-// namesIn returns how many subscriptions and prefixes of tracking a command begins or ends. Outside MULTI it returns 0 if the
-// client's present ones and the arguments of the command are few together (fewNames).
+// namesIn returns how many subscriptions and prefixes for CLIENT TRACKING a command begins or ends at most. Outside MULTI it returns 0
+// if the client has few of them: no more than fewNames together with the arguments of the command.
 func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	has := s.listensTo()
 	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
@@ -154,15 +158,16 @@ func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	return 0
 }
 
-// fewChecks is how many steps the checks of a command's rights may take without a charge. If they take more, each step costs
-// checkTakes.
+// fewChecks is how many steps the node may take, without a charge, to check whether a user may run a command. If it takes more steps,
+// each of them costs checkTakes.
 const (
 	fewChecks  = 256
 	checkTakes = 20 * time.Nanosecond
 )
 
-// countChecks charges the client for the checks of a command's rights, once the command has been run, collected or refused.
-// If the charge came earlier, the client would give way for these very checks, and the node would then make them again.
+// countChecks charges the client for the checks whether its user may run a command. It must be called only when the command has been
+// run, queued or refused, or is about to be collected. If the charge came earlier, the client would give way for these very checks,
+// and the node would then make them again.
 func (s *session) countChecks() {
 	if n := s.checked; n > fewChecks {
 		paid := s.own.paid
@@ -173,17 +178,17 @@ func (s *session) countChecks() {
 	s.checked = 0
 }
 
-// checksMuch reports whether the client has to give way before the node collects a command for the leader: the checks of its
-// rights took long, and the client has used up its part of the time.
+// checksMuch reports whether the client has to give way before the node collects a command for the leader: the node took many steps
+// to check whether the user may run the command, and has already worked for ownSlice for the client.
 func (s *session) checksMuch() bool {
 	return s.checked > fewChecks && s.own.exceeds(ownSlice, s.srv.cfg.Clock) && !s.needsAuth()
 }
 
-// listensTo returns how many subscriptions and prefixes of tracking the session has.
+// listensTo returns how many subscriptions and prefixes for CLIENT TRACKING the session has.
 func (s *session) listensTo() int { return int(s.subbed.Load()) + len(s.tracking.Load().listens()) }
 
-// namesTake is the time that the names in a command will take; 0 if they are few. The client gives way for them before the
-// command, not after it: hundreds of clients may each send one such command as their first.
+// namesTake returns the time that a command will take for its names (namesIn); 0 if they are few. The client gives way for them
+// before the command, not after it: hundreds of clients may each send one such command as their first.
 func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	if n := s.namesIn(cmd, args); n > fewNames {
 		return time.Duration(n) * plumbingTakes
@@ -191,7 +196,7 @@ func (s *session) namesTake(cmd *store.Command, args [][]byte) time.Duration {
 	return 0
 }
 
-// named charges the client for all names in a command except the first, which the cost of the command itself covers.
+// named charges the client for the n names of a command, except for the first, which the cost of the command itself covers.
 func (s *session) named(n int) {
 	if n > 1 {
 		s.own.add(nil, s.srv.cfg.Clock(), time.Duration(n-1)*plumbingTakes, 0)
@@ -201,7 +206,7 @@ func (s *session) named(n int) {
 // mustRest reports whether the client has to give way before this node itself answers a command of the client.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	if s.srv.kills[cmd] {
-		return false // the client would give way to requests that may wait for the script to be killed
+		return false // the client would give way to requests that may wait until this command kills the script
 	}
 	limit := ownSlice
 	if isPlumbing(cmd) {
@@ -214,7 +219,8 @@ func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	return takes > 0 && s.own.paid == 0 && s.own.wouldExceed(plumbingSlices*ownSlice, takes, s.srv.cfg.Clock()) && !s.needsAuth()
 }
 
-// rest gives way if the client has to, and reports whether it did. A loop hands such a client to a goroutine first.
+// rest makes the client give way if it has to (mustRest), and reports whether it did. It does nothing on a loop, which hands such a
+// client to a goroutine first.
 func (s *session) rest(cmd *store.Command, args [][]byte) (waited bool) {
 	if !s.mustRest(cmd, args) || !s.mayWait() {
 		return false
