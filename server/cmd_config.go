@@ -35,7 +35,7 @@ func configRows() []row {
 }
 
 func doConfigGet(s *session, args [][]byte) store.Reply {
-	list, ok := s.srv.params.get(args[2:], s.paramElsewhere)
+	list, ok := s.srv.params.get(args[2:], s.paramsElsewhere)
 	if !ok {
 		return store.Err(errManyPatterns)
 	}

@@ -104,7 +104,7 @@ const (
 
 // get returns the names and values of the parameters that CONFIG GET asks for. It calls the function elsewhere for the values of
 // shared and faced parameters, which p does not store. ok is false if the patterns need more than paramSteps.
-func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list []store.Reply, ok bool) {
+func (p *params) get(patterns [][]byte, elsewhere func([]*paramDef) []string) (list []store.Reply, ok bool) {
 	found, ok := p.find(patterns)
 	if !ok {
 		return nil, false
@@ -115,10 +115,15 @@ func (p *params) get(patterns [][]byte, elsewhere func(*paramDef) string) (list 
 		list = append(list, store.Str(f.shown), store.Str(p.values[f.def]))
 	}
 	p.mu.Unlock()
-	for i, f := range found { // without mu, because the function elsewhere may wait for the leader
+	var defs []*paramDef
+	var places []int
+	for i, f := range found {
 		if f.def.shared || f.def.faced {
-			list[2*i+1] = store.Str(elsewhere(f.def))
+			defs, places = append(defs, f.def), append(places, 2*i+1)
 		}
+	}
+	for i, value := range elsewhere(defs) { // without mu, because the function elsewhere may wait for the leader
+		list[places[i]] = store.Str(value)
 	}
 	return list, true
 }

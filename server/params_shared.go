@@ -97,24 +97,41 @@ func (s *session) shareParams(c change) store.Reply {
 	return r
 }
 
-// paramElsewhere returns the value of a faced or shared parameter. The only faced one is cluster-enabled.
-func (s *session) paramElsewhere(def *paramDef) string {
-	if def.faced {
-		return yesNo(s.face == FaceCluster)
+// paramsElsewhere returns the values of faced and shared parameters as CONFIG GET shows them. The only faced one is cluster-enabled.
+// paramsElsewhere asks the leader once for all shared ones, because this node may not have applied a recent change yet. If the leader
+// does not answer, the values are those that this node has applied.
+func (s *session) paramsElsewhere(defs []*paramDef) []string {
+	ask := []string{"config", "get"}
+	for _, def := range defs {
+		if def.shared {
+			ask = append(ask, def.name)
+		}
 	}
-	return s.sharedParam(def)
+	var told []store.Reply
+	if shared := len(ask) - 2; shared > 0 {
+		if r := s.onLeader(ask...); r.Kind == store.Array && len(r.Elems) == shared {
+			told = r.Elems
+		}
+	}
+	values := make([]string, len(defs))
+	for i, def := range defs {
+		switch {
+		case def.faced:
+			values[i] = yesNo(s.face == FaceCluster)
+		case told != nil:
+			values[i] = def.shownShared(told[0].Str, told[0].Kind != store.Null)
+			told = told[1:]
+		case s.script == nil:
+			values[i] = def.shownShared(s.srv.backend.Config(def.name))
+		default:
+			values[i] = def.value
+		}
+	}
+	return values
 }
 
-// sharedParam returns the value of a shared parameter as CONFIG GET shows it. It asks the leader, because this node may not have
-// applied a recent change yet. If the leader does not answer, it returns the value that this node has applied.
-func (s *session) sharedParam(def *paramDef) string {
-	value, known := "", false
-	switch r := s.onLeader("config", "get", def.name); {
-	case r.Kind == store.Array && len(r.Elems) == 1:
-		value, known = r.Elems[0].Str, r.Elems[0].Kind != store.Null
-	case s.script == nil:
-		value, known = s.srv.backend.Config(def.name)
-	}
+// shownShared returns the value of a shared parameter as CONFIG GET shows it. known is false for one that was never set.
+func (def *paramDef) shownShared(value string, known bool) string {
 	if !known {
 		return def.value
 	}

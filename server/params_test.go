@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"lockstep/cluster"
+	"lockstep/conformance/transcript"
 	"lockstep/store"
 )
 
@@ -53,7 +55,7 @@ func TestFormsWaitForOlderNodes(t *testing.T) {
 func TestPatternsForParametersAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	get := func(pattern string, times int) (values []store.Reply, ok bool) {
-		return ts.params.get(slices.Repeat([][]byte{[]byte(pattern)}, times), func(*paramDef) string { return "" })
+		return ts.params.get(slices.Repeat([][]byte{[]byte(pattern)}, times), func(defs []*paramDef) []string { return make([]string, len(defs)) })
 	}
 	for _, pattern := range []string{"x*", "*" + strings.Repeat("[a-z]", 30) + "*" + strings.Repeat("?", 8) + "_"} {
 		if _, ok := get(pattern, 1_000_000); ok {
@@ -89,4 +91,31 @@ func TestMaxMemoryBeyondTheMachineIsWarnedOf(t *testing.T) {
 			t.Errorf("memory %d: %d warnings", has, n)
 		}
 	}
+}
+
+// CONFIG GET asks the leader once for all its parameters: without a leader each question waits until the failover is over.
+func TestConfigGetAsksOnce(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.do("CONFIG SET maxmemory 100mb notify-keyspace-events KEA", "+OK\r\n")
+	asked := func() int {
+		ts.fake.mu.Lock()
+		defer ts.fake.mu.Unlock()
+		return len(ts.fake.batch)
+	}
+	begin := asked()
+	c.ask("CONFIG", "GET", "maxmemory")
+	once := asked() - begin // with the question for the rights
+	all := c.ask("CONFIG", "GET", "*")
+	if n := asked() - begin - once; n != once {
+		t.Errorf("the leader is asked %d times for all parameters, and %d times for one", n, once)
+	}
+	for name, want := range map[string]string{"maxmemory": "104857600", "notify-keyspace-events": "AKE", "cluster-enabled": "no", "hash-max-listpack-entries": "512"} {
+		i := slices.IndexFunc(all.Elems, func(r transcript.Value) bool { return r.Text == name })
+		if i < 0 || all.Elems[i+1].Text != want {
+			t.Errorf("%s is not %s", name, want)
+		}
+	}
+	ts.fake.refusal.Store(cluster.ErrClusterDown)
+	c.do("CONFIG GET maxmemory", "*2\r\n$9\r\nmaxmemory\r\n$9\r\n104857600\r\n")
 }
