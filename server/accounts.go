@@ -302,7 +302,7 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 
 // expel closes the connection of a session that has lost its rights. If the session runs no pipeline, expel closes the connection
 // at once and returns true; then the caller must end the session's subscriptions. Otherwise, the connection is closed when the
-// commands that the session has submitted are answered.
+// commands that the session has submitted are answered; until then the client gets replies, and no messages.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running
@@ -312,6 +312,7 @@ func (s *session) expel() (now bool) {
 		s.out.abort()
 		return true
 	}
+	s.out.closeToMessages()
 	if s.blocked.Load() != nil {
 		// On a new goroutine, because this one may hold the state machine's lock.
 		go s.unblock()

@@ -364,9 +364,23 @@ func cipherWords(words string) []string {
 // the list must be empty or name all of them.
 func checkSuites13(words string) error {
 	names := cipherWords(words)
+	if len(names) == 0 {
+		return nil
+	}
+	var all []string
 	for _, s := range tls.CipherSuites() {
-		if s.SupportedVersions[0] == tls.VersionTLS13 && len(names) > 0 && !slices.Contains(names, s.Name) {
-			return fmt.Errorf("tls-ciphersuites: %s is missing: all suites of TLS 1.3 are served, so leave the list empty", s.Name)
+		if s.SupportedVersions[0] == tls.VersionTLS13 {
+			all = append(all, s.Name)
+		}
+	}
+	for _, name := range names {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("tls-ciphersuites: %s is no suite of TLS 1.3 that is served: leave the list empty, or name all of %s", name, strings.Join(all, ", "))
+		}
+	}
+	for _, name := range all {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("tls-ciphersuites: %s is missing: all suites of TLS 1.3 are served, so leave the list empty", name)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tidwall/redcon"
 )
@@ -340,5 +341,26 @@ func TestRoomOfALargeArgumentCounts(t *testing.T) {
 	send([]byte("\r\n"))
 	if len(g.ends) != 1 || !bytes.Equal(g.command(0)[1], long) {
 		t.Errorf("%d commands", len(g.ends))
+	}
+}
+
+// A command may begin to wait when its client has left already: the wait must end, or the command takes an element for nobody.
+func TestWatchOfAConnectionThatHasEnded(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	g := &guard{Conn: near}
+	far.Close()
+	for range 2 {
+		gone := make(chan struct{})
+		stop := g.watch(func() { close(gone) })
+		select {
+		case <-gone:
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody is told that the client has left")
+		}
+		stop()
+	}
+	if _, err := g.read(make([]byte, 1)); err != io.EOF {
+		t.Errorf("the end of the connection is read as %v", err)
 	}
 }

@@ -29,6 +29,10 @@ func (g *guard) watch(gone func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		if g.aheadEnd != nil {
+			gone() // an earlier watch has met the end
+			return
+		}
 		buf := make([]byte, smallBuffer)
 		for len(g.ahead) < maxAhead && g.aheadEnd == nil {
 			n, err := g.Conn.Read(buf)

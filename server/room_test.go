@@ -4,6 +4,7 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -155,5 +156,20 @@ func TestClientsThatHaveLeftGiveRoom(t *testing.T) {
 	defer ts.mu.Unlock()
 	if ts.departed.Len() != 0 || ts.cutOff != 0 {
 		t.Errorf("%d have left, %d count as cut off", ts.departed.Len(), ts.cutOff)
+	}
+}
+
+// Who loses its rights while its pipeline runs gets no message any more: it may have lost the right to the channel.
+func TestExpelledGetNoMessages(t *testing.T) {
+	ts := newTestServer(t, nil)
+	s, _ := ts.join(t)
+	s.running = true
+	if s.expel() {
+		t.Fatal("a connection with a running pipeline is closed at once")
+	}
+	s.out.hold() // nobody reads
+	s.out.push([]byte("message"), limit{}, time.Time{})
+	if n := s.out.size(); n != 0 {
+		t.Errorf("%d bytes wait for it", n)
 	}
 }

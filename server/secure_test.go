@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/tls"
+	"fmt"
 	"log/slog"
 	"net"
 	"reflect"
@@ -124,4 +125,19 @@ func TestOverTLS(t *testing.T) {
 func nameOf(test func(*testing.T)) string {
 	name := runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name()
 	return name[strings.LastIndexByte(name, '.')+1:]
+}
+
+// Go offers no choice of the suites of TLS 1.3. A list that names other ones, or not all of them, is refused.
+func TestSuites13(t *testing.T) {
+	const all = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+	for words, want := range map[string]string{
+		"": "", all: "",
+		"TLS_AES_128_GCM_SHA256":         "TLS_AES_256_GCM_SHA384 is missing",
+		all + ":TLS_AES_128_CCM_SHA256":  "TLS_AES_128_CCM_SHA256 is no suite",
+		all + ":TLS_AES_128_GCM_SHA2566": "TLS_AES_128_GCM_SHA2566 is no suite",
+	} {
+		if err := checkSuites13(words); fmt.Sprint(err) != "<nil>" && want == "" || want != "" && !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%q: %v", words, err)
+		}
+	}
 }
