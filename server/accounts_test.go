@@ -29,7 +29,7 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 		a.byName[fmt.Sprint(i)].user.Store(listener)
 	}
 	for i := range int64(sessions) {
-		s := &session{id: i, lifecycle: lifecycle{running: true}}
+		s := &session{id: i, lifecycle: lifecycle{running: true}, out: &outbox{}}
 		s.account.Store(a.byName[fmt.Sprint(i)])
 		srv.sessions[i] = s
 	}

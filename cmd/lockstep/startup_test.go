@@ -309,7 +309,7 @@ func TestPeerPortIsProtected(t *testing.T) {
 	if err := os.WriteFile(weak, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, exitRuntime, []string{weak, "needs 16", "openssl rand -hex 32"}, append(flags, "--peer-secret-file", weak)...)
+	refused(t, exitRuntime, []string{weak, "needs 16", "lockstep secret FILE"}, append(flags, "--peer-secret-file", weak)...)
 	refused(t, exitRuntime, []string{"no such file"}, append(flags, "--peer-secret-file", filepath.Join(dir, "absent"))...)
 	t.Setenv("LOCKSTEP_PEER_SECRET", "secret")
 	refused(t, exitRuntime, []string{"LOCKSTEP_PEER_SECRET", "needs 16"}, flags...)

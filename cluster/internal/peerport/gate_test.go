@@ -233,7 +233,7 @@ func TestPeerKeysAreLookedAt(t *testing.T) {
 	misnamed := peerOf(ca, "n4")
 	misnamed.Name = "peers.cluster"
 	for want, with := range map[string]TLS{
-		"openssl rand -hex 32":                  {SecretFile: file("short", "secret\n")},
+		"lockstep secret FILE":                  {SecretFile: file("short", "secret\n")},
 		"is empty":                              {SecretFile: file("none", "\n \n")},
 		"secret 2":                              {SecretFile: file("second", clustertest.Secret+"\nshort\n")},
 		"a line of a certificate":               {SecretFile: file("pem", "-----BEGIN CERTIFICATE-----\nMIIB\n")},
