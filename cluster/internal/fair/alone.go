@@ -7,21 +7,21 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Work that a node does by itself may be heavy from the first time on: a hash of the whole state, or a file with ten thousand
-// users. A client gives way only after such work (Gate.Rest). So hundreds of clients with one such command each would all
-// have their work done at once, for which the node has neither the processors nor the memory. Therefore the node does one
-// piece of each kind at a time (Gate.Alone), and leaves other clients some time between two pieces (Gate.Pace).
+// Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file with ten
+// thousand users. Gate.Rest delays a client only after it has had such work done. So hundreds of clients that each send one such
+// command would have all of them run at once, for which the node has neither the processors nor the memory. Therefore the node
+// does one piece of each kind at a time (Gate.Alone), and leaves other clients some time between two pieces (Gate.Pace).
 // Clients that ask for the same result share it (Shared).
 
-// OwnKind is a kind of heavy work that a node does by itself. No piece waits for one of another kind, because some kinds wait
-// for the leader, or for a script that holds the state.
+// OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind,
+// because work of some kinds waits for the leader, or for a script that holds the state.
 type OwnKind int
 
 const (
-	OwnList   OwnKind = iota // lists of what clients have, and of commands
-	OwnFacts                 // facts about the state
-	OwnFile                  // the file with the users
-	OwnDigest                // digests of keys, which the leader reads one by one
+	OwnList   OwnKind = iota // lists of commands, connections, subscriptions or log entries
+	OwnFacts                 // figures and settings, such as the reply to INFO
+	OwnFile                  // reading or writing the file with the users
+	OwnDigest                // digests of keys; the leader reads the keys one by one
 	OwnHash                  // the hash of the state
 	ownKinds
 )
@@ -36,8 +36,9 @@ func newTurns() (one [ownKinds]*semaphore.Weighted) {
 	return one
 }
 
-// Alone waits until nobody else does work of a kind. It is for a Gate that Beside has made. ok is false if the client has been
-// cut off, or the node closes; otherwise leave must be called at the end of the work. c is nil for work without a client.
+// Alone waits until the node does no other piece of work of the kind. It must be called only on a Gate that Beside has made. ok is
+// false if the client has been cut off, or the node closes; otherwise the caller must call leave at the end of the work. c is nil
+// for work without a client.
 func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	ctx, end := c.until(g.ctx)
 	defer end()
@@ -52,8 +53,9 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits until the time is over that the last piece has left to other clients (ownTimes). Unlike Rest, it is called before the
-// work; done must be called at the end of the work. ok is as for Alone.
+// Pace waits for the turn of a piece of work, yieldLate at most: after each piece, the node begins no other one for ownTimes as long
+// as that piece took, unless other clients are idle. Unlike Rest, Pace is called before the work; the caller must call done at the
+// end of the work. ok is as for Alone.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true
@@ -72,17 +74,18 @@ func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 type Shared[T any] struct {
 	gate  *Gate
 	kind  OwnKind
-	begun atomic.Uint64 // number of results begun
+	begun atomic.Uint64 // how often the work has begun
 
 	// Only the goroutine that Alone has let in uses these.
-	number uint64 // number of last, as counted by begun
+	number uint64 // value of begun when the work for last began
 	last   T      // the last result
 }
 
-// NewShared returns a result that is made by work of a kind.
+// NewShared returns a Shared for results of work of the kind.
 func NewShared[T any](g *Gate, kind OwnKind) *Shared[T] { return &Shared[T]{gate: g, kind: kind} }
 
-// Get returns a result whose work began after the call. All callers that wait while work runs share the result of the next run.
+// Get returns a result of work that began after the call of Get. All callers that wait while the function work runs share the
+// result of its next run that succeeds. The parameter last of that function is the last result.
 func (s *Shared[T]) Get(c *Client, work func(last T) (T, error)) (result T, err error) {
 	asked := s.begun.Load()
 	leave, ok := s.gate.Alone(c, s.kind)

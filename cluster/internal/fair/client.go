@@ -14,12 +14,12 @@ type Client struct {
 	inHand   atomic.Int64                       // … and the bytes of this client among them
 	heavy    atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
 	own      atomic.Bool                        // it counts as heavy because of its own work, not only because of its address
-	owes     atomic.Int64                       // cost of the work whose replies have to be held; 0: none
-	since    atomic.Int64                       // monotonic time of its request, if it counted as heavy then; else 0
+	owes     atomic.Int64                       // cost of the heavy work to which HoldReplies has to delay the replies; 0: none
+	since    atomic.Int64                       // monotonic time of its latest request, if it counted as heavy then; else 0
 	gone     atomic.Bool                        // the server has cut it off
-	admitted atomic.Bool                        // GiveWay has admitted large arguments of its session, which has not called leave yet
-	leave    atomic.Pointer[context.CancelFunc] // called when it is cut off; nil: nothing waits for that
-	light    atomic.Uint64                      // upper half: the era of its last light request; lower half: number of its light requests in that era
+	admitted atomic.Bool                        // GiveWay has admitted large arguments of its session, and the session has not kept or answered them yet
+	leave    atomic.Pointer[context.CancelFunc] // Gone calls it; nil: nothing waits for the client to be cut off
+	light    atomic.Uint64                      // upper half: Gate.era at its last light request; lower half: number of its light requests in that era
 }
 
 // NewClient returns the Client for a connection from an address.
@@ -29,8 +29,8 @@ func (g *Gate) NewClient(addr netip.Addr) *Client {
 	return c
 }
 
-// Gone says that the server has cut the client off. A request of the client that still waits for its turn is not run
-// then. If only the connection is lost, what was sent is run.
+// Gone notes that the server has cut the client off. Requests of the client that still wait for their turn will not be run.
+// If the server does not cut the client off, its requests are run even if it has closed the connection.
 func (c *Client) Gone() {
 	if c == nil {
 		return
@@ -67,8 +67,8 @@ func (c *Client) until(ctx context.Context) (_ context.Context, end context.Canc
 	}
 }
 
-// AwaitGone returns a channel that has a value when the client is cut off. end must be called when nobody waits for that any more. c
-// is nil for work without a client.
+// AwaitGone returns a channel that gets a value when the client is cut off. The caller must call end when it no longer reads the
+// channel. c is nil for work without a client.
 func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	if c == nil {
 		return nil, func() {}
@@ -90,7 +90,7 @@ func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	return left, func() { c.leave.Store(outer) }
 }
 
-// lightSince returns the value of Client.light for an era, with no requests if the last one came in an earlier era.
+// lightSince returns c.light if c has sent a light request in this era, and otherwise the value for this era and no request.
 func (c *Client) lightSince(era uint32) uint64 {
 	if n := c.light.Load(); uint32(n>>32) == era {
 		return n
@@ -98,7 +98,7 @@ func (c *Client) lightSince(era uint32) uint64 {
 	return uint64(era) << 32
 }
 
-// IsHeavy reports whether the client counts as heavy now.
+// IsHeavy reports whether the client counts as heavy now. If it does, and c.since is 0, IsHeavy sets c.since to the present time.
 func (g *Gate) IsHeavy(c *Client) bool {
 	until := c.heavy.Load()
 	if until == 0 {

@@ -18,12 +18,12 @@ import (
 // work: after one piece of heavy work, the next piece of this node's clients waits yieldTimes as long as the
 // last one took, or until the others are idle. Heavy work does not wait if no other client is active.
 //
-// A node recognizes heavy work by large arguments at once, and other heavy work only after it has been done.
+// A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards.
 // From then on the client counts as heavy for YieldMemory, and so does each new connection from its address,
-// because a client may connect anew for each command. The commands of which locks are made keep their places
-// all the same (call.KeepsPlace): a client that gives up a release and takes the lock again, by another connection,
-// counts on the order of arrival. If such a request turns out to be heavy, the node delays its reply instead
-// (HoldReplies), and the client sends nothing until then.
+// because a client may connect anew for each command. But commands of which clients make locks keep their place in
+// the order of arrival (call.KeepsPlace): a client that does not wait for the reply to a release, and takes the lock
+// again by another connection, relies on that order. If such a command turns out to be heavy, the node delays its
+// reply instead (HoldReplies), because a client usually sends nothing before it has the reply.
 
 const (
 	// HeavyTime is the time above which the evaluation of a command is heavy.
@@ -34,10 +34,10 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
-	// ownTimes is yieldTimes for work that the node does by itself. A client gives way after such work (Rest), so the time
-	// of the others includes the client's next piece, and such work has a quarter of all time.
+	// ownTimes is yieldTimes for work that the node does by itself. When Rest is used, the time of the others begins together
+	// with the client's next piece, and so includes that piece: such work has a quarter of all time.
 	ownTimes = 4
-	// ownIdle is how long the others must have been idle for such work not to wait. It is long, because the node does not see
+	// ownIdle is how long the others must have been idle for such work to begin at once. It is long, because the node does not see
 	// requests that wait for a processor.
 	ownIdle = time.Second
 	// YieldMost bounds the time that the others get.
@@ -59,13 +59,13 @@ const (
 	// yieldHeld bounds the bytes of the arguments and replies that wait in the gate. Requests and replies above it do not wait.
 	yieldHeld = 16 << 20
 	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
-	// may have gone.
+	// may have closed its connection.
 	heldReply = 16 << 10
 	// LargeAtOnce bounds the bytes of large arguments that the clients of a node have under way at once, except
 	// that one larger request may go alone. Such a request is in memory several times: to be evaluated, logged,
 	// sent and applied.
 	LargeAtOnce = 8 << 20
-	// yieldAddrs bounds the number of remembered addresses.
+	// yieldAddrs bounds the number of addresses in Gate.lately.
 	yieldAddrs = 1024
 )
 
@@ -79,7 +79,7 @@ type Gate struct {
 
 	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
 	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing since the tally g.was
-	one   [ownKinds]*semaphore.Weighted // weight 1, for Alone
+	one   [ownKinds]*semaphore.Weighted // for Alone: one of weight 1 for each kind; nil unless Beside has made the Gate
 	*activity
 
 	era   atomic.Uint32 // counts the changes of the field was
@@ -92,8 +92,8 @@ type Gate struct {
 	running int                          // pieces of heavy work in progress
 	next    time.Duration                // when the next piece may begin, monotonic
 	holding int                          // number of held replies
-	seen    tally                        // the work of others at the last look …
-	changes time.Duration                // … and the time at which it was last seen to change, monotonic
+	seen    tally                        // the work of others at the last call of quiet …
+	changes time.Duration                // … and when quiet last saw it change, monotonic
 	crowd   time.Duration                // end of the last slot that owe has given to a held reply, monotonic
 	pause   time.Duration                // how long the others must be idle for the next piece to begin before next
 	was     tally                        // the work of others when the present pieces began, or the last ones
@@ -108,10 +108,10 @@ type activity struct {
 	applied atomic.Uint64 // number of entries applied so far
 }
 
-// tally counts what others have done or submitted so far.
+// tally is what activity counts at one time; applied is without the exempt requests.
 type tally struct {
 	light, applied uint64
-	known          bool
+	known          bool // false only in the zero tally, which therefore differs from every other
 }
 
 // Clock measures time.
@@ -120,7 +120,7 @@ type Clock interface {
 	Monotonic() time.Duration
 }
 
-// NewGate returns the Gate of a node. Every wait ends with ctx; members returns the number of members of the cluster.
+// NewGate returns the Gate of a node. Its waits end when ctx ends. The function members returns how many members the cluster has.
 func NewGate(ctx context.Context, clock Clock, members func() int) *Gate {
 	return newGate(ctx, clock, members, yieldTimes, &activity{})
 }
@@ -137,8 +137,9 @@ func (g *Gate) Beside() *Gate {
 	return own
 }
 
-// Rest lets the requests of other clients go first after this node itself, not the leader, has worked for client c. took is the time
-// of that work, and of the next piece if its cost is known beforehand. The next piece begins when Rest returns.
+// Rest delays client c, for which this node itself, not the leader, has done work, so that requests of other clients go first. took
+// is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece begins when Rest
+// returns.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
 		return
@@ -180,7 +181,7 @@ func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	holds = cost > longTime || g.IsHeavy(c)
 	if holds {
 		c.owes.Store(int64(cost))
-		now += min(yieldTimes*cost, yieldSoon) // when it is answered
+		now += min(yieldTimes*cost, yieldSoon) // about when the held replies will be sent
 	}
 	g.mark(c, now)
 	return holds
@@ -231,9 +232,9 @@ func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Du
 	return false, 0
 }
 
-// GiveWay waits for the turn of a client whose session does not submit its arguments, but keeps them for later or answers them
-// itself: to read them is work, too. It returns at once if they have few bytes. leave must be called when the session has kept
-// or answered them.
+// GiveWay waits for the turn of a client whose session has read the arguments of a command, and will not submit them, but keep them
+// for later or answer the command itself: reading them was work, too. GiveWay returns at once if they have few bytes. The caller
+// must call leave when the session has kept the arguments or answered the command.
 func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	if c == nil || bytes <= call.HeavyBytes {
 		return func() {}
@@ -251,9 +252,9 @@ func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	}
 }
 
-// Pass runs heavy work with the calls of a client when its turn has come. run returns the number of bytes of its
-// replies. If the client has been cut off meanwhile, and the calls have large arguments, Pass runs nothing and
-// returns false.
+// Pass waits for the turn of heavy work, the calls of a client, and then calls the function run, which submits them and
+// returns the number of bytes of their replies. If the client has been cut off by then, and the calls have large
+// arguments, Pass returns false and has not called run.
 func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run func() (replied int)) (ran bool) {
 	bytes := call.Size(calls)
 	ctx, end := c.until(g.ctx)
@@ -269,23 +270,23 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 	return true
 }
 
-// admit waits until a command with large arguments may be under way (LargeAtOnce), or until ctx ends. leave must be called
-// at its end.
+// admit waits until LargeAtOnce has room for a command if its arguments are large, or until ctx ends. The caller must call
+// leave when the command has ended.
 func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
 	n := int64(min(bytes+store.ReplySize*arguments, LargeAtOnce)) // each argument may have a reply
-	// What a session submits for a command that it answers itself is under way already. Acquire fails if the node closes, or
-	// the client is cut off.
+	// If c.admitted is set, GiveWay has admitted the command, and its session submits a part of the work on it. Acquire fails if
+	// the node closes, or the client is cut off.
 	if bytes <= call.HeavyBytes || c.admitted.Load() || g.large.Acquire(ctx, n) != nil {
 		return func() {}
 	}
 	return func() { g.large.Release(n) }
 }
 
-// HoldReplies delays the replies to heavy work that kept its place, until the time is over that such work leaves
-// to the others (yieldTimes). The commands themselves have run in order of arrival. If many clients do such
-// work, HoldReplies answers them one by one, far enough apart that the leader has time left even if the clients
-// of every node do such work. So a client that takes a lock waits for one of these commands, not for all of
-// them. more is how many bytes the caller keeps beside the replies, and most is for how long they may be held.
+// HoldReplies delays the replies to heavy work that kept its place in the order of arrival, until other clients have
+// had their time (yieldTimes). If many clients do such work, HoldReplies lets their replies pass one by one, far
+// enough apart that the leader has time left even if the clients of every node do such work. So another client that
+// takes a lock waits for one of these commands, not for all of them. The parameter more is how many bytes the caller
+// keeps beside the replies, and most is for how long the replies may be held.
 func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time.Duration) {
 	if c == nil {
 		return
@@ -324,8 +325,8 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 	}
 }
 
-// awaitSlot waits until slot, or until the others have been idle for so long that no request of theirs can be waiting
-// behind heavy work, or until ctx ends.
+// awaitSlot waits until the time slot, or until ctx ends, or until the others have been idle for a quarter longer than the
+// duration idle: then no request of theirs can be waiting behind heavy work.
 func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
@@ -345,14 +346,15 @@ func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duratio
 	}
 }
 
-// idleFor returns how long the others have been idle, as far as its calls have seen.
+// idleFor returns for how long the calls of quiet have seen no work of others.
 func (g *Gate) idleFor(now time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.quiet(g.present(), now)
 }
 
-// quiet does the work of idleFor; mu is held. is must be the present tally.
+// quiet gets the present tally. It notes whether the tally has changed since the last call, and returns for how long it has
+// not. mu is held.
 func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	if is != g.seen {
 		g.seen, g.changes = is, now
@@ -360,8 +362,8 @@ func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	return now - g.changes
 }
 
-// enter waits for the turn of a piece of heavy work, for no longer than patience, or until ctx ends. The caller ends the piece
-// with done, and passes the number of bytes that were read and replied.
+// enter waits for the turn of a piece of heavy work, for no longer than patience, or until ctx ends; then it begins the piece. The
+// caller must end the piece: with done, which gets the number of bytes that were read and replied, or with g.end.
 func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes int, patience time.Duration) (done func(moved int)) {
 	writes := !call.ReadOnly(calls)
 	late := g.clock.Monotonic() + patience
@@ -388,14 +390,14 @@ func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes in
 	}
 }
 
-// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise it returns how long to
-// wait, unless changed is closed before. seen is the work of others before the last wait; zero if there was
-// none.
+// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise the caller has to wait before it
+// calls begin again: for the duration wait, or until changed is closed. *seen is the tally before the last wait that
+// was long enough to see whether the others are idle, or the zero tally; begin updates it.
 func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes bool) (wait time.Duration, changed chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A follower sees only the entries of clients of other nodes, not their waiting requests. So there a second
-	// piece may begin before the follower sees any of their work.
+	// A follower sees the entries of clients of other nodes, but not their waiting requests. So on a follower a second
+	// piece may begin before the follower sees any work of these clients.
 	is := g.present()
 	own := c.lightSince(g.era.Load()) & (1<<32 - 1)
 	alone := is.light-g.was.light <= own && int64(is.applied-g.was.applied) <= int64(g.wrote+own)
@@ -411,8 +413,8 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed since the last piece to see the work of others. Otherwise, because that piece was short, the value
-		// of g.was stays.
+		// Since the last piece, enough time has passed to see the work of others. If it has not, g.was stays as it is, so that the
+		// next piece is compared with an earlier tally.
 		g.since(is)
 	}
 	g.running++
@@ -434,7 +436,7 @@ func (g *Gate) end(began, now time.Duration) {
 
 // owe accounts for a piece that did not wait for its turn. It returns the work of others until now, and the
 // time until which the reply is held: the end of the slots of all earlier held replies, but at most yieldCrowd
-// from now. The slot of a reply is as long as the cost of its piece, multiplied by times.
+// from now. The slot of a reply is times*took long.
 func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -448,8 +450,8 @@ func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Dura
 	return g.present(), slot
 }
 
-// look ends what owe began; from is the tally that owe has returned. The next piece counts only what others have done since that
-// tally. It allows for one more entry, because a follower may apply the writes of the last piece later.
+// look ends the held reply that owe began, and gets the tally that owe returned. From now on begin looks only for work that others
+// have done since that tally. It ignores one entry, because a follower may apply the writes of the held piece after that tally.
 func (g *Gate) look(from tally) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -458,7 +460,7 @@ func (g *Gate) look(from tally) {
 	g.wrote = 1
 }
 
-// since makes the next piece count only the work that others have done after a tally; mu is held.
+// since makes begin look only for work that others have done after a tally; mu is held.
 func (g *Gate) since(is tally) {
 	g.was, g.wrote = is, 0
 	g.era.Add(1)
@@ -468,7 +470,7 @@ func (g *Gate) present() tally {
 	return tally{g.light.Load(), g.applied.Load() - g.exempt.Load(), true}
 }
 
-// leave gives the others their time after a piece; mu is held.
+// leave sets next and pause so that the others get their time after a piece; mu is held.
 func (g *Gate) leave(took, now time.Duration) {
 	g.next = max(g.next, now+min(g.times*took, YieldMost))
 	g.pause = min(max(took/2, yieldLook), YieldMost)

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// After a batch has been answered its clients send again. A subscriber that the batch has woken tries
-// to take the lock that is free. The sequencer waits for them for a moment, so that they share one
-// entry and one disk write instead of two. It evaluates the requests that are there meanwhile, so
-// little is left to do when the last one comes.
+// When a batch has been answered, its clients send again. Subscribers to which the batch has sent a
+// message try to take the lock that is now free. The sequencer waits a moment for all these requests, so
+// that they share one entry and one disk write instead of two. During the wait it evaluates the requests
+// that have come, so that little is left to do when the last one comes.
 //
-// Where the wait costs more than it saves, the sequencer soon gives it up (learn). One lock that is
-// handed on is such a case. Measured with 50 clients: with a lock for each client, full batches
+// Where the wait costs more than it saves, the sequencer soon stops waiting (learn), for example where
+// clients hand on one lock. Measured with 50 clients: with a lock for each client, full batches
 // instead of batches of 39 made a sixth more cycles per second; with one lock for all, the wait made a
 // tenth fewer hand-offs.
 
 // GatherLimit bounds how long a batch waits for more requests.
 const GatherLimit = time.Millisecond
 
-// GatherRetry bounds for how many batches the sequencer does not wait after a wait that did not pay. The
-// fewer waits failed to pay lately, the sooner it waits again.
+// GatherRetry bounds how many batches do not wait after a wait that did not pay. This number doubles with
+// each wait that does not pay, and halves with each wait that does.
 const GatherRetry = 32
 
 // Gatherer decides how long a batch waits, and for how many requests.
@@ -28,11 +28,11 @@ type Gatherer[R any] struct {
 	clock Clock
 
 	present  gathering     // how the present batch waits
-	expected int           // requests to come if every answered client sends again
-	Told     int           // subscribers that get messages of the present batch
+	expected int           // requests of the next batch if all clients of the last one send again, and all its subscribers send
+	Told     int           // number of subscribers to which the present batch sends messages
 	answered time.Duration // when the last batch was answered
-	lastTook time.Duration // how long the last batch took
-	pause    int           // number of batches for which Gather does not wait
+	lastTook time.Duration // how long the last batch took after it had stopped waiting
+	pause    int           // number of batches to come that do not wait, though they have fewer requests than expected
 	vain     int           // length of the next pause: it grows when a wait does not pay, and shrinks when it does
 }
 
@@ -51,11 +51,10 @@ type gathering struct {
 	ended   time.Duration
 }
 
-// Gather takes the waiting requests, and decides whether the batch waits for more. When a batch has just
-// been answered, its clients are about to send again, and so are subscribers that its messages have told
-// that a lock is free. A short wait for them, at most twice as long as that batch took, makes one full
-// batch instead of two, each with a disk write of its own. The requests that are there are evaluated
-// meanwhile (More).
+// Gather takes the queued requests out of the Inbox, and returns them as the beginning of a batch. It also
+// decides whether More waits for further requests of this batch. More waits only if there are some
+// requests, but fewer than expected, and for no longer than 2*lastTook, or GatherLimit, after the last batch
+// was answered.
 func (g *Gatherer[R]) Gather() []R {
 	q := g.in.Take()
 	now := g.clock.Monotonic()

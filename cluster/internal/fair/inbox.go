@@ -8,25 +8,26 @@ import (
 
 // Inbox holds the requests that wait for the next batch of a leader.
 //
-// On a node without a log any submitter may run batches, one submitter at a time. The field running is set while a goroutine
-// runs batches, and handed if that goroutine wants the one that leads to take over.
+// Only the goroutine that leads (sequencer.lead) runs batches, except on an ephemeral node, which has no log: there goroutines that
+// submit requests run most batches, one goroutine at a time. The field running is set there while a goroutine runs batches. The
+// field handed is set, too, if the goroutine that leads is to run the next ones.
 type Inbox[R any] struct {
-	Wake chan struct{} // has room for one: there is work
+	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 
-	full     chan struct{} // has room for one: want has been reached
-	patience *time.Timer   // of Await
+	full     chan struct{} // has room for one value, which says that want has been reached
+	patience *time.Timer   // bounds the wait in Await
 
 	mu      sync.Mutex
 	queue   []R
 	spare   []R  // memory for the next queue
-	want    int  // number of requests that Await waits for
-	busy    bool // a script has run for longer than the busy threshold
+	want    int  // number of requests that Await waits for; 0: it does not wait
+	busy    bool // the running script has run for longer than the busy threshold
 	closed  bool
 	running bool
 	handed  bool
 }
 
-// NewInbox returns an Inbox that nobody runs.
+// NewInbox returns an empty Inbox, whose batches no goroutine runs yet.
 func NewInbox[R any]() Inbox[R] {
 	return Inbox[R]{Wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: stoppedTimer()}
 }
@@ -37,8 +38,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request. It refuses the request, and says why, if the inbox is closed, or if a long script runs and the request is
-// not patient.
+// Add queues a request, unless it returns true for closed or busy: the Inbox is closed, or a long script runs and the request is
+// not a patient one, which waits for the end of the script.
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -49,8 +50,9 @@ func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	return i.closed, busy
 }
 
-// Begin tells a submitter what to do about queued requests: run them (only with inline, and if nobody does), or end Await
-// (enough), or wake the goroutine that leads (any).
+// Begin tells a submitter what to do about queued requests. With run, the submitter must run them; Begin has reserved that for it,
+// which it does only with inline, and if no goroutine runs them. Otherwise, with enough, the submitter must call SignalFull.
+// Otherwise, with any, there are queued requests, and the submitter must call Signal.
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -71,7 +73,7 @@ func (i *Inbox[R]) Signal() {
 	}
 }
 
-// SignalFull ends Await.
+// SignalFull makes Await return.
 func (i *Inbox[R]) SignalFull() {
 	select {
 	case i.full <- struct{}{}:
@@ -79,7 +81,7 @@ func (i *Inbox[R]) SignalFull() {
 	}
 }
 
-// Take returns the waiting requests.
+// Take takes all requests out of the queue, and returns them.
 func (i *Inbox[R]) Take() []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -90,7 +92,7 @@ func (i *Inbox[R]) Take() []R {
 	return q
 }
 
-// TakeMore returns q with the waiting requests added.
+// TakeMore takes all requests out of the queue, and returns q with them added.
 func (i *Inbox[R]) TakeMore(q []R) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -101,7 +103,7 @@ func (i *Inbox[R]) TakeMore(q []R) []R {
 	return q
 }
 
-// wantNone ends the wait for full; mu is held.
+// wantNone notes that Await does not wait, and takes back a signal that Await has not read; mu is held.
 func (i *Inbox[R]) wantNone() {
 	i.want = 0
 	select {
@@ -110,7 +112,7 @@ func (i *Inbox[R]) wantNone() {
 	}
 }
 
-// Await returns when that many requests are queued, when patience has passed, or when ctx ends.
+// Await returns when at least that many requests are queued, when patience has passed, or when ctx ends.
 func (i *Inbox[R]) Await(ctx context.Context, requests int, patience time.Duration) {
 	i.mu.Lock()
 	enough := len(i.queue) >= requests
@@ -135,10 +137,10 @@ func (i *Inbox[R]) PutBack(q []R) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.queue = append(q, i.queue...)
-	i.spare = nil // q may use its memory
+	i.spare = nil // it may be the memory of q
 }
 
-// Look calls f with the waiting requests, which stay.
+// Look calls f with the queued requests, and leaves them in the queue. mu is held while f runs.
 func (i *Inbox[R]) Look(f func(q []R)) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -150,11 +152,12 @@ func (i *Inbox[R]) Waiting() (n int) {
 	return n
 }
 
-// Hand makes the goroutine that leads run the first requests: submitters may run later ones.
+// Hand makes the goroutine that leads run the first requests; submitters may run later ones. Hand must be called before other
+// goroutines use the Inbox.
 func (i *Inbox[R]) Hand() { i.running, i.handed = true, true }
 
-// Shut returns the waiting requests. With forever, Add accepts no more requests, because the leader's term ends. Without it, Add
-// accepts only patient requests until Open, because a script runs for long.
+// Shut takes all requests out of the queue, and returns them. With forever, Add accepts no request any more: the leader's term ends.
+// Without it, Add accepts only patient requests until Open is called: a script runs for long.
 func (i *Inbox[R]) Shut(forever bool) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -164,7 +167,7 @@ func (i *Inbox[R]) Shut(forever bool) []R {
 	return q
 }
 
-// Open reverses a Shut for a long script: Add also accepts requests that are not patient. It reports whether there was such a Shut.
+// Open reverses a Shut for a long script: Add accepts requests again that are not patient. It reports whether there was such a Shut.
 func (i *Inbox[R]) Open() (was bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -179,7 +182,7 @@ func (i *Inbox[R]) IsBusy() bool {
 	return i.busy
 }
 
-// Release notes that the caller runs requests no more, and returns true. If requests wait, it returns false, and the caller
+// Release notes that the caller no longer runs requests, and returns true. If requests are queued, it returns false, and the caller
 // has to run them.
 func (i *Inbox[R]) Release() bool {
 	i.mu.Lock()
@@ -188,8 +191,8 @@ func (i *Inbox[R]) Release() bool {
 	return !i.running
 }
 
-// Acquire lets the caller run requests, also instead of a submitter who has handed them over. It returns false if a
-// submitter runs them.
+// Acquire reserves the running of requests for its caller, the goroutine that leads. It returns false if a submitter runs requests
+// and has not called HandOver.
 func (i *Inbox[R]) Acquire() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -200,7 +203,7 @@ func (i *Inbox[R]) Acquire() bool {
 	return true
 }
 
-// HandOver has the goroutine that leads run the requests.
+// HandOver ends the running of requests by a submitter, and makes the goroutine that leads run them.
 func (i *Inbox[R]) HandOver() {
 	i.mu.Lock()
 	i.handed = true

@@ -9,11 +9,11 @@ import (
 	"lockstep/store"
 )
 
-// A large reply is in hand from its evaluation until it is encoded for the client. On the leader it takes
-// several times as much memory meanwhile as on the wire; a follower keeps it as the leader has sent it. A
-// client that does not read cannot prolong that time, but many clients at once would each have as much in hand
-// as one client may ask for. So a node that makes or receives such replies waits until earlier replies
-// have been encoded: the sequencer before it runs more long reads, and a follower before it reads a large
+// A large reply is in hand from its evaluation until it is encoded for the client. In that time it takes
+// several times as much memory on the leader as on the wire; a follower keeps it as the leader has sent it. A
+// client that does not read its replies cannot prolong that time. But many clients at once could each have as
+// many bytes in hand as one client may ask for. So a node that makes or receives such replies waits until earlier
+// ones have been encoded: the sequencer before it runs more long reads, and a follower before it reads a large
 // result from its leader.
 
 const (
@@ -21,11 +21,11 @@ const (
 	RepliesInHand = 8 << 20
 	// BeyondInHand is how many bytes a leader has in hand before all requests wait, not only long reads.
 	BeyondInHand = 3 * RepliesInHand
-	// InHandPatience bounds a wait. Sessions encode within that time, unless the processors are overloaded.
+	// InHandPatience bounds a wait. Sessions encode replies within that time, unless the processors are overloaded.
 	InHandPatience = time.Second
-	// SmallReply is the size up to which the replies to a request are not counted.
+	// SmallReply is the size in bytes up to which InHand does not count the replies to a request.
 	SmallReply = 8 << 10
-	// countReplies is the size beyond which the bytes of replies are no longer counted.
+	// countReplies is the size in bytes at which Extent stops counting.
 	countReplies = 64 << 20
 )
 
@@ -34,7 +34,7 @@ type InHand struct {
 	bytes atomic.Int64
 
 	mu    sync.Mutex
-	freed chan struct{} // closed when there is room again; nil: nobody waits
+	freed chan struct{} // closed when IsFull has become false; nil: nobody waits
 }
 
 // Bytes returns how many bytes of large replies are in hand.
@@ -58,14 +58,14 @@ func (h *InHand) add(n int64) {
 	}
 }
 
-// AwaitRoom waits until there is room.
+// AwaitRoom waits while IsFull, for no longer than InHandPatience, or until ctx ends.
 func (h *InHand) AwaitRoom(ctx context.Context) {
 	if h.IsFull() {
 		h.take(ctx, nil, 0)
 	}
 }
 
-// take waits until there is room, and takes it for a client. It waits no longer than InHandPatience.
+// take waits as AwaitRoom does, and then counts that many bytes of replies to c as in hand.
 func (h *InHand) take(ctx context.Context, c *Client, bytes int) {
 	patience := time.NewTimer(InHandPatience)
 	defer patience.Stop()
@@ -91,14 +91,14 @@ func (h *InHand) take(ctx context.Context, c *Client, bytes int) {
 	}
 }
 
-// Holds sets how many bytes of replies to the client are in hand now. Small replies are not counted.
+// Holds sets how many bytes of replies to the client are in hand now. Up to SmallReply, they count as none.
 func (c *Client) Holds(bytes int) {
 	if more := c.hold(bytes); more != 0 {
 		c.node.add(more)
 	}
 }
 
-// hold notes what Holds says, and returns by how much it is more than before. The caller adds that to InHand.bytes.
+// hold sets c.inHand as Holds does, and returns by how much it has grown. The caller must add that to InHand.bytes.
 func (c *Client) hold(bytes int) (more int64) {
 	if c == nil || c.node == nil {
 		return 0
@@ -112,9 +112,9 @@ func (c *Client) hold(bytes int) (more int64) {
 	return int64(bytes) - c.inHand.Swap(int64(bytes))
 }
 
-// Encoded says that the replies to the client's last submission are in hand no more: they have been
+// Encoded notes that the replies to the client's last submission are no longer in hand: they have been
 // encoded, or the session counts them as memory of the client.
 func (c *Client) Encoded() { c.Holds(0) }
 
-// Extent returns how many bytes replies take while they are in hand.
+// Extent returns about how many bytes of memory replies take while they are in hand.
 func Extent(replies []store.Reply) int { return store.Extent(replies, countReplies) }

@@ -20,7 +20,7 @@ const (
 	RushMemory = time.Second
 	// OverrunMemory is the time after which any other halved limit doubles again.
 	OverrunMemory = time.Minute
-	// GraceTime is how long work may take without shortening its user's limit. Longer work never shortens the limit below
+	// GraceTime is how long work may take without shortening its user's limit (Spend). Spend shortens no limit to less than
 	// GraceTime.
 	GraceTime = 500 * time.Millisecond
 	// GraceMemory is the time after which a limit that Spend has used up is whole again.
@@ -28,15 +28,16 @@ const (
 	// overrunUsers is the number of users from which on forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
-	// ToldUsers is how many limits a node tells the other nodes: that of everyone, and those of the users with the least time. It
-	// leaves out names longer than toldName.
+	// ToldUsers is how many limits a node reports to the other nodes: that of everyone, and those of the users with the shortest
+	// limits. It leaves out users with names longer than toldName.
 	ToldUsers = 16
 	toldName  = 256
 )
 
-// everyone stands for all users together: otherwise many users could each keep others waiting for their whole limits. Work of more
-// than GraceTime counts with all its time, but no user counts for more than a full limit. What counts beyond one full limit
-// shortens the limits of all users, down to GraceTime. No user can have this name.
+// everyone is the name in Limits for all users together. Without it, many users could each keep the others waiting for a whole
+// limit. Work that was stopped, or kept others waiting, and took more than GraceTime adds all its time to the spending of everyone,
+// but each user adds no more than a full limit. The part of that spending above one full limit shortens the limits of all users,
+// down to GraceTime. No user can have this name.
 const everyone = store.SystemUser + "all"
 
 // Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.
@@ -45,7 +46,7 @@ type Limits struct {
 	users map[string]overrun
 }
 
-// Overrun is what a node reports to the other nodes of a user in Limits: one of these nodes may be the next leader.
+// Overrun is what a node reports to the other nodes about a user in Limits, because one of them may be the next leader.
 type Overrun struct {
 	User     string
 	Halvings int
@@ -62,7 +63,7 @@ type overrun struct {
 	shared spending // what it has added to the spending of everyone
 }
 
-// spending is time that comes back evenly: a full limit in GraceMemory.
+// spending is time that has been used up. It is given back evenly, a full limit in GraceMemory.
 type spending struct {
 	took time.Duration
 	at   time.Duration // monotonic
@@ -73,7 +74,7 @@ func (s spending) left(full, now time.Duration) time.Duration {
 	return max(s.took-back, 0)
 }
 
-// add adds to the time, up to most, and returns how much it has added.
+// add increases the spending by a time, but not above most, and returns the increase.
 func (s *spending) add(by, most, full, now time.Duration) (added time.Duration) {
 	left := s.left(full, now)
 	*s = spending{min(left+by, max(most, left)), now}
@@ -109,7 +110,7 @@ func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 }
 
 // Note halves the time limit of a user whose work was stopped; took is how long that work ran. A limit of LeastTime or less is
-// halved only if the stopped work of the user takes a quarter of all time. first reports that no earlier halving still counts.
+// halved only if the stopped work of the user takes a quarter of all time. first reports that no earlier halving was in force.
 func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,7 +129,7 @@ func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	return first
 }
 
-// Spend shortens the time limit of a user whose work kept others waiting. took is for how long, and is more than GraceTime.
+// Spend shortens the time limit of a user whose work kept others waiting for the time took, which must be more than GraceTime.
 func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +140,8 @@ func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.share(user, took, full, now)
 }
 
-// share adds to the spending of everyone, for each user no more than a full limit: one user does not shorten the limits of others.
+// share adds the time took of a user's work to the spending of everyone, if it is more than GraceTime. Each user adds no more than a
+// full limit, so that one user alone does not shorten the limits of others.
 func (l *Limits) share(user string, took, full, now time.Duration) {
 	if took <= GraceTime {
 		return
@@ -149,7 +151,7 @@ func (l *Limits) share(user string, took, full, now time.Duration) {
 	l.users[user], l.users[everyone] = u, all
 }
 
-// Tell returns what everyone has spent, and the users that have least time: ToldUsers entries at most.
+// Tell returns the entry of everyone and those of the users with the shortest limits, ToldUsers entries at most.
 func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,7 +174,8 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over a list from another node; age is how old the list is. It skips users that have less time on this node already.
+// Learn takes over a list from another node; age is how old the list is. Of each user it takes over the halvings, and the time that
+// is spent, only where they are more than this node knows of.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +197,7 @@ func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	}
 }
 
-// forget deletes the users that have the full limit again, if there are many.
+// forget deletes the users that have the full limit again, if there are many. It also makes the map of a zero Limits.
 func (l *Limits) forget(full, now time.Duration) {
 	if l.users == nil {
 		l.users = map[string]overrun{}

@@ -13,13 +13,13 @@ import (
 
 // Work is a request that waits for its turn.
 type Work interface {
-	// User returns whose work it is; any is false for work of the cluster itself. The name of such work is store.SystemUser if
-	// clients wait for it, because it asks whether their passwords still count.
+	// User returns the name of the user whose work it is. The result any is false for work of the cluster itself; then the name is
+	// store.SystemUser if the work asks for the version of the user list, because clients that log in wait for it.
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
-	// KeepsPlace reports whether it is work of which locks are made. Such work is heavy only if its kind is, and does not wait behind
-	// heavy work of its user.
+	// KeepsPlace reports whether it is work of which clients make locks. Such work is heavy only if its kind is heavy, and otherwise
+	// does not wait behind heavy work of its user.
 	KeepsPlace() bool
 	// Calls is how many commands it has.
 	Calls() int
@@ -33,34 +33,37 @@ type Work interface {
 // *light* if it is not heavy.
 //
 // Order. A user could send work over many connections and have all others wait for all of it, though no piece of it is long enough
-// to be stopped. So the requests of a user whose work has taken much time lately go behind those of others. The requests of one user
-// keep their order, by whatever connections they come: a client may give up a release, and take the lock again by another connection.
-// Two exceptions keep the long queries of a user from delaying its locks: requests that are made of locks overtake heavy work, and if
-// the user has much coarse work, light requests overtake those that no lock is made of.
+// to be stopped. So the requests of a user whose coarse work has taken much time lately go behind those of others. The requests of
+// one user keep their order, by whatever connections they come: a client may stop waiting for the reply to a release, and take the
+// lock again by another connection. Two exceptions keep the long queries of a user from delaying its locks: requests of which locks
+// are made overtake its heavy work, and if it has much coarse work, its requests that are not coarse overtake those of which no lock
+// is made.
 //
 // Heavy work. Many users may each send a piece of heavy work at once. So the leader predicts whether a request is heavy: from the
 // recent times of the same kind of work, whoever sent it, and from the recent work of its user, unless locks are made of such
-// requests. Heavy work is no part of a batch of other requests. Between two pieces of it the leader serves others for as long as the
-// last piece took, turnRest at most, while they send requests. The entry of a large write takes longer to reach the disks than other
-// entries, and nothing else is run meanwhile: that time counts like the write's evaluation.
+// requests. A heavy request goes first in its batch, and takes so long that the batch ends after it. Between two heavy pieces the
+// leader serves others for as long as the last piece took, turnRest at most, while they send requests. The entry of a large write
+// takes longer to reach the disks than other entries, and the leader runs nothing else in that time. So this time is added to that
+// of the write's evaluation.
 //
 // Coarse work. A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of these pieces as take a
 // few milliseconds. Then the leader serves only the other users, if they have requests, for as long as the pieces and their entry
 // took, turnRest at most.
 
 const (
-	// turnShare is how much time the coarse work of a user may have taken lately for its requests to keep their place. All users with
-	// coarse work share it.
+	// turnShare is the time up to which the recent coarse work of a user leaves its requests in their places. Users with coarse work
+	// of more than HeavyTime share turnShare equally.
 	turnShare = 50 * time.Millisecond
 	// CoarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	CoarsePiece = 100 * time.Microsecond
-	// knownPieces is how many pieces of a kind must be known before one of its requests counts as light or long. A request of more
-	// commands than fewCalls is not light.
+	// knownPieces is how many commands of a kind must be known before weighs calls one of its requests light or long. It calls no
+	// request of more than fewCalls commands light.
 	knownPieces = 2
 	fewCalls    = 4
-	// applyTimes bounds the time of a commit that counts for coarse work, as a multiple of the time of its evaluation.
+	// applyTimes bounds the time of a commit that is added to the coarse work of a batch (NoteCommit), as a multiple of the time that
+	// the evaluation of that work took.
 	applyTimes = 20
-	// turnMemory is after how long only half of the time that work took still counts.
+	// turnMemory is the half-life of the times in uses.
 	turnMemory = 10 * time.Second
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
 	HeavyPiece = 20 * time.Millisecond
@@ -68,7 +71,7 @@ const (
 	turnRest = 2 * time.Second
 	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
-	// heavyMemory is how long heavy work is remembered: after that, light work no longer counts (Counts).
+	// heavyMemory is for how long after heavy work light work is noted, too (Counts).
 	heavyMemory = 6 * turnMemory
 	// turnNames is the number of users, or of kinds of work, from which on those with little work are forgotten.
 	turnNames = 1000
@@ -78,17 +81,17 @@ const (
 type Turns[W Work] struct {
 	used    uses // by users
 	coarse  uses // by users, coarse pieces only
-	kinds   uses // by what was run …
-	weights uses // … and by what was run for users with much coarse work
+	kinds   uses // by kinds of work that have been heavy …
+	weights uses // … and by kinds, only work of users with much coarse work; a piece is one command
 	waiting []W  // requests that go behind others, in order
 	tried   int  // how many such requests the present batch has …
 	front   int  // … and how many requests before them
 	passed  bool // the last batch has run only requests before them
 	ready   int  // how many of waiting are not heavy
 
-	overtaken bool // heavy work has been passed over for a batch
+	overtaken bool // heavy work has waited for a batch of other requests
 
-	small time.Duration // how long entries without large writes take to be committed
+	small time.Duration // mean time in which entries without large writes or coarse work are committed
 
 	rough int           // the number of users with coarse work of more than HeavyTime
 	ran   []piece       // coarse work of the present batch …
@@ -98,7 +101,7 @@ type Turns[W Work] struct {
 
 	rest   time.Duration // until when heavy work waits while others send requests, monotonic
 	others [2]lightUse   // the last two users that sent light requests, the latest first
-	heavy  time.Duration // until when heavy work is remembered
+	heavy  time.Duration // until when light work is noted, too (Counts), monotonic
 }
 
 // lightUse is when a user last had a request that was not heavy.
@@ -107,7 +110,7 @@ type lightUse struct {
 	at   time.Duration
 }
 
-// sees notes the users that have sent requests that are not heavy.
+// sees notes the users that have sent the requests q, which are not heavy.
 func (t *Turns[W]) sees(q []W, now time.Duration) {
 	for _, r := range q {
 		user, any := r.User()
@@ -130,11 +133,11 @@ type piece struct {
 // uses is how much time work has taken lately, by name.
 type uses map[string]use
 
-// use is how much time work took, and in how many pieces. Both values decay (turnMemory); they hold for the time at.
+// use is how much time work took, and in how many pieces. Both values decay (turnMemory).
 type use struct {
 	took   time.Duration
 	pieces float64
-	at     time.Duration // monotonic
+	at     time.Duration // monotonic time up to which took and pieces have decayed
 }
 
 func (u use) now(now time.Duration) use {
@@ -146,7 +149,7 @@ func (u use) isHeavy() bool {
 	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(HeavyPiece))
 }
 
-// note counts work of some pieces.
+// note adds work of some pieces to what a name has used.
 func (t uses) note(name string, pieces int, cost, now time.Duration) {
 	if len(t) >= turnNames {
 		maps.DeleteFunc(t, func(_ string, u use) bool { return u.now(now).took < time.Millisecond })
@@ -157,14 +160,14 @@ func (t uses) note(name string, pieces int, cost, now time.Duration) {
 	}
 }
 
-// Note counts the work of a request.
+// Note charges the user of a request with the time that the request took.
 func (t *Turns[W]) Note(r W, cost, now time.Duration) {
 	if user, any := r.User(); any {
 		t.noteWork(user, r.Kind(), r.Calls(), cost, now)
 	}
 }
 
-// noteWork counts work of a kind for a user.
+// noteWork charges a user, and a kind of work, with the time that work took.
 func (t *Turns[W]) noteWork(user, kind string, calls int, cost, now time.Duration) {
 	if cost <= 0 {
 		return
@@ -194,12 +197,13 @@ func (t *Turns[W]) noteWork(user, kind string, calls int, cost, now time.Duratio
 type LargeWrite struct {
 	User, Kind string
 	Bytes      int
-	Used       time.Duration // by its evaluation
+	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit counts the large writes of an entry: their evaluation, and how much longer the entry took to be committed than an
-// entry of light work does. If the entry has no large writes, this extra time counts for the coarse work of the batch, up to
-// applyTimes, because all nodes do that work again when they apply the entry.
+// NoteCommit charges the users of an entry's large writes with the evaluation of these writes, and with their shares of the extra
+// time: how much longer the entry took to be committed than an entry of light work does. If the entry has no large writes, the extra
+// time is added to the coarse work of the batch, up to applyTimes, because all nodes do that work again when they apply the entry.
+// The parameter entry is the length of the entry.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
@@ -217,7 +221,7 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 }
 
-// noteApplied counts the time that it took to commit the coarse work of the present batch.
+// noteApplied adds the time that it took to commit the coarse work of the present batch to that work.
 func (t *Turns[W]) noteApplied(took, now time.Duration) {
 	for _, p := range t.ran {
 		t.coarse.note(p.user, 1, time.Duration(float64(took)*float64(p.took)/float64(t.spent)), now)
@@ -248,11 +252,11 @@ func (t *Turns[W]) Pressed(now time.Duration) bool { return t.calm > 0 && now < 
 // Pauses reports whether users with much coarse work have to wait.
 func (t *Turns[W]) Pauses(now time.Duration) bool { return now < t.pause && t.Pressed(now) }
 
-// Counts reports whether light work counts, too. It does if there was heavy work lately: light pieces lower the mean of a user or
-// a kind.
+// Counts reports whether light work is to be noted, too. That is so if there was heavy work lately, because light pieces lower the
+// mean of a user or a kind.
 func (t *Turns[W]) Counts(now time.Duration) bool { return now < t.heavy }
 
-// usesMuch reports whether a user's requests go behind those of others: it has had much coarse work lately.
+// usesMuch reports whether a user's requests go behind those of others, because the user has had much coarse work lately.
 func (t *Turns[W]) usesMuch(user string, now time.Duration) bool {
 	return t.coarse[user].now(now).took > turnShare/time.Duration(max(t.rough, 1))
 }
@@ -262,8 +266,8 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs says what is known of a request of a user with much coarse work: whether it is light, and whether its kind takes long
-// (HeavyTime), so that it cannot be the release of a lock. The locks of a user must not wait for its reports.
+// weighs predicts whether a request of a user with much coarse work is not coarse (light), and whether it takes HeavyTime or more
+// (long), so that it cannot be the release of a lock. It returns false for both if it knows too little of the request's kind.
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {
@@ -273,8 +277,8 @@ func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	return mean < CoarsePiece && r.Calls() <= fewCalls, mean >= HeavyTime
 }
 
-// AnyLight reports whether any user has sent a request of a kind that is not known to be heavy. Work of the cluster itself does
-// not count, unless clients wait for it (store.SystemUser).
+// AnyLight reports whether q has a request of a kind that is not known to be heavy. It ignores work of the cluster itself, unless
+// clients wait for that work (store.SystemUser).
 func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 	return slices.ContainsFunc(q, func(r W) bool {
 		user, any := r.User()
@@ -282,7 +286,7 @@ func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 	})
 }
 
-// Due reports whether requests that go behind others may run now.
+// Due reports whether any of the waiting requests may run now.
 func (t *Turns[W]) Due(now time.Duration) bool {
 	return !t.Pauses(now) && (t.ready > 0 || len(t.waiting) > 0 && t.holdsOf(t.waiting[0], now) <= 0)
 }
@@ -299,9 +303,10 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns the requests that are next: those of users who have used little time, and behind them those of other users. Of the
-// latter, users who have used less go first. But one request of them goes before all others if the last batch has run none. Heavy
-// work waits while holdsOf holds it back, and for one batch of other requests, but not for a second one.
+// Order returns those of the waiting requests and of q that are to run next: first those of users with little coarse work, and behind
+// them those of users with much, of whom the ones with less go first. If the last batch has run no request of the latter, one of them
+// goes before all others. Heavy work waits while holdsOf holds it back, and in any case for one batch of other requests, if there are
+// any. Then one heavy request goes first. While Pauses is true, only the requests of the first group run.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {
@@ -341,7 +346,8 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	return slices.Concat(heavy, front, back)
 }
 
-// isCalm notes requests of users with little coarse work.
+// isCalm notes the time at which users with little coarse work have sent the requests q. It ignores work of the cluster itself, unless
+// clients wait for that work.
 func (t *Turns[W]) isCalm(q []W, now time.Duration) {
 	if slices.ContainsFunc(q, func(r W) bool { user, any := r.User(); return any || user == store.SystemUser }) {
 		t.calm = now
@@ -373,13 +379,14 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	return true
 }
 
-// part says which requests keep their places (front), which go behind those (back), and which are heavy. No request comes before
-// an earlier one of the same user, with two exceptions: requests of locks come before heavy work, and light requests come before
-// requests in back that cannot be of a lock. behind has the users whose first heavy request has come behind others of theirs.
+// part splits q into the requests that keep their places (front), those that go behind them (back), and those that are heavy. No
+// request goes before an earlier one of the same user, with two exceptions: requests of which locks are made go before heavy ones,
+// and light requests (weighs) go before requests in back that cannot be of a lock. behind has the users of whom a request in front
+// or back came before their first heavy request.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
-	var held map[string]bool              // users of whom a request behind others may be of a lock
+	var held map[string]bool              // users with a request in back that may be of a lock
 	last, much := store.SystemUser, false // many requests of one user follow one another
 	for _, r := range q {
 		user, any := r.User()
@@ -450,15 +457,16 @@ func (t *Turns[W]) Idle(now time.Duration) bool {
 // Waiting returns how many requests go behind others.
 func (t *Turns[W]) Waiting() int { return len(t.waiting) }
 
-// Drain returns the requests that go behind others. They wait no more.
+// Drain takes out all requests that wait behind others, and returns them.
 func (t *Turns[W]) Drain() []W {
 	waiting := t.waiting
 	t.waiting, t.ready = nil, 0
 	return waiting
 }
 
-// LeftOver gets the requests from Order that a batch has not run. If all of them go behind others, it keeps them, because
-// requests that go before them may have come meanwhile. Otherwise it returns them, and the waiting requests, for the next batch.
+// LeftOver gets the requests from Order that a batch has not run. If all of them go behind others, LeftOver lets them wait and
+// returns none, because requests that go first may have come during the batch. Otherwise it returns them, and the requests that
+// waited already, for the next batch.
 func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	if t.Idle(now) {
 		return rest
@@ -477,8 +485,7 @@ func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	return nil
 }
 
-// firstAlone returns the index of the first heavy request whose user has no request in front or back that came before it; -1: there
-// is none.
+// firstAlone returns the index of the first heavy request whose user is not in behind (part); -1: there is none.
 func firstAlone[W Work](heavy []W, behind map[string]bool) int {
 	return slices.IndexFunc(heavy, func(r W) bool {
 		user, _ := r.User()

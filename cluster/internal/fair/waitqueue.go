@@ -7,16 +7,16 @@ import (
 )
 
 // WaitQueue holds the submissions that wait for a leader. They are sent in order of arrival, because clients
-// count on it: redsync sends a release of a lock that it has given up, and then takes the lock again by another
-// connection, with the same token. A release that came last would end a lock that its owner believes to
-// hold. The order is the same for all connections of the node; submissions that had been sent to an
-// earlier leader go first.
+// rely on that order: when redsync gives up a lock, it sends a release, and then takes the lock again by
+// another connection, with the same token. If the release came last, it would end a lock that the client
+// believes to hold. There is one order for all connections of the node. A submission that has been sent to an
+// earlier leader, and has to be sent again, keeps its place in that order.
 type WaitQueue struct {
 	arrived atomic.Uint64 // submissions so far
-	length  atomic.Int32
+	length  atomic.Int32  // len(list), readable without mu
 
 	mu   sync.Mutex
-	list []*Place // by number
+	list []*Place // sorted by number
 }
 
 // Place is a submission's place in the queue.
@@ -25,13 +25,13 @@ type Place struct {
 	First  chan struct{} // has room for one; gets a value when the submission may have become the first
 }
 
-// Number gives a submission that has just arrived the next number in the order of arrival.
+// Number counts a submission that has just arrived, and returns its number in the order of arrival.
 func (l *WaitQueue) Number() uint64 { return l.arrived.Add(1) }
 
 // Empty reports whether no submission waits.
 func (l *WaitQueue) Empty() bool { return l.length.Load() == 0 }
 
-// Join takes the place that belongs to a number.
+// Join adds a submission to the queue, at the place that belongs to its number.
 func (l *WaitQueue) Join(number uint64) *Place {
 	p := &Place{number: number, First: make(chan struct{}, 1)}
 	l.mu.Lock()
@@ -54,7 +54,8 @@ func (l *WaitQueue) IsFirst(p *Place) bool {
 	return len(l.list) > 0 && l.list[0] == p
 }
 
-// Leave gives up a place; a second call does nothing.
+// Leave removes a place from the queue. If it was the first, Leave tells the submission behind it (Place.First). A second call does
+// nothing.
 func (l *WaitQueue) Leave(p *Place) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,10 +20,10 @@ import (
 //	+--------+---------+--------+--------+--------------------+----------+
 //
 // Nodes of different versions do not forward to each other: their frames may not mean the same. A minor
-// version adds what a node of an earlier minor can do without. That may be fields in "more": a node skips
-// the fields that it does not know. Or it may be frames: a node does not send them to a peer of an
-// earlier minor. So a cluster serves all clients while its nodes are upgraded one after the other, unless
-// the version itself has changed. Versions up to 4 had neither a minor nor "more".
+// version adds what a node of an earlier minor can do without. That may be fields in "more" or at the end of
+// a frame: a node skips the fields that it does not know. Or it may be frames, or fields of calls: a node does
+// not send them to a peer of an earlier minor. So a cluster serves all clients while its nodes are upgraded one
+// after the other, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
 const (
 	Magic = "LKST"
 	Major = 5
@@ -41,7 +41,7 @@ const (
 // goes on between them; commands wait until a node of this version leads.
 var ErrVersion = errors.New("cluster: a peer runs another version of lockstep")
 
-// VersionError is ErrVersion in detail.
+// VersionError is an ErrVersion that names both versions.
 type VersionError struct{ theirs, own byte }
 
 func (v VersionError) Older() bool   { return v.theirs < v.own }

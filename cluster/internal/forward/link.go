@@ -28,7 +28,7 @@ type Outbox struct {
 	waiting int      // bytes in full
 	writing int      // bytes that take has returned and that are not written yet
 	err     error
-	ready   chan struct{} // has room for one: buf is not empty, or err is set
+	ready   chan struct{} // has room for one value, which wakes Run: buf is not empty, or err is set
 }
 
 const (
@@ -179,7 +179,7 @@ type Link struct {
 	mu      sync.Mutex
 	next    uint64
 	waiting map[uint64]*Forwarded
-	retired bool // takes no more calls and ends with the last result
+	retired bool // the link accepts no more calls, and ends with the result of the last one
 	broken  bool
 }
 
@@ -187,7 +187,8 @@ func NewLink(conn net.Conn, peer Handshake) *Link {
 	return &Link{Peer: peer, Out: NewOutbox(conn), waiting: map[uint64]*Forwarded{}}
 }
 
-// Call is Start with done for f.Done. It returns a function that gives the call up: done gets raftnode.ErrUnknown.
+// Call is Start with the function done for f.Done. It returns a function that ends the call, if it has no result yet, with
+// raftnode.ErrUnknown.
 func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
 	id := l.Start(kind, fill, &Forwarded{Done: done})
 	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
@@ -220,8 +221,8 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 	return id
 }
 
-// Cancel asks the peer to cancel a blocking command, or tells it that the client of a call of another kind was cut off. The result
-// of the call says what became of the call.
+// Cancel asks the peer to cancel a blocking command, or tells it that the client of a call of another kind was cut off. For a blocking
+// command, how says for what reason (cluster/block.go). The result of the call says what became of the call.
 func (l *Link) Cancel(call uint64, how int32) {
 	// If the link is broken, Fail ends the call.
 	_ = l.Out.Send(Cancel, call, func(b []byte) []byte { return append(b, byte(how)) })
@@ -237,7 +238,7 @@ func (l *Link) progress(id uint64) {
 	}
 }
 
-// Resolve ends a call with its result, or with an error.
+// Resolve ends a call with its result, or with an error. It does nothing if the call has ended already.
 func (l *Link) Resolve(id uint64, body []byte, err error) {
 	l.mu.Lock()
 	f := l.waiting[id]

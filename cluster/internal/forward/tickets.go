@@ -13,16 +13,16 @@ type Ticket struct {
 	Again  bool   // the write may have been executed already
 }
 
-// Tickets hands out the numbers of the writes that this node forwards. It remembers only the numbers for which a client waits, so that
-// a client that waits for long does not cost memory for all later numbers.
+// Tickets hands out the numbers of the writes that this node forwards. It remembers only the numbers for which a client still waits.
+// So a client that waits for long does not make it remember all later numbers.
 type Tickets struct {
 	mu    sync.Mutex
 	last  uint64
-	open  list.List // numbers that have not ended, in order
+	open  list.List // numbers for which a client waits, in order
 	where map[uint64]*list.Element
 }
 
-// Begin returns a new number.
+// Begin returns a new number, and remembers it until End.
 func (t *Tickets) Begin() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -44,7 +44,7 @@ func (t *Tickets) End(id uint64) {
 	}
 }
 
-// Lowest returns the lowest number for which a client waits, or else the next one.
+// Lowest returns the lowest number for which a client waits, or the next new number if no client waits.
 func (t *Tickets) Lowest() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // A forwarding connection begins with a handshake in each direction. Then it carries frames, requests one way
 // and results the other, many at a time.
 //
-//	handshake:  handshake.go
+//	handshake: handshake.go
 //	frame:     internal/frame
 //
 //	kind 1  submit    ticket, calls
@@ -34,7 +34,8 @@ import (
 //	                  the client has only just sent it, 1 if it has waited at a leader,
 //	                  else 0, and for how long its node has had it, in µs; older
 //	                  versions skip that
-//	kind 6  cancel    how (1 byte): cancel the block frame with this id
+//	kind 6  cancel    how (1 byte): cancel the block frame with this id; or the client
+//	                  of the submit frame with this id was cut off
 //	kind 7  claim     boot of the sender, token of the link: this connection is
 //	                  the one for its writes and blocking commands; the result
 //	                  is how far the log has come, and the token, a new one
@@ -45,7 +46,7 @@ import (
 //	kind 10 admin     what (1 byte) | str id | str peer address: a change of
 //	                  membership; the result is a status reply or an error reply
 //	kind 20 position  no body; the result is the index up to which the asked
-//	                  node knows the log to be committed, and so has it
+//	                  node knows the log to be committed: it has all these entries
 //
 //	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
 //	calls:        internal/call/codec.go

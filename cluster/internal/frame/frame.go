@@ -25,7 +25,7 @@ const (
 // ErrMalformed is the error for bytes that are no frame, or a frame whose fields cannot be read.
 var ErrMalformed = errors.New("cluster: malformed frame from a peer")
 
-// Begin appends the head of a frame.
+// Begin appends the head of a frame. End has to fill in its length.
 func Begin(buf []byte, kind byte, id uint64) []byte {
 	buf = append(buf, 0, 0, 0, 0, kind)
 	return binary.AppendUvarint(buf, id)
@@ -51,7 +51,7 @@ type Frame struct {
 // Read reads a frame.
 func Read(r *bufio.Reader) (Frame, error) { return readUpTo(r, MaxLength) }
 
-// ReadShort reads a frame of a kind that is always short.
+// ReadShort reads a frame of a kind that is never longer than MaxShort.
 func ReadShort(r *bufio.Reader) (Frame, error) { return readUpTo(r, MaxShort) }
 
 // readUpTo reads a frame of a bounded length.
@@ -63,7 +63,7 @@ func readUpTo(r *bufio.Reader, most uint32) (Frame, error) {
 	return ReadRest(r, n)
 }
 
-// ReadLength reads the length of a frame of at most most bytes.
+// ReadLength reads the length of a frame, and returns ErrMalformed if it is more than the parameter most.
 func ReadLength(r *bufio.Reader, most uint32) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

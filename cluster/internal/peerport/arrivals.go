@@ -250,7 +250,7 @@ func (as *arrivals) close() {
 type raftArrival struct {
 	*arrival
 	read     int
-	answered bool
+	answered bool // handshakeDone has been called
 }
 
 // snapshotLength is more bytes than any first request of Raft's own protocol has, except a snapshot.

@@ -18,7 +18,7 @@ type Dialer struct {
 	Network func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 }
 
-// NewDialer reads the files of a configuration.
+// NewDialer returns a Dialer. If the configuration names files, NewDialer reads them.
 func NewDialer(with TLS, wall func() time.Time, log *slog.Logger) (*Dialer, error) {
 	gate, err := openGate(with, wall, log)
 	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: DialTCP}, err

@@ -43,8 +43,8 @@ import (
 // Raft repeats requests on broken connections.
 //
 // Port.open (port.go) is the one function that lets a caller through to any protocol, so no
-// protocol needs a check of its own. Because the first byte tells TLS from plain, nodes can change
-// from one to the other while they run.
+// protocol needs a check of its own. Because the first byte tells TLS from plain, the nodes of a running
+// cluster can be changed from one to the other one by one (TLS.Optional).
 //
 // Both sides check certificates by the same function (peerKeys.verify). crypto/tls checks differently
 // on each side: a server does not require server usage, and a client does not require client usage. With
@@ -78,7 +78,7 @@ func (p *TLS) byCert() bool   { return p.CertFile != "" || p.KeyFile != "" || p.
 // On reports whether the nodes prove that they are peers.
 func (p *TLS) On() bool { return p.bySecret() || p.byCert() }
 
-// Validate calls fault for each contradiction.
+// Validate calls fault for the first contradiction that it finds.
 func (p *TLS) Validate(fault func(string, ...any)) {
 	switch {
 	case p.Secret != "" && p.SecretFile != "":
@@ -123,7 +123,7 @@ func openGate(cfg TLS, wall func() time.Time, log *slog.Logger) (*peerGate, erro
 	if !cfg.On() {
 		return nil, nil
 	}
-	// Strangers get at most half the time of one processor.
+	// All handshakes of callers together get at most half the time of one processor.
 	g := &peerGate{cfg: cfg, wall: wall, log: log, turns: turns.New(1, true)}
 	if err := g.reload(); err != nil {
 		return nil, err
@@ -234,8 +234,8 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// watch loads the files again when they have changed, until stop is closed. It may read a file that
-// is half written, so nothing new counts, and no error is logged, until it finds the same twice.
+// watch loads the files every peerReloadPeriod, until stop is closed. It may read a file that is half written.
+// So new content takes effect, and an error is logged, only when two loads in a row have found the same.
 func (g *peerGate) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(peerReloadPeriod)
 	defer tick.Stop()

@@ -101,8 +101,8 @@ func (p *Port) sort(a *arrival) {
 	}
 }
 
-// open reads which protocol a caller wants. If the gate asks for a proof, the caller first proves that
-// it is a peer.
+// open reads which protocol a caller wants. If there is a gate, the caller must first prove that it is a
+// peer, except if TLS is optional and the caller does not speak it.
 func (p *Port) open(a *arrival) (proto byte, err error) {
 	var first [1]byte
 	if _, err := io.ReadFull(a, first[:]); err != nil {
@@ -192,7 +192,7 @@ func (p *Port) Close() error {
 	return p.ln.Close()
 }
 
-// peerNetAddr is the advertised address of the port. Unlike the address of the listener it may be a host name.
+// peerNetAddr is the advertised address of a node's peer port. Unlike the address of a listener it may be a host name.
 type peerNetAddr string
 
 func (a peerNetAddr) Network() string { return "tcp" }
@@ -202,7 +202,7 @@ func (a peerNetAddr) String() string  { return string(a) }
 func (p *Port) Addr() net.Addr { return peerNetAddr(p.self) }
 
 // DialRaft connects Raft to a peer. It connects Raft to itself without the network, because this node may not
-// reach its own advertised address. DialRaft gives up after DialTimeout, although Raft would wait longer: packets
+// reach its own advertised address. Connect gives up after DialTimeout, although Raft would wait longer: packets
 // to an unreachable peer are sent again at growing intervals, and the lookup of a name may take seconds. A new
 // attempt finds the peer soon after it has come back.
 func (p *Port) DialRaft(addr string, timeout time.Duration) (net.Conn, error) {
@@ -212,7 +212,8 @@ func (p *Port) DialRaft(addr string, timeout time.Duration) (net.Conn, error) {
 	return p.Connect(addr, ProtoRaft, timeout)
 }
 
-// Connect connects to a peer for one of the protocols. The connection ends with the port.
+// Connect connects to a peer for one of the protocols. The parameter timeout, DialTimeout at most, bounds the TCP connect and the
+// TLS handshake separately. The connection ends with the port.
 func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	timeout = min(timeout, DialTimeout)
 	type result struct {
