@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A shared secret makes every node the same CA: each node derives the key of the CA from the secret, and each
+// With a shared secret all nodes are the same CA: each node derives the key of the CA from the secret, and each
 // process makes up a key of its own and signs it with the key of the CA. The derived key only proves
 // membership. TLS makes up new encryption keys for each connection, so a person who learns the secret later
 // cannot read earlier traffic.
@@ -43,7 +43,8 @@ var (
 	peerSecretEnd   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// secretKeys derives keys from secrets, one per line. from names the source of the secrets in errors.
+// secretKeys derives keys from the secrets in text, one per line. The errors name the source of the secrets by the parameter from,
+// such as "--peer-secret-file FILE".
 func secretKeys(from string, text []byte) (*peerKeys, error) {
 	k := &peerKeys{roots: x509.NewCertPool(), name: peerSecretName, ageless: peerSecretBegin.AddDate(1, 0, 0)}
 	n := 0
@@ -68,8 +69,8 @@ func secretKeys(from string, text []byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// strong refuses a secret that is short or consists of few different characters. It also refuses
-// the first line of a certificate or key, because that line is the same in all of them.
+// strong refuses a secret that is short or consists of few different characters. It also refuses a line that begins with "-----",
+// such as the first line of a certificate or a key: that line is the same in all of them, so everybody knows it.
 func strong(secret []byte) error {
 	if bytes.HasPrefix(secret, []byte("-----")) {
 		return errors.New("it is a line of a certificate or a key, which --peer-tls-cert-file and its kin take")

@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// Strangers logs the callers that the peer port turns away, and the peers that turn this node away. It logs the
-// first caller for each reason at once, and after each strangersPeriod the number of further ones. So a stranger
-// that calls a thousand times a second causes about one line a minute.
+// Strangers logs failed calls between this node and its peers: the peer port turned a caller away, a peer turned
+// this node away, or this node did not trust what answered at a peer's address. It logs the first call for each
+// reason at once, and after each strangersPeriod the number of further ones. So a stranger that calls a thousand
+// times a second causes about one line a minute.
 type Strangers struct {
 	log   *slog.Logger
 	Total atomic.Uint64 // number of callers that this node has turned away
@@ -21,7 +22,7 @@ type Strangers struct {
 
 const strangersPeriod = time.Minute
 
-// turnedAway is the reason why a caller was turned away. The reasons are few, so memory is bounded.
+// turnedAway is the reason why a call failed. There are few reasons, so the map Strangers.more stays small.
 type turnedAway string
 
 const (
@@ -53,7 +54,7 @@ func newStrangers(log *slog.Logger) *Strangers {
 	return &Strangers{log: log, more: map[turnedAway]*strangersSince{}}
 }
 
-// Note counts and logs one caller that was turned away, or one peer that turned this node away.
+// Note counts one call that failed for the reason why, and logs the first such call; the function sum logs further ones.
 func (s *Strangers) Note(why turnedAway, remote string, err error) {
 	if why.theirs() {
 		s.Total.Add(1)
@@ -72,7 +73,7 @@ func (s *Strangers) Note(why turnedAway, remote string, err error) {
 	s.more[why] = &strangersSince{timer: time.AfterFunc(strangersPeriod, func() { s.sum(why) })}
 }
 
-// sum logs how many more callers there were in a strangersPeriod.
+// sum logs how many more calls failed for the reason why in the last strangersPeriod. If none did, Note logs the next one at once.
 func (s *Strangers) sum(why turnedAway) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

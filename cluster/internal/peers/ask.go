@@ -9,7 +9,7 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// Serve answers a peer that asks how this node is.
+// Serve answers a peer that asks this node for its status.
 func (w *Watcher) Serve(conn net.Conn) {
 	defer conn.Close()
 	select {
@@ -19,7 +19,7 @@ func (w *Watcher) Serve(conn net.Conn) {
 	}
 	r := NewReader(conn)
 	for w.ctx.Err() == nil {
-		// A peer that says nothing for so long uses another connection by now.
+		// A peer that has asked nothing for this long has given the connection up (Timeout).
 		idle := time.AfterFunc(2*Timeout, func() { conn.Close() })
 		f, err := Read(r)
 		if err == nil {
@@ -57,7 +57,7 @@ func (w *Watcher) memberIDs() (ids []string) {
 	return ids
 }
 
-// Run keeps an eye on the other members until the node closes.
+// Run has the other members asked for their status, and renews the topology, until the node closes.
 func (w *Watcher) Run() {
 	defer w.work.Wait()
 	asked := map[string]askedPeer{}
@@ -75,13 +75,13 @@ func (w *Watcher) Run() {
 	}
 }
 
-// askedPeer is a member that is being asked.
+// askedPeer is a member that a goroutine asks for its status until stop is called (askPeer).
 type askedPeer struct {
 	addr string
 	stop context.CancelFunc
 }
 
-// attend starts asking new members and stops asking former ones.
+// attend starts asking members that are new or have a new address, and stops asking former members and old addresses.
 func (w *Watcher) attend(asked map[string]askedPeer) {
 	known := w.Update()
 	if known == nil {
@@ -103,7 +103,7 @@ func (w *Watcher) attend(asked map[string]askedPeer) {
 	}
 }
 
-// askPeer asks one member until ctx ends.
+// askPeer asks one member for its status, over and over, until ctx ends.
 func (w *Watcher) askPeer(ctx context.Context, addr string) {
 	for ctx.Err() == nil {
 		if conn, err := w.cfg.Dialer.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout); err == nil {
@@ -116,7 +116,7 @@ func (w *Watcher) askPeer(ctx context.Context, addr string) {
 	}
 }
 
-// askOn asks on one connection until it fails.
+// askOn does the work of askPeer on one connection, until the connection fails or ctx ends.
 func (w *Watcher) askOn(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
@@ -153,7 +153,7 @@ func (w *Watcher) Visit(addr string) (Status, bool) {
 	timer := time.AfterFunc(Timeout, func() { conn.Close() })
 	defer timer.Stop()
 	own := w.Own()
-	own.Directory = "" // the address may belong to a stranger, which must not learn it
+	own.Directory = "" // the address may belong to a stranger, which must not learn the name of the directory
 	f, err := Exchange(conn, NewReader(conn), own)
 	return f, err == nil
 }

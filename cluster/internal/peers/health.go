@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// health is what the program's log says of the members. The log gets a line when a member falls silent and when it
-// is back, when too many members are silent for a majority, and when there has been no leader for a while.
-// Only a change makes a line, however long the new state lasts.
+// health is what this node last wrote to the program's log about the members. It writes a line when a member falls
+// silent and when that member is back, when too many members are silent for a majority, when there has been no
+// leader for a while, and when the majority or the leader is back. It does not repeat a line while nothing changes.
 type health struct {
 	down       map[string]bool
 	noMajority bool
@@ -16,7 +16,7 @@ type health struct {
 	told       bool          // the log says that there is no leader
 }
 
-// tellHealth logs what has changed since its last call; the caller holds mu.
+// tellHealth logs what has changed since its last call. led says whether there is a leader. The caller holds mu.
 func (w *Watcher) tellHealth(now time.Duration, led bool) {
 	h := &w.health
 	if h.down == nil {
@@ -64,7 +64,8 @@ func (w *Watcher) tellHealth(now time.Duration, led bool) {
 	w.tellLeader(now, led)
 }
 
-// tellLeader logs that there has been no leader for a while, and why if this node knows.
+// tellLeader logs that there has been no leader for Config.DownAfter, and why if this node knows; and later that there is one
+// again. It logs neither on a node without a vote.
 func (w *Watcher) tellLeader(now time.Duration, led bool) {
 	h := &w.health
 	switch {

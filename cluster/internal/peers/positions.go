@@ -11,12 +11,12 @@ type Positions struct {
 	mu      sync.Mutex
 	known   map[string]uint64        // by id
 	asked   map[string]chan struct{} // members that are being asked, by id and address; a channel wakes the goroutine that asks
-	waiting int                      // clients that wait now
-	want    uint64                   // the highest index that a client has ever waited for
-	waits   map[chan struct{}]uint64 // the index that each client waits for; its channel is closed when one more member reaches the index
+	waiting int                      // number of clients that wait at present (Begin)
+	want    uint64                   // the highest target with which Ask was ever called
+	waits   map[chan struct{}]uint64 // the target of each waiting client, by the channel that Heard closes when a member reaches it
 }
 
-// Heard notes a position.
+// Heard notes that the log of a member has come to index, and wakes the clients that wait for that.
 func (p *Positions) Heard(id string, index uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -58,8 +58,8 @@ func (p *Positions) Reached(target uint64, members []raftnode.Member, self strin
 	}
 }
 
-// Ask makes sure that every other member whose log has not come to target, as far as known, is being asked. For each such member
-// that is not being asked yet, it calls ask on a new goroutine. wake tells the goroutine of the member that a client waits.
+// Ask makes sure that every other member that has not yet reported target is being asked for its position. For each such member
+// that is not being asked yet, it calls the function ask on a new goroutine. Ask sends on wake whenever a client waits for the member.
 func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, ask func(m raftnode.Member, wake <-chan struct{})) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, a
 	}
 }
 
-// Begin notes that a client waits. end notes that the client waits no more.
+// Begin notes that a client has begun to wait. The function end notes that it waits no more.
 func (p *Positions) Begin() (end func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -102,7 +102,8 @@ func (p *Positions) Begin() (end func()) {
 	}
 }
 
-// Wants reports whether a client waits for a position that a member has not yet reported.
+// Wants reports whether a member should be asked again soon: some client waits, and the member has not yet reported the
+// highest target of all calls of Ask. (The client that waits may have a lower target, which the member has reached.)
 func (p *Positions) Wants(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // part that is needed, and uses the status that the nodes send each other anyway.
 
 // keepUp is by how much time a member may be behind: it must have applied by now what was committed
-// that long ago. The applied index in its status may be a Period old.
+// a keepUp ago. The applied index in its status may be a Period old.
 const keepUp = 3 * Period
 
 // commitAt is how far the log was committed at a time.
@@ -33,7 +33,7 @@ type Promoter struct {
 	After time.Duration
 	// Position returns the index up to which this node knows the log to be committed.
 	Position func() uint64
-	// Reconfigure changes the membership.
+	// Reconfigure changes the membership (raftnode.Node.Reconfigure).
 	Reconfigure func(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
 
 	commits []commitAt               // the commit index during the last keepUp
@@ -56,7 +56,7 @@ func (p *Promoter) Run(ctx context.Context) {
 		if id == "" {
 			continue
 		}
-		delete(p.since, id) // if the change fails, the member has to prove itself again
+		delete(p.since, id) // if the change fails, the member has to keep up for another Promoter.After
 		if err := p.Reconfigure(ctx, vote(id)); err != nil && ctx.Err() == nil {
 			w.cfg.Logger.Warn("a new member did not get its vote yet", "id", id, "error", err)
 		}

@@ -14,12 +14,12 @@ import (
 // also to the node that is no longer in it. A node that was away at that time gets no message about its removal:
 // the members only refuse it their votes. So it learns of its removal by the questions that every node asks
 // (ask.go): a member that has applied at least as much as this node answers that the node is a stranger, or that the
-// member with its id has another data directory. However it learns of its removal, it then serves no client. Late entries
-// may make it believe that it has a leader, but that leader refuses to serve it.
+// member with its id has another data directory. However it learns of its removal, it then serves no client. Until then
+// old entries may make it believe that it still has a leader, but that leader refuses the commands that it forwards.
 
-// standing returns what this node thinks of another. A node that has the id of a member and another address is
-// either that member, which has moved, or a former one whose place has been taken. In the second case the
-// present member answers at its address.
+// standing returns what this node thinks of the node that has sent f. A node that has the id of a member and another
+// address is either that member, which has moved, or a former one whose place has been taken. In the second case
+// the present member answers at its address, so it is alive.
 func (w *Watcher) standing(f Status) Standing {
 	members, err := w.cfg.Raft().Members()
 	if err != nil || len(members) == 0 {
@@ -96,8 +96,8 @@ func (w *Watcher) compareAddress(known string) (settled bool) {
 	return settled
 }
 
-// Misplaced returns the peer address at which the members look for this node, if that is not its own address,
-// and "" otherwise.
+// Misplaced returns the peer address at which the members look for this node, if compareAddress has logged that it is
+// not this node's own address, and "" otherwise.
 func (w *Watcher) Misplaced() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,8 +107,8 @@ func (w *Watcher) Misplaced() string {
 	return ""
 }
 
-// outcast reports whether another node that has applied at least as much as this one calls this one a stranger,
-// or knows it with another data directory.
+// outcast reports whether another node of this cluster that has applied at least as much as this one has lately called
+// this one a stranger, or knows it with another data directory.
 func (w *Watcher) outcast() bool {
 	own := w.Own()
 	now := w.cfg.Clock.Monotonic()
@@ -116,7 +116,7 @@ func (w *Watcher) outcast() bool {
 	defer w.mu.Unlock()
 	for _, h := range w.heard {
 		if own.Cluster != "" && h.status.Cluster != "" && own.Cluster != h.status.Cluster {
-			continue // in another cluster this node is a stranger anyway
+			continue // to a node of another cluster, this node is a stranger anyway
 		}
 		if h.told && now-h.seen < w.cfg.DownAfter && (h.status.You == Stranger || h.status.You == Other) && h.status.Applied >= own.Applied {
 			return true
@@ -133,8 +133,9 @@ func (w *Watcher) Moved() {
 	}
 }
 
-// adopt notes that this node is a member of the cluster that the status of another member names; mu is held.
-// The name is "" if that member does not know it.
+// adopt notes that this node is a member of the cluster that f, the status of another member, names; f.Cluster is ""
+// if that member does not know the name. adopt does nothing if this node is no member, and logs an error if it
+// belongs to another cluster. mu is held.
 func (w *Watcher) adopt(f Status) {
 	if !w.member {
 		return
@@ -158,8 +159,8 @@ func (w *Watcher) sameDirectory(f Status) bool {
 }
 
 // disown stops this node if it is a first member that is just beginning (Blank), and another node that
-// has applied at least as much has met it with another directory. That directory is lost. (A node
-// that has a log goes on: it was replaced, and judge finds that it has been removed.)
+// has applied at least as much has met it with another data directory: this node has lost that directory.
+// (A node that has a log goes on: it was replaced, and judge finds that it has been removed.)
 func (w *Watcher) disown(by Status) {
 	if by.You != Other || !w.cfg.Raft().Blank() || by.Applied < w.Own().Applied {
 		return

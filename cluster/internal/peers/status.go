@@ -13,8 +13,8 @@ import (
 )
 
 // Every node asks every other node, once in Period, for its status, on a separate connection to the peer
-// port. Raft would tell about the leader only. A client that asks a follower for the other nodes wants to
-// know all of them, and which of them are up.
+// port. By Raft a follower hears from the leader only. But a client that asks a follower for the other nodes
+// wants to know all of them, and which of them are up.
 //
 // A connection for these questions begins with 'D'. Then the asking node sends a frame with its status and gets one with
 // the other node's, as often as it likes.
@@ -29,14 +29,16 @@ import (
 // you is what the answering node thinks of the asking one: 0 it does not know, 1 a member, 2 no member, 3
 // a node with the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
 // reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
-// the data directory or the members, so that versions can differ in what they say. A node tells its data
-// directory to members only: another node that names it would pass for this node. To members alone it also
-// names the users whose work was stopped lately (fair.Overrun). If there are none, as in most cases, the frame ends before them.
-// A frame that is longer than frame.MaxShort is refused. A status changes nothing unless it comes from a member, with the data directory
-// that the member was met with.
+// the data directory or the members, so that versions can differ in what they say. A node names its data
+// directory only when it asks a member at its address, and in answers to members: another node that names the
+// directory would pass for this node. Only in answers to members it also names the users whose work gets less time
+// than usual (fair.Overrun). If there are none, as in most cases, the frame ends before them. A frame that is longer
+// than frame.MaxShort is refused. A node records no status of a node that is no member, or that names another data
+// directory than the one with which the member was met.
 const (
 	FrameStatus = 1
 
+	// Period is how often a node asks each other member for its status.
 	Period = 250 * time.Millisecond
 	// Timeout is how long a peer may take to answer before it is asked on a new connection.
 	Timeout = time.Second
@@ -49,12 +51,12 @@ type Status struct {
 	RunID   string
 	Applied uint64
 	Cluster string   // name of the cluster it belongs to; "" if it does not know
-	You     Standing // what it thinks of the node that asks
+	You     Standing // in an answer: what it thinks of the node that asks
 	Peer    string   // its peer address; "" if it does not say
 
 	Directory string // the name of its data directory; "" if it does not say
 
-	// Members are the ids of the members that it knows; ToldMembers is false if it does not say.
+	// Members are the ids of the members that the node knows; ToldMembers is false if the status has no list of members.
 	Members     []string
 	ToldMembers bool
 
@@ -151,8 +153,8 @@ func Read(r *bufio.Reader) (Status, error) {
 	return f, nil
 }
 
-// sane reports whether a status can come from a node. It clears client addresses that cannot be addresses, because
-// clients are sent there, and a blank in an address would end a word in the texts of Sentinel.
+// sane reports whether an honest node can have sent a status. It clears invalid addresses for clients: clients would
+// be sent there, and a blank in an address would break the texts of Sentinel, where blanks separate words.
 func (f *Status) sane() bool {
 	for _, addr := range []*string{&f.Addrs.Plain, &f.Addrs.Sentinel, &f.Addrs.Cluster, &f.Addrs.TLSPlain, &f.Addrs.TLSSentinel, &f.Addrs.TLSCluster} {
 		if roster.CheckAddress(*addr) != nil {

@@ -26,15 +26,15 @@ import (
 // So the follower also waits for silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50
 // to 100 ms. If a machine or a network falls silent, Raft's timers start the election.
 
-// SuspectTick is how often silent checks for signs of life of the leader.
+// SuspectTick is how often the function silent looks for signs of life of the leader.
 const SuspectTick = 5 * time.Millisecond
 
-// firstTurn is how long the first member waits for a sign of life of a leader whose process seems to be gone. A living leader
-// sends a heartbeat after a tenth to a fifth of the heartbeat timeout, and entries far more often.
+// firstTurn is how long the first member (turnAfter) waits for a sign of life of a leader whose process seems to be gone. A
+// living leader sends a heartbeat after a tenth to a fifth of the heartbeat timeout, and entries far more often.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
-// nextTurn is how much later each further member stands, so that they do not split the votes. Within
-// nextTurn the member before it wins, even with a busy disk.
+// nextTurn is how much later each further member stands for election, so that they do not split the votes. A
+// member that stands wins within nextTurn, even with a busy disk, before the next one would stand.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
 // Refused reports whether the machine at an address refused a connection, because no process listens there.
@@ -62,8 +62,9 @@ type Elector interface {
 	Campaign() error
 }
 
-// Stand waits for the silence of the suspected leader, and then has this node stand for election, unless another node
-// leads by then, or ctx ends. A node that has not caught up keeps waiting, because it could not lead at once.
+// Stand waits for the silence of the suspected leader, and then has this node stand for election. It gives up if another
+// node leads, if ctx ends, or after two election timeouts. A node that has not caught up keeps waiting, because it
+// could not lead at once. A node whose turn would come after Raft's own timers does nothing.
 func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	turn := s.turnAfter(leader.ID)
 	patience := firstTurn(s.Heartbeat) + time.Duration(turn)*nextTurn(s.Heartbeat)
@@ -98,8 +99,8 @@ func (s *Suspicion) turnAfter(leader string) int {
 	return slices.Index(ids, s.ID)
 }
 
-// silent waits until the leader has been silent for long enough and this node has caught up. It returns false
-// if there is another leader, or if ctx ends before.
+// silent waits until the leader has been silent for patience and this node has caught up. It returns false
+// if another node leads or ctx ends before that.
 func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, patience time.Duration) bool {
 	tick := time.NewTicker(SuspectTick)
 	defer tick.Stop()
@@ -109,8 +110,8 @@ func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, pati
 	for {
 		now := s.Clock.Monotonic()
 		if t := s.Raft.Facts().Term; t != term {
-			// Another member stands already, and may win, so this node waits a little longer. But it stands in the
-			// end, because the other member may lose for a log that is too short.
+			// Another member stands already, and may win, so this node waits for another firstTurn. After that this node
+			// stands, too, because the other member may lose if its log is too short.
 			term, due = t, now+firstTurn(s.Heartbeat)
 		}
 		if contact, _ := s.Raft.LastContact(); contact > heard {

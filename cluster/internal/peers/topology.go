@@ -1,5 +1,5 @@
-// Package peers watches the other members of a cluster: each node asks every other one how it is. The answers tell a node
-// who is up, at which addresses clients find the others, and whether it has been removed itself.
+// Package peers watches the other members of a cluster: each node asks every other one for its status. From the answers a
+// node learns which members are up, at which addresses clients find them, and whether it has been removed itself.
 package peers
 
 import (
@@ -9,10 +9,11 @@ import (
 )
 
 // What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
-// all of them (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
-// (ask.go). A Topology combines the answers with what Raft says. It is an immutable value that costs one load
-// to read; a channel closes when it is out of date. Raft alone says who leads. The answers only say at which addresses
-// a node is, how far it is, and whether it is silent (Config.DownAfter): they are no vote on who leads.
+// all nodes (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
+// (ask.go). A Topology combines the answers with what Raft says. A Topology is immutable, and a reader gets the
+// current one by one atomic load; its channel Changed closes when it is out of date. Raft alone says who leads.
+// The answers only say which addresses a node has and what it has applied; and a member that sends none for
+// Config.DownAfter counts as down.
 
 // Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
 type Addresses struct {
@@ -24,9 +25,9 @@ type Addresses struct {
 	TLSPlain, TLSSentinel, TLSCluster string
 }
 
-// For returns the addresses for clients with TLS (secret) or without, in the first three fields. If a node has
-// no address of that kind, the other one takes its place: a client without TLS may learn the address of a TLS
-// port.
+// For returns, in the first three fields, the addresses for clients that speak TLS (secret) or for clients that do not.
+// If the node has only an address of the other kind for a protocol, For returns that address: a client without TLS
+// may learn the address of a TLS port.
 func (a Addresses) For(secret bool) Addresses {
 	if secret {
 		return Addresses{Plain: cmp.Or(a.TLSPlain, a.Plain), Sentinel: cmp.Or(a.TLSSentinel, a.Sentinel), Cluster: cmp.Or(a.TLSCluster, a.Cluster)}
@@ -54,9 +55,9 @@ type Topology struct {
 	Leader string // id of the leader; "" while no leader is known
 	Last   string // id of the leader or, without a leader, of the last one
 	Term   uint64
-	Nodes  []Sighting // this node and the voters with known addresses, by id
-	// Members is the number of voters, with known addresses or not. Members without a vote do not
-	// count for a majority, and clients are not sent to them.
+	Nodes  []Sighting // this node and the voters with known addresses, sorted by id
+	// Members is the number of voters, also of those whose addresses are not known. Members without a vote
+	// are left out: they do not count for a majority, and clients are not sent to them.
 	Members int
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration
@@ -73,11 +74,11 @@ type Sighting struct {
 	RunID   string // run id of its present process
 	Applied uint64 // Raft index of the last entry that it applied
 	Up      bool
-	Silence time.Duration // time since its last message
+	Silence time.Duration // time since its last status; 0 for this node
 	Known   time.Duration // time since this node began to look for it
 }
 
-// Node returns what is known of a member; nil if the member is not in Nodes.
+// Node returns the element of Nodes with an id; nil if there is none.
 func (t *Topology) Node(id string) *Sighting {
 	for i := range t.Nodes {
 		if t.Nodes[i].ID == id {

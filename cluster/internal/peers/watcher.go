@@ -19,19 +19,19 @@ import (
 type Config struct {
 	ID, RunID string
 	Data      string // the node's data directory, for messages
-	PeerAddr  string // the node's own
+	PeerAddr  string // the node's own peer address
 	Addresses Addresses
 	DownAfter time.Duration // how long a member may be silent before it counts as down
 	Clock     clock.Source
 	Logger    *slog.Logger
 	Dialer    *peerport.Dialer
 
-	Opened <-chan struct{}            // closed when Raft may be called
+	Opened <-chan struct{}            // closed when the function Raft may be called
 	Raft   func() Raft                // what Raft knows
 	Leader func() raftnode.Leadership // the leader as the node knows it
 	// Overruns returns the users whose work gets less time than usual on this node (fair.Limits).
 	Overruns func() []fair.Overrun
-	Members  func(members []raftnode.Member) // is called with the members that Raft knows, in every Period
+	Members  func(members []raftnode.Member) // is called with the members that Raft knows, in every Period and after a change of them
 	Removed  func()                          // is called when the node finds that it has been removed
 	Fatal    func(error)                     // ends the node
 }
@@ -55,7 +55,8 @@ type Raft interface {
 	Trouble() string
 }
 
-// Watcher is what a node has learned from the others. Lock order: mu, then what Config.Leader locks.
+// Watcher asks the other members for their status, and holds what this node has learned from them. Lock order: mu, then
+// what Config.Leader locks.
 type Watcher struct {
 	cfg  Config
 	ctx  context.Context
@@ -66,7 +67,7 @@ type Watcher struct {
 	last   string        // the last known leader
 	voter  bool          // this node is a voter
 	member bool          // this node is a member, with or without a vote
-	moved  chan struct{} // has room for one: the configuration has changed
+	moved  chan struct{} // wakes Run after a change of the configuration; has room for one element
 
 	misplaced misplaced
 	health    health
@@ -76,7 +77,7 @@ type Watcher struct {
 	older   atomic.Bool
 	removed atomic.Bool // this node has been removed from the cluster
 
-	disowned sync.Once // another node knows this one with another data directory
+	disowned sync.Once // calls Config.Fatal when another node knows this one with another data directory (disown)
 
 	current atomic.Pointer[Topology]
 	changed chan struct{} // Changed of current; closed and replaced with mu held
@@ -85,7 +86,7 @@ type Watcher struct {
 	clients   map[string]string // addresses for clients, by id
 }
 
-// NewWatcher returns a Watcher whose questions end with ctx.
+// NewWatcher returns a Watcher that asks until ctx ends.
 func NewWatcher(ctx context.Context, cfg Config) *Watcher {
 	return &Watcher{cfg: cfg, ctx: ctx, heard: map[string]*heard{}, moved: make(chan struct{}, 1),
 		clients: map[string]string{cfg.ID: cfg.Addresses.For(false).Plain}}
@@ -138,9 +139,9 @@ type heard struct {
 	asked  bool   // ... and has done so in answer to a question at its address
 	voter  bool
 	first  time.Duration // when this node began to look for it
-	seen   time.Duration // when its last status came
+	seen   time.Duration // when its last status came; first if none has come
 
-	foreign bool // the node there belongs to another cluster, and this has been logged
+	foreign bool // the node at this address belongs to another cluster, and this has been logged
 }
 
 // MayBeOlder reports whether the member at a peer address may run version 0.1.0, because no status of it has shown the contrary.
@@ -172,20 +173,21 @@ func (w *Watcher) Own() Status {
 	}
 }
 
-// record stores the status of a member. asked is true if it is the answer to a question at the member's address.
+// record stores the status of a member. asked is true if the status is the answer to a question at the member's address,
+// and false if that node has asked this one.
 func (w *Watcher) record(f Status, asked bool) {
 	now := w.cfg.Clock.Monotonic()
 	if own := w.cfg.Raft().Cluster(); !asked && (f.Directory == "" || own != "" && f.Cluster != "" && f.Cluster != own) {
-		return // a member names its data directory, and belongs to this cluster
+		return // a member that asks names its data directory, and belongs to no other cluster
 	}
 	known := w.sameDirectory(f)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.heard[f.ID]
 	if h == nil || !known || f.Peer != "" && f.Peer != h.addr {
-		return // not a member, or not any more
+		return // no member has this id, or the member has another data directory or another address
 	}
-	if !asked { // a list of members counts only from a member that was found at its address
+	if !asked { // lists of members and of overruns are believed only from a member that answers at its address
 		f.Members, f.ToldMembers = h.status.Members, h.status.ToldMembers
 		f.Overruns = h.status.Overruns
 		// Only answers have the TLS addresses.
@@ -201,7 +203,8 @@ func (w *Watcher) record(f Status, asked bool) {
 	w.adopt(f)
 }
 
-// Overruns calls learn for each member, with the users that its latest status names, and with the age of that status.
+// Overruns calls the function learn for each member, with the users that its latest answer has named, and with the time since its
+// latest status, which may have come in a question after that answer. mu is held during these calls.
 func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
@@ -211,9 +214,9 @@ func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	}
 }
 
-// Vouched reports whether a member that has answered this node lately lists the node id as a member. A node that was away
-// and knows only old configurations depends on this. A member whose version sends no list of members vouches for every node,
-// because it may know it.
+// Vouched reports whether id is in the list of members of a member that has answered this node and is not silent. A node that
+// was away and knows only old configurations depends on such lists. A member whose version sends no list vouches for
+// every id, because any of them may be a member that it knows.
 func (w *Watcher) Vouched(id string) bool {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
@@ -226,7 +229,7 @@ func (w *Watcher) Vouched(id string) bool {
 	return false
 }
 
-// Look renews the topology and logs changes of the health: members may have been silent for too long by now.
+// Look renews the topology and logs changes of the health (tellHealth): by now a member may have been silent for too long.
 func (w *Watcher) Look() {
 	led := w.cfg.Leader().ID != ""
 	w.mu.Lock()
@@ -236,7 +239,8 @@ func (w *Watcher) Look() {
 	w.tellHealth(now, led)
 }
 
-// renew replaces the topology; mu is held. It runs in every Period, so silence is known to within a Period.
+// renew replaces the topology; mu is held. It runs at least once in every Period, so a member that falls silent is found
+// at most a Period late.
 func (w *Watcher) renew(now time.Duration) {
 	leader := w.cfg.Leader()
 	if leader.ID != "" {
@@ -257,7 +261,7 @@ func (w *Watcher) renew(now time.Duration) {
 			continue
 		}
 		silence := now - h.seen
-		// Raft hears from the leader, even if its status does not arrive.
+		// A leader is up even if its status does not arrive, because Raft hears from it.
 		up := silence < w.cfg.DownAfter || id == leader.ID
 		t.Nodes = append(t.Nodes, Sighting{ID: id, Addresses: h.status.Addrs, RunID: h.status.RunID, Applied: h.status.Applied,
 			Up: up, Silence: silence, Known: now - h.first})

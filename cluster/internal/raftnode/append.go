@@ -43,8 +43,8 @@ import (
 
 const maxAppend = 1 << 20
 
-// errNotSpoken means that Raft's own transport has to send this request, because the peer does not speak
-// this codec or cannot take the request by it.
+// errNotSpoken means that Raft's own transport has to send a request, because the peer does not speak
+// this codec, or refuses so long a request in it.
 var errNotSpoken = errors.New("cluster: to be asked by Raft's own transport")
 
 // appendRefusal is an error that the peer has sent as its answer.
@@ -52,12 +52,12 @@ type appendRefusal string
 
 func (r appendRefusal) Error() string { return string(r) }
 
-// appender sends AppendEntries over connections that it keeps.
+// appender sends AppendEntries requests in this codec. It keeps the connections for further requests.
 type appender struct {
 	dial    func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	timeout time.Duration // for a request and its answer
 	now     func() time.Duration
-	older   func(addr string) bool // reports whether the peer there may run an earlier version; nil: none does
+	older   func(addr string) bool // reports whether the peer at addr may run an earlier version; nil: no peer does
 
 	mu      sync.Mutex
 	kept    map[raft.ServerAddress][]*appendConn
@@ -77,10 +77,10 @@ type appendConn struct {
 	net.Conn
 	in   *bufio.Reader
 	out  []byte
-	late *time.Timer // closes the connection
+	late *time.Timer // closes the connection when the hello or an answer is late
 }
 
-// errAppendLate is the error if an answer has not come in time.
+// errAppendLate is the error if the hello or an answer has not come in time.
 var errAppendLate = &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 
 func newAppender(port *peerport.Port, timeout time.Duration, cfg *Config) *appender {
@@ -115,7 +115,7 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 	}
 }
 
-// take returns a connection, a kept one if there is one.
+// take returns a connection to a peer: a kept one, or else a new one.
 func (a *appender) take(to raft.ServerAddress) (c *appendConn, kept bool, err error) {
 	a.mu.Lock()
 	list := a.kept[to]

@@ -7,15 +7,15 @@ import "github.com/hashicorp/raft"
 // message that a lock is free. So the leader sends the commit index at once to each follower whose
 // clients listen, in a request without entries. Raft itself would send that request later.
 //
-// Raft neither knows of these requests nor needs their answers. Every node says in each answer to a
-// request of Raft whether it has subscribers, so nodes without subscribers cost nothing. On an idle
+// Raft neither knows of these requests nor needs their answers. Every node says in each answer to
+// AppendEntries whether its clients listen, so nodes whose clients do not listen cost nothing. On an idle
 // cluster a message takes 1 ms from PUBLISH to a subscriber on a follower; without these requests it
 // took 17 ms.
 
 // listener is a follower as seen by the leader.
 type listener struct {
 	to      raft.ServerAddress
-	listens bool
+	listens bool   // clients of the follower wait for messages (cluster.Config.Listens)
 	told    uint64 // the commit index that the follower knows from Raft's last request
 	tried   uint64 // the commit index of the last notification to the follower, received or not
 	asking  bool   // the leader waits for the answer to a notification

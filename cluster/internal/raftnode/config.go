@@ -21,7 +21,7 @@ type Peer struct {
 	Addr string // peer address, host:port
 }
 
-// Config is what a member of Raft needs to know. The fields without a comment are those of cluster.Config.
+// Config is what a member of Raft needs to know. The fields without a comment are as in cluster.Config.
 type Config struct {
 	ID       string
 	Addr     string // peer address under which the others know this node
@@ -33,7 +33,7 @@ type Config struct {
 
 	Listen func() (net.Listener, error) // opens the peer port
 	Dialer *peerport.Dialer             // calls other nodes
-	Older  func(addr string) bool       // reports whether the member there may run an earlier version
+	Older  func(addr string) bool       // reports whether the member at addr may run an earlier version
 
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
 	LeaseReads                                     bool
@@ -56,7 +56,7 @@ type TimeSource interface {
 	Monotonic() time.Duration
 	// Wall is the time of day.
 	Wall() time.Time
-	// At converts a time that this process has read to the monotonic clock.
+	// At converts a result of time.Now in this process to the monotonic clock.
 	At(time.Time) time.Duration
 }
 
@@ -75,7 +75,7 @@ type Facts struct {
 	DirectoryQuota int64 // Config.DataQuota
 }
 
-// Leadership is a change that a Node reports: who leads now, nobody if ID is empty.
+// Leadership says who leads; a Node sends one at each change (Hooks.Leads). ID is empty if no leader is known.
 type Leadership struct {
 	ID   string
 	Addr string // peer address

@@ -16,12 +16,12 @@ import (
 // A member is its data directory, not its id. A node that comes back under its id with another directory
 // has forgotten its votes and what it has acknowledged, and with its vote a majority could forget a lock.
 // So every directory has a name of its own. That name is in every request of Raft, in every answer but
-// those to InstallSnapshot and TimeoutNow, and in the facts that nodes tell each other. A node keeps in
-// node.json with which directory it has met each member. From a member that comes with another directory,
+// those to InstallSnapshot and TimeoutNow, and in the status that nodes tell each other (peers/status.go). A
+// node keeps in node.json with which directory it has met each member. From a member that comes with another directory,
 // it takes no vote, no acknowledgement and no request, until the member has been removed from the cluster
 // and taken in again.
 //
-// A node that names no directory, or no cluster, is refused (scrutiny.go).
+// A request that names no directory or no cluster is refused (scrutiny.go), and so is an answer that names no directory.
 //
 // The name of the cluster goes with the directory's name. Raft takes two entries with the same term and index for the same entry,
 // and young clusters often have such entries. A node may come to follow the leader of another cluster: the address of its member
@@ -41,7 +41,8 @@ func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
-// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
+// Meet notes the directory of a member that was not met before. It fails with datadir.ErrOtherDirectory if the member was
+// met with another directory, or with the error of the write to node.json.
 func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
 
 // meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the
@@ -60,8 +61,8 @@ func (r *Node) meet(id, directory []byte) error {
 		}
 		return fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 	}
-	// Only a member's directory is remembered: any other node may be anybody. While Raft starts, the
-	// members are not known yet.
+	// Only the directory of a member is remembered, because any caller can name an id that is no member's. While
+	// Raft starts, the members are not known yet.
 	running := r.trans.raft.Load()
 	if running == nil {
 		return nil
@@ -74,12 +75,13 @@ func (r *Node) meet(id, directory []byte) error {
 	return r.dir.Remember(string(id), string(directory), r.configured.Load())
 }
 
-// separator separates a node's address from its directory in Raft's requests. Versions that know no directory
-// take the address and what follows for the address. They only show it, because they do not forward to this version.
+// separator separates a node's address from the name of its directory, and from what else EncodePeer adds. A version
+// that knows no directories takes all of this for the address. This does no harm, because that version forwards nothing
+// to a node of this version: it only shows the address.
 var separator = []byte{0}
 
 // EncodePeer adds to this node's own address the names of its directory and cluster, and whether it makes
-// promises and has listeners.
+// promises to leaders (read_lease.go) and its clients listen for messages (commit_notification.go).
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
@@ -104,8 +106,8 @@ func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 	return t.NetworkTransport.DecodePeer(addr)
 }
 
-// known fails if a node belongs to another cluster, or if it is a member with another directory than it
-// was met with.
+// known fails if the node that has sent the header belongs to another cluster, or if it was met as a member
+// with another directory than it names.
 func (t *transport) known(by raft.RPCHeader) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {
@@ -114,8 +116,8 @@ func (t *transport) known(by raft.RPCHeader) error {
 	return t.meet(by.ID, said.directory)
 }
 
-// knownAs fails if an answer does not come from the member that was asked, names no directory, does not
-// pass known, or cannot be true. lastIndex is the last log index that the answer reports.
+// knownAs fails if an answer does not come from the member id that was asked, names no directory, or fails the check
+// of the function known or believable. lastIndex is the last log index that the answer reports.
 func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex uint64) error {
 	if string(by.ID) != string(id) {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(string(by.ID)), id)
@@ -126,8 +128,8 @@ func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex
 	return cmp.Or(t.known(by), t.believable(term, lastIndex))
 }
 
-// believable fails if an answer cannot be true. The check is needed because a leader steps down when an answer
-// has a later term.
+// believable fails if no honest member can give an answer with this term and this last index. The check is needed
+// because a leader steps down when an answer has a later term.
 func (t *transport) believable(term, lastIndex uint64) error {
 	own := uint64(0)
 	if r := t.raft.Load(); r != nil {

@@ -33,7 +33,7 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 		}
 	}
 	fsm.Brake(brake.Bring)
-	fsm.Replay(last) // the replay notifies nobody
+	fsm.Replay(last) // entries up to last are old: applying them sends no messages
 	for i := from.Index + 1; i <= last; i++ {
 		var l raft.Log
 		if err := r.dir.Log.Read(i, &l); err != nil {
@@ -53,7 +53,7 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 func (r *Node) Holds(index uint64) bool {
 	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
 		var l raft.Log
-		// Entries that are Raft's own do not reach the state.
+		// Raft's own entries do not belong to the state.
 		if err := r.dir.Log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
 			return false
 		}

@@ -7,16 +7,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How large the log becomes. Raft takes a snapshot after a number of entries, and keeps a number of
-// entries behind it; but an entry may be 50 bytes or some megabytes. So the node also takes a snapshot
+// How large the log becomes. Raft takes a snapshot after a number of entries, and keeps a number of the
+// entries before it in the log; but an entry may be 50 bytes or some megabytes. So the node also takes a snapshot
 // when the log since the last one has more bytes than Config.SnapshotBytes, and more than logPerData
 // times the data: a snapshot writes all data, and more frequent snapshots would cost more than the log
 // does. The log is deleted up to the snapshot before the last (datadir.Log), so the whole log is at most
 // about twice as long as the log since the last snapshot may be.
 //
 // After a snapshot because of the size of the log, a quarter of the entries since the previous snapshot stay
-// in the log, or TrailingLogs entries if they are fewer. Entries that the previous snapshot needs stay in
-// any case.
+// in the log, or TrailingLogs entries if they are fewer. Entries after the previous snapshot stay in any case.
 
 const (
 	// logPerData: the size of the log since the last snapshot causes a new one only if it is more than this many times the
@@ -26,8 +25,8 @@ const (
 	// snapshot stays in the log (or TrailingLogs entries, if they are fewer). Followers that are a little late
 	// need them.
 	trailingShare = 4
-	// boundPause is how long after a failed snapshot the next is tried: the disk may have no
-	// room for one.
+	// boundPause is how long boundLog waits after a failed snapshot before it tries the next: the disk may
+	// have no room for one.
 	boundPause = time.Second
 )
 
@@ -61,8 +60,8 @@ func (r *Node) boundLog(last uint64) {
 	}
 }
 
-// snapshotShort takes a snapshot that leaves only a part of the entries behind it: TrailingLogs is meant
-// for small entries.
+// snapshotShort takes a snapshot, after which the log keeps at most one in trailingShare of the entries since the
+// previous snapshot: TrailingLogs alone, which is meant for small entries, may be too many.
 func (r *Node) snapshotShort() error {
 	r.shortening.Lock()
 	defer r.shortening.Unlock()

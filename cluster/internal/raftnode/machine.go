@@ -43,7 +43,7 @@ func (m *machine) Apply(l *raft.Log) any {
 		return err // the process ends
 	}
 	m.bring(2 * len(l.Data)) // for the entry that was read, and for the values made of it; for a long entry Load does this
-	own := *l                // a copy: Raft keeps dozens of entries until the last of them is applied, and Load adds the data of a long one
+	own := *l                // Load adds long data to this copy, not to l: Raft keeps dozens of entries until the last is applied
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
 		m.fatal(fmt.Errorf("data directory %s: log entry %d: %w", m.log.cfg.Data, l.Index, err))
@@ -81,7 +81,9 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return w, nil
 }
 
-// bring waits until memory is free. It is called before an evaluation or an entry makes data, or copies data to change it.
+// bring makes room for bytes in memory: if memory is scarce, it waits for the collector, for the snapshot that is being written,
+// and then for others to give up earlier states. It is called before an evaluation or an entry makes data, or copies
+// data to change it.
 func (m *machine) bring(bytes int) {
 	brake.Bring(bytes)
 	m.awaitRoom(brake.Crowded)
@@ -90,8 +92,8 @@ func (m *machine) bring(bytes int) {
 	}
 }
 
-// awaitRoom waits while a snapshot is being written and memory is crowded. The snapshot holds the state of its beginning: if all keys
-// are replaced meanwhile, there are two states, and the node may lack the memory for both.
+// awaitRoom waits, if memory is crowded, until the snapshot that is being written is complete. A snapshot holds the state as it was
+// when it began. If all keys are replaced while it is written, there are two states, and the node may lack the memory for both.
 func (m *machine) awaitRoom(crowded func() bool) {
 	w := m.written.Load()
 	if w == nil || !w.begun.Load() || w.isOver() || !crowded() {
@@ -106,13 +108,14 @@ func (m *machine) awaitRoom(crowded func() bool) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
-	// What may fail is done first, because an error must leave the state as it was. The snapshot and its configuration are on the disk already.
+	// ForgetBefore may fail and comes before the restore, because an error must leave the state as it was. The snapshot and its
+	// configuration are on the disk already.
 	at := m.log.dir.SnapshotConfiguration()
 	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err
 	}
 	var from io.Reader = brakedReader{in}
-	if m.log.started.Load() { // a peer sent the snapshot; at the start nothing else needs the processor, so there is no pace
+	if m.log.started.Load() { // a peer has sent the snapshot; at the start nothing else needs the processor, so there is no pace
 		from = m.log.dir.Paced(from)
 	}
 	if err := m.fsm.Restore(from, m.log.dir.Snapshots.Newest().Index); err != nil {
@@ -154,8 +157,8 @@ type writtenState struct {
 	s       *raftfsm.Snapshot
 	over    chan struct{} // closed when Raft needs the state no more
 	once    sync.Once
-	begun   atomic.Bool // Persist has begun, and can end even if Raft's main goroutine waits for the state machine
-	hurried atomic.Bool // awaitRoom waits for over, so Persist does not rest
+	begun   atomic.Bool // Persist has begun: from then on it ends even if Raft's main goroutine waits for the state machine
+	hurried atomic.Bool // awaitRoom waits for over, so Persist writes without pauses
 }
 
 func (w *writtenState) isOver() bool {

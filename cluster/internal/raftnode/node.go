@@ -45,22 +45,22 @@ type Node struct {
 	down raft.Future // shutdown of Raft
 }
 
-// Hooks are the functions by which a Node calls its node.
+// Hooks are the functions and channels by which a Node calls package cluster.
 type Hooks struct {
-	Serve    map[byte]func(net.Conn) // serves the connections of a protocol of the peer port
-	Applied  func(raftfsm.Outcome)   // an entry was applied, in log order
-	Restored func(seq uint64, lease int64)
-	Members  func()               // the configuration has changed
-	Vouched  func(id string) bool // reports whether other members say that a node is a member
-	Leads    chan Leadership      // receives changes of leadership
-	Crowded  func()               // memory is crowded: nobody should keep earlier states
+	Serve    map[byte]func(net.Conn)       // serves the connections of a protocol of the peer port
+	Applied  func(raftfsm.Outcome)         // an entry was applied, in log order
+	Restored func(seq uint64, lease int64) // a snapshot was restored
+	Members  func()                        // the configuration has changed
+	Vouched  func(id string) bool          // reports whether other members say that a node is a member
+	Leads    chan Leadership               // receives changes of leadership
+	Crowded  func()                        // memory is crowded: has earlier states given up
 }
 
 const (
 	transportPool    = 3
 	transportTimeout = 10 * time.Second
-	// applyTimeout bounds the wait for room in Raft's queue. The wait is short, because only one entry is
-	// in flight.
+	// applyTimeout bounds the wait for room in Raft's queue. The wait is usually short, because the leader has
+	// only one entry in flight.
 	applyTimeout = 5 * time.Second
 )
 
@@ -88,7 +88,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
 	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.Vouched
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
-	// These start only now because they call meet, which reads r.trans.
+	// These goroutines start only now because they call meet, which reads r.trans.
 	go r.trans.relay()
 	go r.trans.answerAppends(r.port)
 	rc := raft.DefaultConfig()
@@ -118,7 +118,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	return nil
 }
 
-// openDirectory opens the data directory of the node, or a directory that will become it.
+// openDirectory opens the data directory at path.
 func openDirectory(cfg *Config, path string, lines hclog.Logger, hooks datadir.Hooks) (*datadir.Dir, error) {
 	return datadir.Open(path, datadir.Options{Disk: cfg.Disk, ID: cfg.ID, LogStore: cfg.LogStore, Lines: lines, Hooks: hooks})
 }
@@ -181,7 +181,7 @@ func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	return nil
 }
 
-// heldTick is how often report checks whether the log of a leader accepts entries again.
+// heldTick is how often the function report checks whether the log of a leader accepts entries again.
 const heldTick = 20 * time.Millisecond
 
 // report turns the news of Raft into changes of leadership.
@@ -239,8 +239,8 @@ func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<
 	}
 }
 
-// bootstrap gives a new node its first configuration. All first members write the same one, so a second start
-// is harmless. A node that joins a cluster gets its configuration from that cluster.
+// bootstrap gives a new node its first configuration, if the node founds a cluster. All first members write the same
+// configuration, so their logs agree. A node that joins a cluster gets its configuration from that cluster.
 func (r *Node) bootstrap(rc *raft.Config) error {
 	exists, err := raft.HasExistingState(r.dir.Log, r.dir.Stable, r.dir.Snapshots)
 	if err != nil {
@@ -269,9 +269,9 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 	return r.dir.Finish(name, r.dir.Joining())
 }
 
-// comparePeers warns if --peers differs from the members in the data directory, because the directory
-// counts. It fails if this node is the only member of its cluster and --peers names others: these would found
-// another cluster, which would grant the locks that this node has granted. It does not fail if the cluster was
+// comparePeers warns if --peers differs from the members in the data directory: the node goes by the directory, and
+// ignores --peers. It fails if this node is the only member of its cluster and --peers names others: these would
+// found another cluster, which would grant the locks that this node has granted. It does not fail if the cluster was
 // founded with the same --peers, because the cluster has then removed the others.
 func (r *Node) comparePeers() error {
 	if r.founding || len(r.cfg.Peers) == 0 {
@@ -325,7 +325,8 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	return raftfsm.Outcome{}, fmt.Errorf("%w: %v", ErrUnknown, f.Response())
 }
 
-// Barrier returns when every entry of earlier leaders has been applied.
+// Barrier returns nil when this node has applied every entry of earlier leaders. It fails with ErrTransferring during a
+// leadership transfer.
 func (r *Node) Barrier() error {
 	if !r.proposals.enter() {
 		return ErrTransferring
@@ -334,7 +335,7 @@ func (r *Node) Barrier() error {
 	return r.raft.Barrier(0).Error()
 }
 
-// Campaign sends this node the message by which a leader transfers leadership.
+// Campaign makes this node stand for election: it sends this node the message by which a leader transfers leadership.
 func (r *Node) Campaign() error {
 	self, addr := raft.ServerID(r.cfg.ID), raft.ServerAddress(r.cfg.Addr)
 	return r.trans.TimeoutNow(self, addr, &raft.TimeoutNowRequest{RPCHeader: r.trans.header()}, &raft.TimeoutNowResponse{})
@@ -380,7 +381,7 @@ func (r *Node) LastContact() (time.Duration, bool) {
 	return r.cfg.Time.At(last), !last.IsZero()
 }
 
-// Quit gives up all proposals. Close follows.
+// Quit begins to shut down Raft, which ends all proposals, and closes the peer port. The caller must still call Close.
 func (r *Node) Quit() {
 	r.quit.Do(func() {
 		close(r.stop)

@@ -22,7 +22,7 @@ import (
 // there after 1.05 s on average without delayed followers (delayed_append.go), after 1.22 s with delayed followers, and
 // after 0.94 s with both delayed followers and held pre-votes.
 
-// holdTick is how often hold checks whether a held request can be answered.
+// holdTick is how often the function hold checks whether a held request can be answered.
 const holdTick = 5 * time.Millisecond
 
 // hold passes a pre-vote request to Raft as soon as it can be answered.

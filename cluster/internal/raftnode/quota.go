@@ -8,8 +8,8 @@ import (
 
 // The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses
 // requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Any node
-// with a full directory takes a snapshot as soon as there are new entries, so that it can delete the log before
-// the snapshot.
+// with a full directory takes a snapshot every quotaPause if there are new entries, so that it can delete the
+// log before the snapshot.
 
 const (
 	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.
@@ -19,14 +19,15 @@ const (
 	quotaPause = 2 * time.Second
 )
 
-// quota is what is known of the data directory.
+// quota is what is known of the size of the data directory.
 type quota struct {
-	size  atomic.Int64
-	full  atomic.Bool
+	size  atomic.Int64 // bytes when it was last measured
+	full  atomic.Bool  // size was more than Config.DataQuota
 	added atomic.Int64 // bytes that this node has proposed since size was measured
 }
 
-// Full reports whether the data directory is at its quota, or will be when it has been measured again.
+// Full reports whether the data directory was above its quota when it was last measured, or is above it with the bytes that
+// this node has proposed since.
 func (r *Node) Full() bool {
 	q := &r.quota
 	return q.full.Load() || r.cfg.DataQuota > 0 && q.size.Load()+q.added.Load() > r.cfg.DataQuota

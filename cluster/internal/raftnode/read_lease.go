@@ -19,9 +19,9 @@ import (
 // because its term is old by then. A node says in every message of Raft that it makes promises, so a leader
 // never counts on a node that makes none.
 //
-// A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. It
-// cannot know of a clock that stood still while others went on, such as the clock of a suspended
-// machine; that is why lease reads are an option.
+// A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. But a
+// leader cannot always tell that a clock stood still while others went on, such as the clock of a
+// suspended machine; that is why lease reads are an option.
 //
 // A node withholds what it sends (its own vote requests, its answers to those of others), not what it receives.
 // A vote request that was checked on arrival could still wait in Raft's queue when the node makes its next
@@ -75,8 +75,8 @@ func (v *heldVotes) wait(stop <-chan struct{}) bool {
 	}
 }
 
-// withhold returns the vote request to give to Raft. It sends Raft's answer back when the promises made until then
-// are over.
+// withhold returns the vote request that the caller gives to Raft instead of rpc. When Raft has answered it, a goroutine waits
+// until the promises made by then are over, and sends the answer to the peer.
 func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 	answers := make(chan raft.RPCResponse, 1)
 	inner := rpc
@@ -98,7 +98,7 @@ func (t *transport) withhold(rpc raft.RPC) raft.RPC {
 // These words follow the name of the directory in a message of Raft, each after another separator.
 var (
 	promises = []byte("promises") // the node makes promises
-	listens  = []byte("listens")  // the node has subscribers (commit_notification.go)
+	listens  = []byte("listens")  // clients of the node listen for messages (commit_notification.go)
 	named    = []byte("cluster=") // prefix of the name of its cluster
 )
 
@@ -108,7 +108,7 @@ type selfReport struct {
 	promises, listens  bool
 }
 
-// saidBy decodes the report in a header. It skips words of later versions.
+// saidBy decodes the report in a header. It skips unknown words, which a later version may send.
 func saidBy(by raft.RPCHeader) (s selfReport) {
 	_, rest, _ := bytes.Cut(by.Addr, separator)
 	s.directory, rest, _ = bytes.Cut(rest, separator)

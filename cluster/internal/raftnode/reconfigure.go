@@ -52,16 +52,16 @@ func (c Change) on(members []Member) (conf raft.Configuration) {
 // MaxMembers is the most members that a cluster may have.
 const MaxMembers = roster.MaxMembers
 
-// ErrNoChange is the error of decide if the configuration needs no change.
+// ErrNoChange is what the function decide returns to Reconfigure if the configuration needs no change.
 var ErrNoChange = errors.New("cluster: nothing to change")
 
-// Fixed reports whether the members can never change; those of a Node can.
+// Fixed reports whether the members can never change. It returns false, because the members of a Node can change.
 func (r *Node) Fixed() bool { return false }
 
-// Reconfigure changes the membership. decide gets the present configuration and returns the change; no other change can
-// come between. Reconfigure returns when the change is committed. ErrNotExecuted means that the change was not made and
-// never will be, ErrUnknown that it may still be made. Reconfigure returns other errors of decide, and nil for
-// ErrNoChange.
+// Reconfigure changes the membership. It calls the function decide with the present configuration, and makes the change that
+// decide returns if no other change has come first. It returns nil when the change is committed. ErrNotExecuted means that
+// the change was not made and never will be, ErrUnknown that it may still be made. If decide fails, Reconfigure returns
+// that error, but nil for ErrNoChange.
 func (r *Node) Reconfigure(ctx context.Context, decide func([]Member) (Change, error)) error {
 	if !r.proposals.enter() {
 		return ErrNotExecuted
@@ -137,5 +137,5 @@ func (r *Node) Cluster() string { return r.dir.Cluster() }
 // Joining reports whether this node has yet to become a member.
 func (r *Node) Joining() bool { return r.dir.Joining() }
 
-// Joined notes that this node has become a member.
+// Joined notes that this node has become a member of a cluster.
 func (r *Node) Joined(cluster string) error { return r.dir.SetCluster(cluster) }

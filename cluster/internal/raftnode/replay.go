@@ -13,9 +13,9 @@ import (
 // A starting node still has to apply its log. It learns the commit index from the first entries that the leader
 // sends, all at once. Raft's main goroutine then reads that part of the log and passes it to the state machine
 // before it answers this request or any other. So a node with a long log would acknowledge no entry and give no
-// vote for seconds, and two running nodes would be no majority. Therefore pace passes the commit index to Raft
-// in steps. That is safe, because in Raft any follower may learn of a commit late. And the node is not ready
-// before it has applied what was committed (CaughtUp).
+// vote for seconds, and three nodes of which another is down would have no majority. Therefore the function pace
+// passes the commit index to Raft in steps. That is safe, because in Raft any follower may learn of a commit late.
+// And the node is not ready before it has applied what was committed (CaughtUp).
 //
 // Heartbeats are answered on another goroutine. So without pace the node would look like a healthy follower to all
 // others while it neither acknowledged nor voted. Requests still reach Raft in the order of arrival.
@@ -30,7 +30,8 @@ const (
 	// each they take 8 MB at most. Raft's channel to the state machine takes eight times as many before Raft blocks.
 	paceWindow = 1024
 	// paceStep is how much each request may raise the commit index when the window is full although no entry waits
-	// for the state machine. That happens because done does not count the entries that never reach the state machine.
+	// for the state machine. That happens because some entries never reach the state machine, and progress.done stays
+	// before them.
 	paceStep = 64
 )
 
@@ -62,7 +63,8 @@ func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64)
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
-// waits reports whether Raft has passed on an entry that the state machine has yet to apply. Usually the first entry after done is one.
+// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the first entry after done does,
+// so the loop is short.
 func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 	for index := done + 1; index <= p.passed; index++ {
 		if isFor(index) {
@@ -73,14 +75,14 @@ func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 }
 
 // confine lowers the commit index to the last entry that the request proves. Raft takes all entries up to the
-// commit index for entries of the leader, but it has compared only the entries of the request. Behind these
-// entries there may still be an entry of an earlier leader, which Raft could not delete so far because the disk was
-// full.
+// commit index for entries of the leader, but it has compared only the entries of the request. After these
+// entries the log may still have an entry of an earlier leader, which Raft could not delete so far because the disk
+// was full.
 func confine(req *raft.AppendEntriesRequest) {
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, lastOf(req))
 }
 
-// lastOf returns the index of the last entry that a request proves.
+// lastOf returns the index of the last entry that a request proves: its last entry or, without entries, the previous one.
 func lastOf(req *raft.AppendEntriesRequest) uint64 {
 	return req.PrevLogEntry + uint64(len(req.Entries))
 }
@@ -180,7 +182,7 @@ func turnAway(rpc raft.RPC, why error) {
 // Consumer implements raft.Transport.
 func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 
-// Led notes that another node leads, perhaps for the second time.
+// Led notes that another node has become the leader, perhaps the one that led before: this node has to catch up anew.
 func (r *Node) Led() { r.trans.progress.reset() }
 
 // CaughtUp reports whether this node has caught up with the commit index of the present leader, except for at most
@@ -209,8 +211,8 @@ func (r *Node) applied(index uint64) bool {
 // overdueTick is how often awaitApplied checks the applied index.
 const overdueTick = 100 * time.Millisecond
 
-// snapshotAt takes a snapshot when an index has been applied. Raft checks only some time after its start
-// whether a snapshot is due. A process that always ends before that would begin with an ever longer log.
+// snapshotAt takes a snapshot when the entries up to an index have been applied. Raft itself checks only some time after
+// its start whether a snapshot is due. A process that always ends before that would begin with an ever longer log.
 func (r *Node) snapshotAt(index uint64) {
 	if !r.awaitApplied(index) {
 		return
@@ -220,7 +222,7 @@ func (r *Node) snapshotAt(index uint64) {
 	}
 }
 
-// awaitApplied waits until an index has been applied. It returns false if the node closes first.
+// awaitApplied waits until all entries up to an index have been applied. It returns false if the node closes first.
 func (r *Node) awaitApplied(index uint64) bool {
 	tick := time.NewTicker(overdueTick)
 	defer tick.Stop()

@@ -19,8 +19,8 @@ import (
 // committed one replaces it. So the transport checks each request and each answer before Raft sees it. A
 // refused request changes nothing: no term, no vote, no entry, no leader.
 //
-// No honest member is refused for good, except in the case of the last paragraph, because Raft's own rules keep
-// it within each bound.
+// No honest member is refused for good, because Raft's own rules keep its requests within each bound. The only exception is
+// in the last paragraph.
 //
 // A request must name the id, data directory and cluster of its sender. Its term must be at most 2^32 beyond
 // the term of this node and below 2^62; honest elections stay within these bounds for 17 years. Its entries must have
@@ -30,10 +30,10 @@ import (
 // for each reason. The terms and indexes of answers have to stay within the same bounds, because a leader steps
 // down when it hears of a later term.
 //
-// A node that was away knows only old configurations, and a member that it has never met may lead it.
-// It asks the members that it knows: members tell each other the ids of all members (peers/status.go). A sender
-// counts as a member if its id is in the answer of a member that was found at its configured address. A node
-// whose known members have all been replaced meanwhile refuses everything, and has to join again.
+// A node that was away knows only old configurations, and the present leader may be a member that it has never met.
+// So the node asks the members that it knows: members tell each other the ids of all members (peers/status.go). A
+// sender counts as a member if its id is in the answer of a member that was found at its configured address. If all
+// members that a node knows were replaced while it was away, it refuses everything, and has to join again.
 
 const (
 	// maxEntry is the longest entry that raft-wal takes, including its frame and its header.
@@ -72,7 +72,7 @@ type seenLog interface {
 	ConfigurationBefore(index uint64) raft.Configuration
 }
 
-// look fails if no honest member could send a request.
+// look fails if no honest member could send the request command.
 func (s *asSeen) look(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:
@@ -175,8 +175,9 @@ func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
 }
 
-// lookAtEntry checks the content of an entry. conf is the configuration before it, without servers if that is
-// not known. own is the term of the settled entry here with the same index; 0: there is none.
+// lookAtEntry checks the content of an entry. conf is the configuration before the entry, without servers if it is not
+// known; if the entry is a configuration, lookAtEntry sets conf to it. own is the term of the settled entry with the
+// same index in this node's log; 0: there is none.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
 	if len(l.Data) > maxEntry || len(l.Extensions) > 0 {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
@@ -224,8 +225,8 @@ func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
 	return nil
 }
 
-// lookAtAnswer fails if no honest member could give an answer. A leader steps down when it hears of a
-// later term.
+// lookAtAnswer fails if no honest member could give an answer with this term and this last log index to a node whose
+// term is own.
 func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	if !roster.PlausibleTerm(own, term) || lastIndex >= roster.Highest {
 		return absurd("an answer of term %d, with a log up to entry %d, and this node is in term %d", term, lastIndex, own)
@@ -234,7 +235,7 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 }
 
 // admits fails if Raft must not see a request: the sender is no member, has another data directory
-// than before, or is of another cluster; or no honest member could send the request.
+// than before, or is of another cluster; no honest member could send the request; or Raft is still starting.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
 	if err != nil && err != errStarting && t.refused != nil {

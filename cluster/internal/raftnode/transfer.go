@@ -17,7 +17,7 @@ import (
 // accepted none in this term. It accepted none in later terms either, because the transfer went on waiting for
 // a goroutine that had ended.
 //
-// The caller of Transfer has checked that the heir answers. The leader serves requests until the heir has the
+// The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the
 // log as it was at the beginning. Then it proposes nothing until the heir has the last entries, too, and has won
 // an election, or until one of these steps takes longer than an election timeout.
 
@@ -46,7 +46,8 @@ func (p *proposals) enter() bool {
 	return !p.shut
 }
 
-// stay counts one more proposal, which may outlast the caller of enter; another leave ends it.
+// stay counts one more proposal, even if proposals are kept out now. The caller must be between enter and leave; the
+// added proposal may last longer, and a leave of its own ends it.
 func (p *proposals) stay() {
 	p.mu.Lock()
 	p.n++
@@ -78,7 +79,7 @@ func (p *proposals) none() bool {
 	return p.shut && p.n == 0
 }
 
-// Transfer hands leadership to another voter.
+// Transfer hands leadership to the voter id, and returns nil when this node no longer leads, or if the voter leads already.
 func (r *Node) Transfer(id string) error {
 	members, err := r.Members()
 	if err != nil {

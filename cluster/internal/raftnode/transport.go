@@ -19,7 +19,7 @@ import (
 // transport is the transport of hashicorp/raft with a few changes. It notes which peers have accepted requests of this
 // node, and when (verify.go), and bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
 // after it is closed. And it repeats a request whose connection was broken: Raft keeps a few connections to
-// each peer. If the peer was restarted meanwhile, these connections are dead, and the first request on each
+// each peer. After a restart of the peer these connections are dead, and the first request on each
 // would fail. If such a request asks for a vote, the election may fail with it. So the transport repeats the request until the
 // connection is a new one; only a snapshot is not repeated. Peers tolerate any request that comes twice.
 type transport struct {
@@ -35,7 +35,7 @@ type transport struct {
 
 	self      string        // id of this node
 	addr      string        // address of its peer port, as the others know it
-	directory string        // see directory.go
+	directory string        // name of this node's data directory (directory.go)
 	cluster   func() string // returns the name of the cluster; "" if it is not known
 	meet      func(id, directory []byte) error
 
@@ -53,7 +53,7 @@ type transport struct {
 	listens  func() bool
 
 	closing sync.RWMutex // held for reading while a heartbeat is answered
-	deaf    bool         // the transport is closed
+	deaf    bool         // the transport is closed; written with closing held
 
 	mu    sync.Mutex
 	steps uint64 // counter that orders calls of Verify and requests (step)
@@ -68,7 +68,7 @@ type transport struct {
 	raft atomic.Pointer[raft.Raft] // nil: Raft is being started
 
 	progress progress
-	requests chan raft.RPC // from relay to Raft
+	requests chan raft.RPC // checked requests of peers, for Raft
 	closed   chan struct{}
 	stop     <-chan struct{} // closed before Raft is shut down
 	close    sync.Once
@@ -125,7 +125,7 @@ func (outgoing) Close() error { return nil }
 
 // SetHeartbeatHandler sets the function that answers heartbeats, on the goroutine of the connection. Raft does
 // not wait for that goroutine when it shuts down, and the handler may write a term to the disk, which panics
-// once the disk is closed. So heartbeat calls it only while the transport is open.
+// once the disk is closed. So the method heartbeat calls the handler only while the transport is open.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.beatHandler.Store(&handle)
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
@@ -142,10 +142,10 @@ func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
 	}
 }
 
-// beat answers a heartbeat, unless the heartbeat changes the term or the state of Raft. Raft's main goroutine
-// answers such a heartbeat. Otherwise that goroutine could be about to write a later term, and the handler
-// would write the older term after it. Raft would go back a term, and acknowledge entries to a leader against
-// which it has just voted.
+// beat answers a heartbeat, but returns false if the heartbeat may change the term or the state of Raft: Raft's main
+// goroutine has to answer that one. If the handler answered it here, the main goroutine could be about to write a
+// later term, and the handler would write the older term after it. Raft would go back a term, and acknowledge
+// entries to a leader against which it has just voted.
 func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	t.closing.RLock()
 	defer t.closing.RUnlock()
@@ -250,8 +250,9 @@ func (t *transport) sender(by *appender, other *raft.NetworkTransport) sendAppen
 	}
 }
 
-// InstallSnapshot sends a snapshot. It cannot repeat a failed request, because data can be read only once;
-// Raft begins anew.
+// InstallSnapshot sends a snapshot. It cannot repeat a failed request, because data can be read only once; Raft
+// itself tries again. If the peer could not be reached, InstallSnapshot returns only when the peer answers a heartbeat
+// or this node no longer leads.
 func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := t.NetworkTransport.InstallSnapshot(id, to, args, resp, data)
 	if away(err) {
@@ -344,7 +345,7 @@ func (t *transport) back(id raft.ServerID, term uint64) bool {
 	}
 }
 
-// leads reports whether this node leads in a term and the peer is a member.
+// leads reports whether this node leads in a term and the peer is a member. While Raft starts it returns true.
 func (t *transport) leads(id raft.ServerID, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil {

@@ -24,7 +24,7 @@ type ack struct {
 	wall     time.Time     // wall time of the request, without a monotonic part
 }
 
-// step returns the next number of a counter that orders events, such as calls of Verify and requests to members.
+// step advances the counter that orders events, such as calls of Verify and requests to members, and returns its new value.
 func (t *transport) step() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,7 @@ func (t *transport) step() uint64 {
 	return t.steps
 }
 
-// asking returns the ack for a request that is sent now. It counts when the member accepts the request.
+// asking returns the ack for a request that is sent now. The caller passes it to note when the member has accepted the request.
 func (t *transport) asking(term uint64) ack {
 	return ack{term: term, sent: t.step(), at: t.time.Monotonic(), wall: t.time.Wall().Round(0)}
 }
@@ -54,8 +54,8 @@ func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, 
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority reports whether a majority of the voters counts: self does, and every other voter for whose ack
-// the function is returns true. t.mu is held.
+// majority reports whether more than half of the voters are self or a voter for whose ack the function is returns true.
+// t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
@@ -104,9 +104,9 @@ func (r *Node) led(since, term uint64) (bool, error) {
 	return r.trans.followed(raft.ServerID(r.cfg.ID), conf.Configuration(), term, since), nil
 }
 
-// askFew sends heartbeats to just enough voters for a majority with this node: the voters that
-// answered last. Raft.VerifyLeader would ask all voters, and use several goroutines for that.
-// askFew reports whether they have confirmed that this node leads in a term.
+// askFew sends heartbeats to just enough voters for a majority with this node: the voters that have
+// accepted the latest requests. Raft.VerifyLeader would ask all voters, and use several goroutines for that.
+// askFew reports whether the voters that it asked have confirmed that this node leads in a term.
 func (r *Node) askFew(since, term uint64) bool {
 	conf := r.raft.GetConfiguration()
 	if conf.Error() != nil || r.raft.State() != raft.Leader {
@@ -149,8 +149,7 @@ func (r *Node) heartbeat(term uint64) *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{Term: term, RPCHeader: r.trans.header()}
 }
 
-// quickest returns just enough other voters for a majority with self. It prefers the voters that have answered the
-// latest requests.
+// quickest returns just enough other voters for a majority with self: those that have accepted the latest requests.
 func (t *transport) quickest(self raft.ServerID, conf raft.Configuration) []raft.Server {
 	others, _ := voters(conf, self)
 	t.mu.Lock()
