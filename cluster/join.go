@@ -15,15 +15,15 @@ import (
 	"lockstep/store/codec"
 )
 
-// A new node asks any member to be taken in, on a connection to the peer port
-// that begins with 'J' and carries one frame each way:
+// A new node asks a member, whichever it reaches, to add it to the cluster. It does so over a connection to the
+// member's peer port that begins with 'J' and carries one frame each way:
 //
 //	kind 1  join    str id | str peer address
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
-// Frames and str are as in internal/forward/wire.go. The member asks the leader to add the new node, and the leader calls
-// the node at the address that it has given. Then the leader adds it and sends it the log.
+// Frames and str are as in internal/forward/wire.go. The member asks the leader to add the new node. The leader first calls
+// the new node at its peer address from the frame, then adds the node and sends it the log.
 const (
 	frameJoin       = 1
 	frameJoinAnswer = 2
@@ -32,9 +32,9 @@ const (
 	joinRefused = 1
 	joinLater   = 2
 
-	// joinPause is how long a node waits before it asks again.
+	// joinPause is how long a new node waits after no member has taken it in, before it asks again.
 	joinPause = 500 * time.Millisecond
-	// joinSayAgain is after how many attempts the same failure is logged again.
+	// joinSayAgain is after how many attempts in vain a node logs the same failure again.
 	joinSayAgain = 20
 	// joinTimeout is how long a member may take to answer.
 	joinTimeout = adminTimeout + 2*time.Second
@@ -108,7 +108,7 @@ func (n *Node) join() {
 		}
 		pause := joinPause
 		if last == nil {
-			pause = joinTimeout // for the log to arrive
+			pause = joinTimeout // by then the log should have arrived, and this node knows that it is a member
 			said = ""
 		} else if again++; last.Error() != said || again == joinSayAgain {
 			said, again = last.Error(), 0
@@ -138,7 +138,7 @@ func (n *Node) askToJoin(addr string) error {
 	return readJoinAnswer(peers.NewReader(conn))
 }
 
-// errNoPeerPort is the error for an address where nobody answers as a member would.
+// errNoPeerPort is the error of askToJoin if nobody answers at the address, or not as a member would.
 var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member, and has this node the members' --peer-secret-file or certificates?")
 
 // readJoinAnswer reads the member's answer. It returns nil, errJoinRefused, or another error, after which this node

@@ -9,38 +9,41 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// Reads that take time in proportion to the data (long reads) go behind everything else that waits: a
-// client that takes a lock waits for one of them, not for the reads of sixty clients. Long reads change
-// nothing and each client waits for its own, so no client sees in which order they were run. While there
-// is no room for their replies, the leader runs none (hasRoom). After a long read that took much time, the
-// leader serves other requests for as long as the read took (fair.Interval).
+// Reads that take time in proportion to the data (long reads) go behind all other waiting requests: a
+// client that takes a lock waits for one long read, not for those of sixty clients. Long reads change
+// nothing, and each client waits for the reply to its own, so no client sees in which order the leader runs
+// them. While there is no room for their replies, the leader puts long reads off (hasRoom). After a long read
+// that took much time, the leader serves only other requests, if there are any, for as long as the read took
+// (fair.Interval).
 
-// longPause is how long the leader waits before it looks again whether there is room for the replies of
-// long reads.
+// longPause is how long an idle leader waits before it looks again whether it may run the requests that go
+// behind others, or serve the pending blocked clients (due).
 const longPause = 2 * time.Millisecond
 
 // longReads are the long reads that wait.
 type longReads struct {
 	waiting []*request
-	tried   int  // how many long reads the present batch has …
+	tried   int  // how many long reads inTurn has given to the present batch …
 	light   int  // … and how many other requests
 	passed  bool // the last batch has run other requests, and none of its long reads
 
-	full     time.Duration // since when there has been no room, monotonic; 0: there is some
+	full     time.Duration // since when there has been no room for large replies (hasRoom), monotonic; 0: there is room
 	interval fair.Interval
 }
 
-// isLongRead reports whether a request only reads, and may take long or have a large reply.
+// isLongRead reports whether a request waits as a long read does: it was put aside (putAside), or it only reads, and may take long
+// or have a large reply.
 func isLongRead(r *request) bool {
 	return r.large || r.blockedClient == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
-// inTurn returns the next requests to be evaluated, in order: those of q, then those of users who have used much time, then the
-// long reads. If the last batch ran other requests but no long read, one long read goes first.
+// inTurn returns the requests that the next batch evaluates, in order: those of q and those that wait. The requests of users who
+// have used much time go behind the others (fair.Turns.Order), and the long reads behind all. If the last batch ran other requests
+// but none of its long reads, one long read goes first. inTurn does not return requests that may not run yet (longDue, fair.Turns).
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
-	q = slices.DeleteFunc(q, fair.EndIfGone) // what a batch has left over comes again and again
+	q = slices.DeleteFunc(q, fair.EndIfGone) // requests that batches leave over come here again; their clients may be gone
 	light := q
 	l.waiting = slices.DeleteFunc(l.waiting, fair.EndIfGone)
 	if len(l.waiting) > 0 || slices.ContainsFunc(q, isLongRead) {
@@ -81,8 +84,9 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver takes what a batch has left over, and returns the requests to run next. If all of them go behind other requests (long
-// reads, and work of users with much work), it lets them wait and returns none: requests that go first may have come meanwhile.
+// leftOver gets the requests that a batch has not run, and returns those that the next batch begins with. If all of them go behind
+// other requests, because they are long reads or because their users have used much time, leftOver lets them wait and returns none:
+// requests that go before them may have come since the batch began.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {
@@ -99,8 +103,9 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 	return nil
 }
 
-// putAside lets a request wait as a long read does, and reports whether it did. It does so if the request
-// has written nothing and there is no room for its large reply. This happens to a request once at most.
+// putAside puts an evaluated request off if the request has written nothing, and there is no room for its large reply. The request
+// then waits among the long reads, and is evaluated again. putAside reports whether it has put the request off. It does so with
+// a request once at most.
 func (s *sequencer) putAside(r *request) bool {
 	if r.large || r.wrote || r.held || r.blockedClient != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false

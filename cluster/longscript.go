@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// longScript watches the script that runs. After runsAfter it tells the node of the script's client, and after the busy
-// threshold it answers BUSY to the requests that wait.
+// longScript watches the script that runs. When the script has run for runsAfter, longScript reports that to the node of the
+// script's client. When it has run for the busy threshold, longScript answers BUSY to the requests that wait.
 type longScript struct {
 	node *Node
 	in   *fair.Inbox[*request]
@@ -16,31 +16,31 @@ type longScript struct {
 	mu     sync.Mutex
 	number uint64        // odd while a script runs …
 	since  time.Duration // … since this monotonic time
-	behind []*request    // requests of the present batch behind it
-	runs   func()        // to call when it has run for runsAfter; may be nil
+	behind []*request    // requests that stand behind that of the script in the present batch
+	runs   func()        // check calls it once, when the script has run for runsAfter; nil: nobody to tell, or called already
 	timer  *time.Timer   // runs check …
 	due    time.Duration // … at this monotonic time; 0: never
 }
 
-// runsAfter is how long a script runs before the leader tells the node that has sent it, see submit.go.
+// runsAfter is how long a script runs before the leader reports that to the node that has sent the script. If the leader is then
+// lost, that node does not send the script to the next leader (carried.suspect).
 const runsAfter = 100 * time.Millisecond
 
-// starts notes that a script runs from now on, which requests of the batch stand behind its own, and what to
-// call if it runs for long.
+// starts notes that a script of request r runs from now on. The parameter behind has the requests of the batch that wait behind r.
 func (l *longScript) starts(r *request, behind []*request, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.number++
 	l.since = now
 	if r.tried {
-		l.since -= companyTime // others have waited that long already
+		l.since -= companyTime // r was stopped for now after that time, during which the others waited, too
 	}
 	l.behind, l.runs = behind, r.runs
 	after := l.node.busyThreshold()
 	if l.runs != nil {
 		after = min(after, runsAfter)
 	}
-	// A timer that was set for an earlier script will do: check sets it again.
+	// The timer may still be set for an earlier script. If it fires before this script is due, check sets it again.
 	if l.due <= now || l.due > l.since+after {
 		l.checkIn(l.since + after - now)
 	}
@@ -70,7 +70,7 @@ func (l *longScript) ends(at time.Duration) (refused bool) {
 	return l.in.Open()
 }
 
-// check tells the node of a script's client that the script runs for long. When the script has reached the busy
+// check tells the node of a script's client when the script has run for runsAfter. When the script has reached the busy
 // threshold, check has BUSY answered to the requests that wait behind it, and to those that come until it ends.
 func (l *longScript) check() {
 	l.mu.Lock()
@@ -97,8 +97,9 @@ func (l *longScript) check() {
 	l.refuseWaiting()
 }
 
-// refuseWaiting answers BUSY to the requests that wait behind the script, except the patient ones, which it queues again. The
-// caller holds mu; refuseWaiting releases it.
+// refuseWaiting answers BUSY to the requests that wait behind the script, except the patient ones (request.patient), which it queues
+// again. From then on the inbox refuses requests that are not patient, until ends opens it. The caller holds mu; refuseWaiting
+// releases it.
 func (l *longScript) refuseWaiting() {
 	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
 	q := slices.Concat(l.behind, l.in.Shut(false))
@@ -111,5 +112,5 @@ func (l *longScript) refuseWaiting() {
 			r.complete(errNotExecuted)
 		}
 	}
-	l.in.Signal() // the script may have ended meanwhile
+	l.in.Signal() // the script may have ended meanwhile, and nobody else wakes the sequencer for the requests that are queued again
 }

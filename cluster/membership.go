@@ -19,16 +19,16 @@ import (
 // Membership. Any node accepts a request for a change and passes it to the leader, which makes the change. A
 // repeated change does no harm, so a node repeats a change whose outcome is unknown.
 //
-// Adding: a new node has no vote at first and gets one later (promote.go). The leader connects to the
+// Adding: a new node has no vote at first and gets one later (peers.Promoter). The leader connects to the
 // address in the request. If a node answers there, it must be the node that the request names, and must not
 // belong to another cluster. An operator may add a new node before it runs; a node that joins, or whose
 // address changes, must answer. A node with an empty directory never takes the place of a voter with the
 // same id: it has forgotten its votes.
 //
 // Removing: no timer removes a member. A majority of the remaining voters must be up, or the removal itself
-// could not be committed. The leader asks them at that moment, because its last news of them may be a second
-// old. No flag forces a removal: it would leave a cluster without a leader. A leader that is to be removed
-// transfers its leadership first, and its successor removes it.
+// could not be committed. The leader calls them when the removal is asked for, because its last status of
+// them may be a second old. No flag forces a removal without that majority: the cluster would have no leader any
+// more. A leader that is to be removed transfers its leadership first, and its successor removes it.
 
 // adminTimeout bounds a change of membership, including the wait for a leader.
 const adminTimeout = 8 * time.Second
@@ -156,8 +156,8 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	return nil
 }
 
-// refusal is the error of a change that contradicts the configuration. To repeat it is useless until an
-// operator changes something.
+// refusal is the error of a change that contradicts the configuration. To ask for the same change again is useless
+// until an operator changes something.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -170,7 +170,7 @@ const (
 	noMemberCode = "NOMEMBER " // ErrNoMember
 )
 
-// serveAdmin makes a change that another node forwards to this one.
+// serveAdmin makes a change that another node forwards to this one, if this node leads.
 func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
 	a, err := readAdmin(f.Body)
 	if err != nil {
@@ -205,7 +205,7 @@ func (n *Node) serveAdmin(f frame.Frame, p *peerConn) error {
 	return nil
 }
 
-// administerHere makes a change; this node leads.
+// administerHere makes a change on the leader, which this node must be.
 func (n *Node) administerHere(ctx context.Context, a adminRequest) error {
 	if err := a.check(); err != nil {
 		return err
@@ -255,8 +255,8 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeHere removes a member. If the member is this node, it transfers its leadership and leaves the removal
-// to its successor.
+// removeHere removes a member. If the member is this node, removeHere only transfers the leadership, and returns errNotExecuted:
+// then the caller asks the next leader for the removal.
 func (n *Node) removeHere(ctx context.Context, id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -275,8 +275,9 @@ func (n *Node) removeHere(ctx context.Context, id string) error {
 	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) { return removal(members, up, id) })
 }
 
-// removal decides whether a member may be removed. A majority of the remaining voters must be up, or
-// nothing could be committed any more, not even the removal.
+// removal returns the change that removes a member, or the reason why the member may not be removed. Before a voter is removed,
+// a majority of the remaining voters must be up, or nothing could be committed any more, not even the removal. alive has the ids
+// of the members that answer.
 func removal(members []raftnode.Member, alive map[string]bool, id string) (raftnode.Change, error) {
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 	if at < 0 {
@@ -306,8 +307,8 @@ func removal(members []raftnode.Member, alive map[string]bool, id string) (raftn
 	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
-// transferHere transfers leadership from this node to a voter that answers. If id is empty, the one that has
-// applied most gets it.
+// transferHere transfers leadership from this node to the voter id, if that voter answers. If id is empty, the voter that
+// has applied most among those that answer becomes the leader.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -361,7 +362,7 @@ const (
 // Removed reports whether this node has been removed from its cluster, as far as it knows.
 func (n *Node) Removed() bool { return n.peers.Removed() }
 
-// Membership returns the role of this node in its cluster, as far as it knows.
+// Membership returns the role of this node in its cluster, as far as it knows. Without a known role it returns Voter.
 func (n *Node) Membership() Membership {
 	if n.Removed() {
 		return Removed

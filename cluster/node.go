@@ -27,7 +27,7 @@ import (
 // Node is a member of a cluster, or a single server.
 type Node struct {
 	cfg  Config
-	boot uint64 // random number of this run; names this node's proposals
+	boot uint64 // random number of this run of the process: it marks the proposals and forwarded writes of this node
 	fsm  *raftfsm.FSM
 	cons consensus
 
@@ -37,16 +37,16 @@ type Node struct {
 	tickets       forward.Tickets
 	queue         fair.WaitQueue
 	gate          *fair.Gate
-	own           *fair.Gate // for what this node does by itself
+	own           *fair.Gate // for heavy work that this node does by itself (ownwork.go)
 	hashes        *fair.Shared[stateHash]
-	asking        *semaphore.Weighted // weight 1: one request at a time asks the leader for room for a large reply
+	asking        *semaphore.Weighted // weight 1: only one put-off request at a time is sent to the leader again (putOff)
 	earlier       earlierStates
 	blockRegistry *blockRegistry // keeps the blocked clients of this node
 	guests        guests
 	positions     peers.Positions
 	batches       atomic.Uint64
 	busy          atomic.Int64 // busy threshold, ns
-	served        atomic.Int64 // number of peers that forward to this node
+	served        atomic.Int64 // number of connections by which peers forward requests to this node
 	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
 	saidStalled   atomic.Int64 // monotonic time of the last log line of stalled
 
@@ -55,11 +55,11 @@ type Node struct {
 	waits  context.Context    // for requests that wait for a leader; ends before ctx if no leader can come
 	alone  context.CancelFunc // ends waits
 	work   sync.WaitGroup
-	opened chan struct{} // closed when cons is set: peers may connect earlier
+	opened chan struct{} // closed when cons is set: connections of peers, which may come earlier, wait for that
 
 	peers *peers.Watcher
 
-	overruns fair.Limits // how long the work of a user may run; it outlives a term of leadership
+	overruns fair.Limits // the shortened time limits of users; a new term of leadership does not reset them
 
 	mu        sync.Mutex
 	leader    raftnode.Leadership
@@ -70,7 +70,7 @@ type Node struct {
 	callers    map[*peerConn]struct{} // connections of peers that forward to this node
 }
 
-// Open starts a node on its data directory.
+// Open starts a node on its data directory. An ephemeral node has none.
 func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -178,9 +178,9 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 	}
 }
 
-// startTerm begins to lead and returns a function that ends it. A new leader waits for a barrier, so
-// that every entry of earlier terms is applied here, and for an entry of its own term. A leader that
-// has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
+// startTerm begins a term of leadership and returns a function that ends the term. The new leader first waits for a Raft barrier.
+// After that every entry of earlier terms is applied here, and an entry of the leader's own term, the barrier itself, is committed.
+// A leader that has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
 	last, known := n.cons.LastContact() // if it is not known, this node has heard from no leader since its process started
 	n.handing.Store(false)
@@ -229,9 +229,9 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns how late, at most, the leader that proposed the last entry may have acknowledged a lease in it. If the entry
-// set a deadline on a key, late returns promptly: before a later reply the leader would have logged another entry. Otherwise
-// the entry holds no lease, and late returns 0.
+// late returns the most by which the leader that proposed the last entry can have acknowledged a lease in it late. If the entry set
+// a deadline on a key, that is the constant promptly: before any reply later than that, the leader would have logged another
+// entry. Otherwise the entry grants no lease, and late returns 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {
@@ -354,8 +354,8 @@ func (n *Node) Members() ([]Member, error) {
 	return members, err
 }
 
-// LeaderClient returns the id and RESP address of the leader. Both are empty without a leader; the address
-// is empty if the leader has not told it yet.
+// LeaderClient returns the id and RESP address of the leader. Both are empty without a leader. The address
+// is also empty if this node has not learned it from the leader yet.
 func (n *Node) LeaderClient() (id, addr string) {
 	id = n.leading().ID
 	return id, n.peers.Client(id)
@@ -452,26 +452,26 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 // NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
-// GiveWay waits for the turn of a client whose session does not submit its arguments, but keeps them for later or answers
-// them itself: to read them is work, too. It returns at once if they have few bytes. The session calls leave when it has
-// kept or answered them.
+// GiveWay waits for the turn of a client that has sent a command with large arguments, if the session does not submit the command,
+// but queues it (for EXEC, say) or answers it itself: to read the arguments is work, too. GiveWay returns at once if they have few
+// bytes. The session must call leave when it has queued or answered the command.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }
 
-// RepliesInHand returns how many bytes of large replies are in hand.
+// RepliesInHand returns the bytes of the large replies that this node has made or received, and not yet encoded for their clients.
 func (n *Node) RepliesInHand() int64 { return n.gate.InHand.Bytes() }
 
 // members returns the number of members of the cluster, at least one.
 func (n *Node) members() int {
 	list, err := n.cons.Members()
 	if err != nil {
-		return 1 // the node ends
+		return 1 // the node is closing
 	}
 	return max(len(list), 1)
 }
 
-// Topology returns what this node knows of the cluster. It costs one load.
+// Topology returns what this node knows of the cluster. It costs one atomic load.
 func (n *Node) Topology() *Topology { return n.peers.Topology() }
 
 // Misplaced returns the peer address at which the members look for this node, if that is not its own address,

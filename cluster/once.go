@@ -14,27 +14,28 @@ import (
 // Two rules make the result of that check final:
 //   - No entry of an earlier leader takes effect any more, because of compare-and-append.
 //   - No request from an earlier link is executed any more. A link
-//     begins with a claim, and a leader executes writes only from the link that
-//     their origin has claimed last, in this term. The leader makes up the token
-//     of a claim, so no request that was sent before the answer can hold the token. The leader
-//     evaluates a claim in a batch with no recorded replies before the claim, so all
-//     earlier writes have been applied.
+//     begins with a claim, and a leader executes a write that was forwarded only if it comes
+//     by the link that its origin, the forwarding node, has claimed last in this term. The
+//     leader makes up a token for each new link, so no request that the origin sent before the
+//     answer to the claim can hold that token. The leader evaluates a claim in a batch with no
+//     recorded replies before the claim, so all earlier writes have been applied.
 //
-// The second rule is needed for requests that end up writing nothing, such as SET NX on a held lock: their
-// replies are not kept. A copy that is still on its way on an older link would be executed later, and take a
-// lock that no client knows of.
+// The second rule is needed for requests that end up writing nothing, such as SET NX on a held lock, because their
+// replies are not kept. Without the rule, a copy of such a request that is still on its way on an older link could be
+// executed after the lock was released, and take a lock that no client knows of.
 //
-// A node numbers the writes that it forwards, or that have waited for a leader. A write that begins at the
-// leader's own sequencer needs no number. If the leader is deposed, the next accepted entry settles the fate of
+// A node numbers the writes that it forwards, or that have waited for a leader. A write that a client sends to the
+// leader itself needs no number. If that leader is deposed, the next accepted entry settles the fate of
 // the write. If the leader dies, the connection of the client ends.
 //
 // Replies above maxRecorded are not kept. The state drops the replies to an origin that was silent for ten
-// minutes, for example because it was suspended together with its clock. It also drops the oldest replies when
-// there are too many (raftfsm.MaxOrigin). It still knows which replies it may have dropped
-// (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
+// minutes, for example because it was suspended together with its clock. The state also drops the oldest replies when
+// there are too many (raftfsm.MaxOrigin, raftfsm.MaxAnswers). It still knows to which requests it may have dropped the
+// replies (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
 
 // decided reports whether a numbered request must not be executed, because it has been executed already, because the
-// state has forgotten whether it was, or because its link is no longer valid. It sets the replies or the error then.
+// state has forgotten whether it was, or because its link is no longer valid. In these cases decided also sets the replies or
+// the error of the request.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.Origin != s.node.boot && (r.token == 0 || s.blockedClients.tokens[r.from.Origin] != r.token) {
 		r.held = true
@@ -68,19 +69,20 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	return true
 }
 
-// maxRecorded is how many bytes of replies, with the names of the leased keys, an entry keeps for one
-// request in case it is sent again.
+// maxRecorded is how many bytes of replies, with the names of the leased keys, an entry keeps at most for one
+// request, in case the request is sent again.
 const maxRecorded = 512 << 10
 
 const (
-	// maxKept is how many bytes of replies are kept for one origin. Above it only small new replies are kept, because a
-	// reply stays until its origin sends another write.
+	// maxKept: if the kept replies to one origin have more bytes than this, only small new replies are kept. A reply stays
+	// until another write of its origin says that the origin no longer waits for it.
 	maxKept = 4 << 20
-	// smallRecord is the size up to which replies are always kept, such as the reply to a client that takes a lock.
+	// smallRecord is the size up to which new replies are small in this sense. The reply to a client that takes a lock is small.
 	smallRecord = 512
 )
 
-// record adds the replies to r, which has written something, to the entry.
+// record adds the replies to r, a numbered request that has written something, to the answers of the batch's entry. If the replies
+// are too large to be kept, the entry gets ErrReplyLost in their place.
 func (b *batch) record(r *request, writes []byte) {
 	replies := forward.AppendReplies(nil, r.replies)
 	if g := r.granted(b.prev+1, writes); len(g.list) > 0 {

@@ -11,7 +11,8 @@ import (
 // All other requests wait while a script or a command runs. So the leader stops a script, a transaction, or a command that takes
 // many steps, at the time limit of scripts, and undoes all of it. Each time it halves the time limit of the user whose work it
 // stops, down to a least time (fair.Limits): otherwise a few clients that run such work in turn would keep all others out for ever.
-// Work that ends by itself also shortens the limit of its user, by the time beyond fair.GraceTime, if lighter work has waited.
+// Work that ends by itself also shortens the limit of its user, by the time that it took beyond fair.GraceTime, if work that is not
+// heavy (fair.Turns) has waited for it.
 // Short work is never stopped, whoever sends it. Package fair decides the order of the work.
 
 // turn describes the command or script that runs now, and its time limit.
@@ -21,11 +22,11 @@ type turn struct {
 	limit time.Duration // 0: no limit
 	full  time.Duration // the limit that a user has if it is not shortened
 	over  bool          // stopped by watch
-	noted bool          // it has halved the limit of its user
-	ended time.Duration // when its last script ended; 0: it ran none
+	noted bool          // the limit of the user has been halved because of this turn
+	ended time.Duration // monotonic time at which the last script of the turn ended; 0: it ran none
 }
 
-// startTurn starts to count the time of a command or script of a user.
+// startTurn begins to measure the time of a command or script of a user, and finds the time limit of that user.
 func (s *sequencer) startTurn(user string) {
 	s.turn = turn{user: user, since: s.node.cfg.Time.Monotonic()}
 	if s.node.cfg.Scripts == nil {
@@ -35,7 +36,7 @@ func (s *sequencer) startTurn(user string) {
 	s.turn.limit = s.node.overruns.Limit(user, s.turn.full, s.turn.since)
 }
 
-// tellOverruns returns the users whose limits are shortened, to be told to the other members.
+// tellOverruns returns the users whose limits are shortened, for this node to send to the other members.
 func (n *Node) tellOverruns() []fair.Overrun {
 	if n.cfg.Scripts == nil {
 		return nil
@@ -59,12 +60,12 @@ func (s *sequencer) ran() time.Duration { return s.node.cfg.Time.Monotonic() - s
 // overTime reports whether the present turn has reached its time limit.
 func (s *sequencer) overTime() bool { return s.turn.limit > 0 && s.ran() >= s.turn.limit }
 
-// usedUp returns how much of the full time limit is used up when a script begins now: the part that its user does not have,
-// and the time that the present turn has run.
+// usedUp returns how much of the full time limit is gone when a script begins now: the time by which the limit of its user is
+// shortened, plus the time that the present turn has run.
 func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit + s.ran() }
 
-// watch is store.Ctx.Watch of a command; it stops a command that has run for too long. A short command never
-// calls it, and so costs no look at the clock.
+// watch is store.Ctx.Watch of a command. The first call starts the turn, and a later call stops the command if it has run for too
+// long. A short command never calls watch, so the clock is not read for it.
 func (s *sequencer) watch() {
 	brake.Look() // a command such as SUNION may take much memory that nothing else counts
 	if s.turn.since == 0 {
@@ -105,7 +106,7 @@ func (s *sequencer) stopTransaction(ctx *store.Ctx, forNow bool) store.Reply {
 	return store.Err(ctx.Stopped)
 }
 
-// outOfTime returns the error for work that is stopped; it says so if the user had less than the full time limit.
+// outOfTime returns the error for work that is stopped. If the limit of the user was shortened, the error says so.
 func (s *sequencer) outOfTime(stopped store.Error) store.Error {
 	return stopped + store.Error(store.ShortLimit(s.turn.full, s.turn.limit))
 }
@@ -126,11 +127,12 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 }
 
-// turnEnds shortens the limit of the user whose turn ends, if the turn took long and lighter work waits: behind it in its batch,
-// or for the next one. refused says that the requests that waited have been answered BUSY.
+// turnEnds shortens the limit of the user whose turn ends, if the turn took more than fair.GraceTime and work that is not heavy has
+// waited for it: in the rest of its batch (the parameter behind), or for the next batch. If such requests have been answered BUSY,
+// refused is true.
 func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
-		return // nothing has read the clock, so the work was short; or wasStopped has halved the limit already
+		return // there is no time limit; or the clock was never read, because the work was short; or wasStopped has halved the limit
 	}
 	now := s.turn.ended
 	if now == 0 {
@@ -148,10 +150,12 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	return any
 }
 
-// leastUse is the shortest evaluation of a batch without coarse work that its users are charged for.
+// leastUse: if the evaluation of a whole batch took less, nobody is charged for it, unless a request of the batch took
+// fair.CoarsePiece or more, or there was heavy work lately (fair.Turns.Counts).
 const leastUse = 2 * time.Millisecond
 
-// noteUse charges users with the time that their requests of a batch took.
+// noteUse charges users with the time that their requests in a batch took. It leaves out large writes, and a batch that took little
+// time (leastUse).
 func (s *sequencer) noteUse(q []*request) {
 	all, coarse := time.Duration(0), false
 	for _, r := range q {
@@ -177,8 +181,8 @@ func (s *sequencer) noteUse(q []*request) {
 	s.long.interval.Took(long, now)
 }
 
-// noteVain charges a user with the time of a request that failed or was stopped; the batch is evaluated
-// again without what the request did.
+// noteVain charges a user with the time of a request that failed or was stopped, if that is leastUse or more. noteUse does not
+// count this time: the batch is evaluated again without what the request did.
 func (s *sequencer) noteVain(r *request) {
 	if used := r.takes(s.node.cfg.Time.Monotonic()); used >= leastUse {
 		s.users.Note(r, used, s.node.cfg.Time.Monotonic())

@@ -16,14 +16,16 @@ const (
 	OwnDigest = fair.OwnDigest
 )
 
-// Rest makes a client give way after this node has done work by itself for it. took is the time of that work.
+// Rest lets the requests of other clients go first after this node has done work by itself for client c. took is the time of that
+// work. The next piece of work for c may begin when Rest returns.
 func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
-// Alone waits until this node does no other work of a kind. ok is false if the client has been cut off, or the node closes;
-// otherwise leave must be called at the end of the work.
+// Alone waits until this node does no other work of that kind. ok is false if the client has been cut off, or the node closes;
+// otherwise the caller may do the work, and must then call leave.
 func (n *Node) Alone(c *Client, kind OwnKind) (leave func(), ok bool) { return n.own.Alone(c, kind) }
 
-// Pace waits for the turn of a client before this node does heavy work for it, which ends with done. ok is as for Alone.
+// Pace waits for the turn of a client before this node does heavy work for it. The caller must call done at the end of the work. ok
+// is as for Alone.
 func (n *Node) Pace(c *Client) (done func(), ok bool) { return n.own.Pace(c) }
 
 // stateHash is a hash of the state and the log index it belongs to.
@@ -33,7 +35,8 @@ type stateHash struct {
 }
 
 // StateHash returns the hash of the state and the log index it belongs to. It reads the whole state; the node keeps serving.
-// Callers that come meanwhile share the next reading. A call reads nothing if no entry was applied since the last reading.
+// All calls that begin while the state is being read share the result of the next reading. If no entry was applied since the
+// last reading, StateHash returns the last result.
 func (n *Node) StateHash(c *Client) (index uint64, hash string, err error) {
 	h, err := n.hashes.Get(c, func(last stateHash) (stateHash, error) {
 		snap := n.fsm.Snapshot()

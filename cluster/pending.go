@@ -13,19 +13,20 @@ import (
 // in the log takes effect, so the next accepted entry is either this batch or proof that the batch never takes
 // effect.
 //
-// One party at a time may answer a batch. While the sequencer waits for Raft, applied answers the batch if its entry was
-// applied promptly, and otherwise leaves the answer to the sequencer, which looks at the clock. After the sequencer has
-// lost its leadership, leave or applied answers, even if this node leads anew and the entry of the batch is of the later
-// term. The watchdog answers a batch that has waited for too long.
+// Who answers a batch? While the sequencer waits for Raft, the method applied answers if the entry was applied soon enough
+// after the evaluation (the constant promptly). If it was later, the sequencer answers, which first checks the clock and whether it
+// still leads. After the sequencer has lost its leadership, the method leave or applied answers with errLate, even if this node leads
+// again and the entry of the batch is of that later term. If a batch has waited for too long, its watchdog answers. The first
+// answer counts (batch.end).
 type pendingBatches struct {
-	stalled func() // called when clients have waited for too long
+	stalled func() // the watchdog of a batch calls it when the batch has waited for too long
 
 	mu   sync.Mutex
 	list []*batch
 }
 
-// begin adds a batch that the sequencer proposes. Its clients wait no longer than patience: a stalled disk or a lost
-// majority must not hold them for ever.
+// begin adds a batch that the sequencer is about to propose. When the time patience has passed, the watchdog of the batch answers
+// errUnknown: a stalled disk or a lost majority must not keep the clients waiting for ever.
 func (p *pendingBatches) begin(b *batch, patience time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,14 +52,14 @@ func (n *Node) stalled() {
 	n.cfg.Logger.Warn("An entry is not committed: the disk of this leader stalls, or its way to a majority; clients are told INDETERMINATE", "after", n.cfg.FailoverWait)
 }
 
-// settle answers a batch that had no effect, as Raft has told the sequencer.
+// settle answers errNotExecuted to the requests of a batch that had no effect: its proposal has failed, or was not accepted.
 func (p *pendingBatches) settle(b *batch) {
 	p.remove(b)
 	b.answer(errNotExecuted)
 }
 
 // leave notes that the sequencer no longer waits for b, because it no longer leads. If b has taken effect already,
-// leave answers b's requests with errLate. Otherwise applied or the watchdog answers them.
+// leave answers b's requests with errLate. Otherwise a later call of the method applied or giveUp, or the watchdog, answers them.
 func (p *pendingBatches) leave(b *batch) {
 	p.mu.Lock()
 	b.proposing = false
@@ -88,12 +89,12 @@ func (p *pendingBatches) remove(b *batch) {
 }
 
 // ofTerm reports whether the entry of b is of the term in which b was evaluated. A sequencer that does not know yet that its term
-// is over can put a batch into the log of a later term, if this node leads in that term, too. The sequencer's clock does not know
-// how long nobody led in between.
+// is over can put a batch into the log of a later term, if this node leads in that term, too. Then the leases in the batch have to
+// begin anew (errLate): the clock of the sequencer does not know how long nobody led between the two terms.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
-// applied answers the batches whose fate an applied entry settles. since is a monotonic time: if the sequencer waits for
-// an accepted batch that began earlier, applied leaves the batch to it, and the sequencer first checks that it still leads.
+// applied answers the batches whose fate an applied entry settles. since is a monotonic time: if the accepted batch began before it,
+// and the sequencer still waits for that batch, the sequencer answers instead, after a check that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
 	var void []*batch
@@ -132,8 +133,8 @@ func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Du
 	}
 }
 
-// giveUp gives up the batches that were evaluated on a state before seq. Either a snapshot from the
-// leader has replaced the entries that would have settled their fate, or the node ends.
+// giveUp answers errUnknown to the batches that were evaluated on a state before seq. Their fate will not be known here: a snapshot
+// from the leader has replaced the entries that would have settled it, or the node stops.
 func (p *pendingBatches) giveUp(seq uint64) {
 	p.mu.Lock()
 	var lost []*batch

@@ -10,17 +10,18 @@ import (
 	"lockstep/store"
 )
 
-// The reply to WAIT. An acknowledged write is in the logs of a majority, but Raft does not tell which members
-// these are. If a majority is not enough, this node asks the members for their commit indexes. A member has all
-// entries up to its commit index on disk, because it cannot know of a commit beyond its own log.
+// The replies to WAIT and WAITAOF. An acknowledged write is in the logs of a majority, but Raft does not tell which
+// members these are. If that is not enough for a client, this node looks at its own commit index, and asks the other
+// members for theirs. A member has all entries up to its commit index on disk, because it cannot know of a commit
+// beyond its own log.
 //
-// However many clients wait, the node asks each member on one connection, one question at a time: each connection
+// However many clients wait, this node asks each member over one connection, one question at a time: each connection
 // costs the member a handshake, and handshakes wait for their turns (package turns).
 
 const (
 	// positionPause is the pause between two questions to a member that is behind …
 	positionPause = 10 * time.Millisecond
-	// … positionMost bounds the pause after which a client that waits looks again by itself …
+	// … positionMost bounds the growing pause after which Replicated checks again, even if no member has reported anything …
 	positionMost = time.Second
 	// … and positionRedial is the pause before a new call to a member that could not be reached.
 	positionRedial = 50 * time.Millisecond
@@ -31,8 +32,9 @@ const (
 )
 
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-// them. It waits until enough members have them (others of the other members and, with here, this node), or until ctx
-// ends; then the number may be too low. It is never too high.
+// them. It waits until that number is at least the parameter others and, if here is true, this node has the writes, too;
+// or until ctx ends. The number may be too low, but is never too high. If here is false, the second result may be false
+// although this node has the writes.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -44,7 +46,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			voters++
 		}
 	}
-	known := voters / 2 // the size of a majority, less one: this node may be part of it
+	known := voters / 2 // a majority has the writes: at least so many members besides this node
 	if others <= known && !here {
 		return known, false
 	}
@@ -56,7 +58,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	tick := time.NewTimer(positionPause)
 	defer tick.Stop()
 	target, ok := n.acknowledged(ctx)
-	for !ok { // there is no leader at present
+	for !ok { // there is no leader at present, or it did not answer
 		select {
 		case <-ctx.Done():
 			return known, false
@@ -100,12 +102,12 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
-// leaderPosition is the body of a question for the position of a leader. The leader checks that it still leads before it answers.
-// A leader of 0.1.0 ignores the body.
+// leaderPosition is the body of a question for the position of a leader. The leader answers only after a check that it still leads.
+// A leader of version 0.1.0 ignores the body, and answers without the check.
 var leaderPosition = []byte{1}
 
-// confirmed does what acknowledged does, and also finds out whether the leader still led after the call began: if not, ok is
-// false. A leader that has been replaced without knowing does not know what its successor has acknowledged.
+// confirmed does what acknowledged does, but ok is true only if the leader still led after the call began. A leader that does not
+// know that it has been replaced does not know what its successor has acknowledged.
 func (n *Node) confirmed(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -180,7 +182,8 @@ func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again boo
 	}
 }
 
-// servePosition answers a peer that asks for the commit index of this node, or of this node as the leader.
+// servePosition answers a peer that asks for the commit index of this node. If the peer asks for that of the leader
+// (leaderPosition), this node first checks that it leads.
 func (n *Node) servePosition(f frame.Frame, out *forward.Outbox) error {
 	answer := func(reply store.Reply) error {
 		return out.Send(forward.Result, f.ID, func(b []byte) []byte { return forward.AppendReplies(b, []store.Reply{reply}) })
@@ -188,7 +191,7 @@ func (n *Node) servePosition(f frame.Frame, out *forward.Outbox) error {
 	if len(f.Body) == 0 {
 		return answer(store.Int(int64(n.position())))
 	}
-	go func() { // the followers have to answer first
+	go func() { // confirmedHere waits for answers of the followers
 		reply := store.Err(store.Error("ERR " + ErrNoLeader.Error()))
 		if index, ok := n.confirmedHere(); ok {
 			reply = store.Int(int64(index))

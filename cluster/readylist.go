@@ -10,30 +10,31 @@ import (
 
 // readyList lists the keys whose blocked clients have to be served, each key once.
 //
-// After SWAPDB any key may be ready, and clients may wait for very many keys. So the list then has one mark for all of them
-// (anyKey), and a round looks at these keys in the order in which they were first waited for, as many in each entry as
-// serving has time for.
+// After SWAPDB any key may be ready, and clients may wait for very many keys. So the list then has the one element anyKey in place
+// of all these keys. A round looks at them one after the other, in the order in which clients began to wait for them. Each log entry
+// continues the round for as long as it has time to serve clients (serveTime, serveKeys).
 type readyList struct {
 	keys   []waitKey
 	listed map[waitKey]bool
 	round  round
 }
 
-// round is the progress of a look at all keys that clients wait for.
+// round is how far a round through all keys that clients wait for has come.
 type round struct {
 	next, last uint64 // numbers of the next queue to look at and of the last one
 	many       manyRound
 	again      bool // databases were swapped meanwhile, so another round has to follow
 }
 
-// manyRound is the progress of a round through the keys of clients that wait for many keys, which may have no queues.
+// manyRound is how far a round has come with the keys of the clients that wait for many keys (block_keys.go). These keys may
+// have no queues.
 type manyRound struct {
-	client uint64 // the number of the client …
-	key    int    // … and its key to look at
+	client uint64 // the number of the client to look at next …
+	key    int    // … and the index of its next key
 	last   uint64 // number of the last client
 }
 
-// take returns the next key; ok is false if there is none.
+// take returns the next key of such a client; ok is false if there is none.
 func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	for {
 		i, there := ws.findMany(r.client)
@@ -52,22 +53,22 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	}
 }
 
-// line has the queues by number. An empty queue has ended. Ended queues stay for as long as a rollback may need them, and
-// until they are more than half of all queues.
+// line has the wait queues of all keys, sorted by number. A queue ends when it is empty. An ended queue stays in the line until the
+// present batch is over, because a rollback may reopen it, and until more than half of all queues have ended (tidy).
 type line struct {
 	queues []*waitQueue
 	last   uint64 // number of the latest queue
 	ended  int
 }
 
-// add puts a queue that has nobody yet at the end of the line.
+// add puts a new queue, which is still empty, at the end of the line.
 func (l *line) add(q *waitQueue) {
 	l.last++
 	q.number = l.last
 	l.queues = append(l.queues, q)
 }
 
-// tidy forgets queues that have ended.
+// tidy removes the queues that have ended, if they are more than half of all.
 func (l *line) tidy() {
 	if 2*l.ended > len(l.queues) {
 		l.queues = slices.DeleteFunc(l.queues, func(q *waitQueue) bool { return q.n == 0 })
@@ -75,7 +76,7 @@ func (l *line) tidy() {
 	}
 }
 
-// from returns the first queue, not ended, with this number or a higher one; nil if there is none.
+// from returns the first queue that has not ended among those with this number or a higher one; nil if there is none.
 func (l *line) from(number uint64) *waitQueue {
 	i, _ := slices.BinarySearchFunc(l.queues, number, func(q *waitQueue, number uint64) int { return cmp.Compare(q.number, number) })
 	for ; i < len(l.queues); i++ {
@@ -89,8 +90,8 @@ func (l *line) from(number uint64) *waitQueue {
 // anyKey stands for all keys that clients wait for; no database has its number.
 var anyKey = waitKey{db: -1}
 
-// take returns the next key, and removes it from the list. A round is one element of the list (anyKey): take returns its keys one
-// by one, and removes it at its end; then ok is false.
+// take returns the next key, and removes it from the list. If the next element is anyKey, take returns the next key of the round
+// instead. At the end of the round it removes anyKey, and ok is false.
 func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 	if k = l.keys[0]; k != anyKey {
 		l.drop()
@@ -138,7 +139,7 @@ func (l *readyList) clone() readyList {
 	return readyList{slices.Clone(l.keys), maps.Clone(l.listed), l.round}
 }
 
-// add adds the keys that have become ready and have blocked clients; all says that any key may be ready.
+// add adds those of the ready keys that clients wait for. If the parameter all is true, any key may be ready (SWAPDB).
 func (l *readyList) add(ws *blockedClients, keys []store.ReadyKey, all bool) {
 	for _, k := range keys {
 		l.put(ws, waitKey{k.DB, k.Key})
@@ -167,7 +168,7 @@ func (l *readyList) putAll(ws *blockedClients) {
 	l.keys = append(l.keys, anyKey)
 }
 
-// follow adds the keys of another list behind those of this one. Only one of the lists may have a round.
+// follow adds the keys of another list behind those of this one. At most one of the two lists may have the element anyKey.
 func (l *readyList) follow(ws *blockedClients, other readyList) {
 	for _, k := range other.keys {
 		if k != anyKey {

@@ -12,11 +12,11 @@ import (
 )
 
 // request is a submission on its way through the leader: the commands of one
-// pipeline, evaluated together and answered together.
+// pipeline, which are evaluated and answered together, or the claim of a link.
 type request struct {
 	calls      []Call
 	replies    []store.Reply
-	extent     int     // bytes that the replies take
+	extent     int     // bytes that the replies take until they are encoded (fair.Extent)
 	wrote      bool    // it wrote something …
 	wroteBytes int     // … and how much
 	large      bool    // it has been put aside because its reply is large
@@ -27,30 +27,30 @@ type request struct {
 	token   uint64         // token of the link that it came by
 	peer    *peerConn      // connection of the node that has sent it; nil: this node …
 	number  uint64         // … and its number on that connection
-	whole   bool           // it must not be answered in parts: version 0.1.0 has sent it, and would ask for all of it again
-	crowded bool           // many replies are kept already: a long reply to this request is not kept
+	whole   bool           // it must not be answered in parts: a node of version 0.1.0 has sent it, which would send all of it again
+	crowded bool           // many replies to its origin are kept already (maxKept): a long reply to this request is not kept
 
 	blockedClient *blockedClient // set for a blocking command, which is the only call of its request
-	claim         *claim         // set for a request that is no command
-	kind          string         // of a blocking command
+	claim         *claim         // set for the claim of a link, which has no commands
+	kind          string         // what Kind returns for a blocking command
 	held          bool           // the present batch must not answer it
-	cost          time.Duration  // time that its evaluation took, or counts for, if it was heavy work (package fair)
+	cost          time.Duration  // what it cost the leader, if it was heavy work (package fair); 0: it was light
 
 	tried   bool          // one of its calls has been stopped for now: the request goes first in a later batch
 	overran int           // number of the call whose writes must be undone, from 1; 0: none is known …
 	overrun store.Error   // … and the error for that call
 	spans   []span        // writes of the calls that have asked for a lease …
-	written store.Mark    // … and the end of all its writes
+	written store.Mark    // … and where the writes of the request end
 	at      int64         // lease time of its evaluation
 	began   time.Duration // monotonic time of its evaluation …
 	used    time.Duration // … and how long the evaluation took, plus spread
-	spread  time.Duration // how long handing on its messages takes
+	spread  time.Duration // how long it takes to hand its messages to the subscribers, as estimated (reached)
 	anew    []grant       // earlier leases that begin anew now
 	due     grants        // with errLate: leases that have to begin anew …
 	since   time.Duration // … and the monotonic time at which its batch began
 	leases  []byte        // if it was heavy work: its encoded grants, because its reply may be held
 
-	// runs is called when a script of the request has run for long; it may be nil. It must not wait.
+	// runs is called when a script of the request has run for runsAfter; it may be nil. It must not wait.
 	runs func()
 	// finish is called once, when the outcome is known or given up.
 	finish   func(*request)
@@ -78,7 +78,7 @@ func (r *request) Calls() int {
 	return max(len(r.calls), 1)
 }
 
-// IsGone and End are for requests whose clients were cut off (fair.Work).
+// IsGone reports whether the client was cut off, and End then ends the request without running it (fair.Work).
 func (r *request) IsGone() bool {
 	return r.client.IsGone() || r.peer != nil && r.peer.cutOff.has(r.number)
 }
@@ -97,7 +97,7 @@ func (r *request) complete(err error) {
 	}
 }
 
-// refuse answers every command of a request with an error. The request had no effect.
+// refuse answers every command of a request with an error. It must be called only if the request had no effect.
 func (r *request) refuse(e store.Error) {
 	if r.finished.CompareAndSwap(false, true) {
 		r.replies = errorReplies(r.replies[:0], len(r.calls), e)
@@ -120,8 +120,8 @@ func (r *request) refuseBusy(e store.Error) {
 	r.refuse(e)
 }
 
-// patient reports whether a request is a blocked client that waits already. It is not answered BUSY, because its command began
-// earlier.
+// patient reports whether a request is a blocked client that had waited at a leader before its node sent it again. Such a request is
+// not answered BUSY, because its command began earlier, and had found no element.
 func (r *request) patient() bool { return r.blockedClient != nil && r.blockedClient.waited.Joined }
 
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
@@ -142,12 +142,12 @@ type batch struct {
 	replied  int              // about how many bytes the replies to all requests have
 	answered atomic.Bool
 	watchdog *time.Timer // answers a proposed batch that has waited for too long
-	served   bool        // it began with blocked clients that were pending
+	served   bool        // it began by serving pending blocked clients
 
 	from      int64         // lease time at which its evaluation began …
 	began     time.Duration // … and the monotonic time
 	writes    []byte        // an encoded store.WriteSet
-	accepted  uint64        // its sequence number; 0: the log has not accepted it, or not yet
+	accepted  uint64        // sequence number of its entry; 0: the entry has not been accepted, or not yet
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
@@ -178,8 +178,8 @@ func (b *batch) answer(err error) {
 	b.end(err)
 }
 
-// end does the work of answer; the watchdog calls it directly. Only the first call counts, because the requests may be in
-// use again at a second call.
+// end does the work of answer; the watchdog calls it directly. A second call does nothing, because the requests may be in
+// use again by then.
 func (b *batch) end(err error) {
 	if !b.answered.CompareAndSwap(false, true) {
 		return
@@ -196,8 +196,8 @@ func (b *batch) end(err error) {
 	}
 }
 
-// completeInTime does what complete(nil) does, and adds the grants of heavy work, because its reply may be held. If the grants are
-// too large to be kept with a held reply, the work counts as light, and its reply leaves at once.
+// completeInTime does what complete(nil) does. For heavy work it also encodes the grants, because the reply may be held (hold). If
+// the grants are too large to be kept with a held reply, the work counts as light, and its reply leaves at once.
 func (r *request) completeInTime(b *batch) {
 	if !r.finished.CompareAndSwap(false, true) {
 		return
@@ -236,7 +236,7 @@ func (r *request) begin(at int64, began time.Duration) {
 	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 }
 
-// took adds to the cost of a request. bytes are those of its replies and of all that it has written, including undone writes.
+// took adds the time for many bytes to the cost of a request: those of its replies and of its writes, including undone writes.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * fair.ByteTakes
@@ -246,8 +246,8 @@ func (r *request) took(bytes int) {
 // fewMessages is the number of subscribers that a request may reach on one node without a charge.
 const fewMessages = 1000
 
-// reached adds the cost of handing the messages of a request to subscribers. This node knows how many of them are its own, and
-// assumes that each other node has as many.
+// reached adds the cost of handing the messages of a request to subscribers. The parameter subscribers is how many of them this node
+// has; each other member is assumed to have as many.
 func (r *request) reached(subscribers int, members func() int) {
 	if subscribers <= fewMessages {
 		return

@@ -25,7 +25,8 @@ func (n *Node) KillScript() store.Reply { return n.askScripts(killScript) }
 // KillFunction ends the function that the leader runs.
 func (n *Node) KillFunction() store.Reply { return n.askScripts(killFunction) }
 
-// RunningFunction returns the reply to FUNCTION STATS while the leader runs a function, and Nil otherwise.
+// RunningFunction returns the reply to FUNCTION STATS while the leader runs a function, Nil while it runs none, and ErrClusterDown
+// if the leader does not answer.
 func (n *Node) RunningFunction() store.Reply { return n.askScripts(runningFunction) }
 
 func (n *Node) askScripts(q scriptQuestion) store.Reply {
@@ -52,7 +53,7 @@ func (n *Node) askScripts(q scriptQuestion) store.Reply {
 }
 
 // serveKill answers a peer's question about scripts. The answer about a running function contains its arguments, which may be
-// long, so it is not sent before there is room, as for other replies. A kill never waits.
+// long. So if there is no room for it (hasRoom), the peer has to ask again, as for other replies. A kill never waits for room.
 func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
 	q := scriptQuestion(f.Body)
 	replies := []store.Reply{n.scriptsHere(q)}

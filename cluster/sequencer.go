@@ -29,9 +29,10 @@ import (
 // the number of a state is unique only while one entry at a time is evaluated.) The second answered
 // batches of reads while the next batch was evaluated.
 //
-// Requests of one user are evaluated in the order of their arrival, scripts included. Clients count on it: a client
-// that gives up waiting for the reply to a release takes the lock again by another connection. Only long reads
-// (longreads.go), heavy work, and some requests of users with much coarse work (package fair) go behind later requests.
+// Requests of one user are evaluated in the order of their arrival, scripts included. Clients rely on that order: a client
+// that gives up waiting for the reply to a release takes the lock again by another connection, and that release must
+// not come last. Only long reads (longreads.go), requests that take very long (heavy work, package fair), and some requests
+// of users who send many requests that take long (coarse work) go behind later requests.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
@@ -40,7 +41,7 @@ const (
 	// to read it. A batch normally has less: it is closed at maxBatchBytes, and its last request goes beyond
 	// that by at most maxPartBytes and one command (store.MaxEntry).
 	maxEntryBytes = 63 << 20
-	// maxBeforeFirst is the size of an entry up to which any request still fits into it.
+	// maxBeforeFirst is the most bytes that an entry may have for any request to fit into the rest of it.
 	maxBeforeFirst = maxEntryBytes - store.MaxEntry - 1<<20
 	// maxPartBytes is how many bytes of writes or replies a request of several commands may have
 	// before its remaining commands are put off: see SubmitPart.
@@ -50,8 +51,8 @@ const (
 	// maxHeldBytes is the size of the data copied for changes at which a batch is closed: these copies
 	// are in memory beside the data until the entry is proposed.
 	maxHeldBytes = 8 << 20
-	// maxWholeBytes is up to how many bytes of replies a request of a node of version 0.1.0 is answered as a whole. Beyond it, the
-	// commands that are left are run later, as for other requests.
+	// maxWholeBytes: a request from a node of version 0.1.0 is answered as a whole if its replies have no more bytes than this.
+	// Otherwise the commands that are left are run later, as for other requests.
 	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes.
 	expireLimit = 500
@@ -68,7 +69,7 @@ type sequencer struct {
 	term uint64 // Raft term in which the sequencer began
 
 	in             fair.Inbox[*request]    // requests that come
-	gather         fair.Gatherer[*request] // how long a batch waits for more of them
+	gather         fair.Gatherer[*request] // decides how long a batch waits for more requests
 	users          fair.Turns[*request]    // requests that go behind others because of their users …
 	long           longReads               // … or because they are long reads
 	spread         int64                   // for how long, in ms, the present batch takes in requests
@@ -93,8 +94,8 @@ type evaluation struct {
 	ctx     store.Ctx        // of the present command
 	turn    turn             // the command or script that runs now
 	watches func()           // the method watch, bound once
-	company bool             // evaluated requests of the batch wait for the present one
-	done    *raftfsm.Answers // valid while the FSM is held
+	company bool             // the batch has evaluated requests, which wait for the present one
+	done    *raftfsm.Answers // replies to executed requests; valid only within FSM.ViewAnswers
 }
 
 func newSequencer(n *Node) *sequencer {
@@ -117,7 +118,8 @@ func (s *sequencer) submit(r *request) {
 	}
 }
 
-// enqueue queues a request; flush has to follow. It returns false if it has completed the request instead.
+// enqueue queues a request, and returns true; then flush has to follow. If it cannot queue the request, it completes the request and
+// returns false.
 func (s *sequencer) enqueue(r *request) bool {
 	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
@@ -144,7 +146,8 @@ func (s *sequencer) flush() {
 	}
 }
 
-// inlineRounds bounds how long a submitter runs the requests of others.
+// inlineRounds is how many times a submitter takes queued requests, most of them from others, and runs them, before another
+// goroutine takes over.
 const inlineRounds = 4
 
 // runInline runs the queued requests on the goroutine of a submitter; no other goroutine runs requests meanwhile. It
@@ -304,7 +307,7 @@ func (s *sequencer) stampDue() bool {
 	return due
 }
 
-// run evaluates, proposes and answers requests, and deletes expired keys. With stamp it proposes an entry even
+// run evaluates, proposes and answers requests, and deletes expired keys. If stamp is true, it proposes an entry even
 // if nothing was written. It returns false when leadership is lost.
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
@@ -323,7 +326,8 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	return true
 }
 
-// awaitRoom waits if the replies in hand are far too large. Most of them are replies to long reads.
+// awaitRoom waits if the replies that are not encoded yet are far too large (fair.BeyondInHand). Most of them answer long reads, so
+// the interval after long reads becomes longer by that wait.
 func (s *sequencer) awaitRoom(ctx context.Context) {
 	if !s.node.gate.InHand.IsBeyond() {
 		return
@@ -423,7 +427,7 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	case err == nil:
 		// An earlier proposal has changed the state on which the batch was evaluated.
 		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
-		// The earlier proposal may have made any key ready.
+		// That proposal may have made any key ready, so the nodes have to send the blocked clients again.
 		s.blockedClients.drop(everyBlockedClient)
 		s.node.pending.settle(b)
 		return true

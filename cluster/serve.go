@@ -119,7 +119,7 @@ func (n *Node) serveSubmit(f frame.Frame, p *peerConn) error {
 	r := &request{calls: calls, from: from, token: token, whole: p.older, peer: p, number: f.ID}
 	r.replies, r.finish = make([]store.Reply, 0, len(r.calls)), p.answer(f.ID)
 	r.runs = func() { p.waits(f.ID) }
-	if !call.Exceeds(calls, HeavyBytes) { // a larger request has given way on the node that sent it
+	if !call.Exceeds(calls, HeavyBytes) { // a larger request is heavy work: the node that sent it has delayed it (fair.Gate.Pass)
 		n.gate.Light()
 	}
 	n.serveRequest(r)
@@ -137,14 +137,14 @@ func (p *peerConn) answer(id uint64) func(*request) {
 			}
 		}
 		if r.err == nil && r.extent > fair.SmallReply && !p.out.Takes(r.extent) {
-			r.leaveOut() // else the link would end, for all clients of the peer
+			r.leaveOut() // otherwise the outbox would end the link, for all clients of the peer
 		}
 		if p.out.Send(forward.Result, id, r.appendResult) == forward.ErrTooLong {
 			r.leaveOut()
 			// If the link is lost, the peer counts the outcome of the request as unknown.
 			_ = p.out.Send(forward.Result, id, r.appendResult)
 		}
-		if r.err == nil && r.blockedClient == nil { // any other request may still be read, or evaluated later
+		if r.err == nil && r.blockedClient == nil { // after an error, a batch may still use it, and so may a wait queue
 			r.calls, r.replies = nil, nil // free the memory: the queue still refers to the request for a while
 		}
 	}
@@ -197,7 +197,7 @@ func (p *peerConn) hasRoom(extent int) bool {
 	return p.out.Size() <= forward.MaxPeerOutput && !brake.Scarce(extent)
 }
 
-// serveRequest queues a peer's request if this node leads.
+// serveRequest queues a peer's request if this node leads. Otherwise it completes the request with errNotExecuted.
 func (n *Node) serveRequest(r *request) {
 	if seq := n.routes.get().seq; seq != nil {
 		seq.submit(r)
@@ -239,8 +239,8 @@ func transferBody(id string) []byte {
 }
 
 // dismiss ends the links of removed members: from then on the leader executes nothing for their clients, and
-// serveClaim refuses them new links. The connection itself stays open a little longer, because the request for
-// the removal may have come by it.
+// serveClaim refuses them new links. The connection itself stays open a little longer, because the removed member may have asked
+// for the removal, and gets the answer by this connection.
 func (n *Node) dismiss(members []raftnode.Member) {
 	if len(members) == 0 {
 		return

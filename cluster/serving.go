@@ -10,14 +10,15 @@ import (
 	"lockstep/store"
 )
 
-// evaluateBlocking runs a blocking command for the first time. It reports whether there is a reply.
+// evaluateBlocking runs a blocking command for the first time on this leader. It reports whether there is a reply for this batch.
+// Otherwise the client now waits, or its request has been completed with an error.
 func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	w, ws := r.blockedClient, s.blockedClients
 	ws.sweep()
 	if !w.state.CompareAndSwap(blockedAsked, blockedTaken) {
 		return false // cancelled on its way
 	}
-	// If the batch is evaluated again, rollback undoes what this command has changed.
+	// If the batch is evaluated again, rollback makes this command one that has not been evaluated.
 	ws.joined = append(ws.joined, w)
 	switch {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
@@ -44,13 +45,13 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a blocked client: for the first time, or again for a key that has become ready. wait is
-// set if the command found no element. A command that would write or answer too much, or that takes too long, has no
-// effect and is answered with an error, as any other command is.
+// tryServe runs the command of a blocked client: for the first time (ready is nil), or again because the key ready has an element.
+// The result wait is set if the command found no element. A command that would write or answer too much, or that takes too long,
+// has no effect and is answered with an error, as any other command is.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
-	// The rights may have changed since it began to wait.
+	// The rights of the user may have changed since the client began to wait.
 	if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
 		return txn.AttachDenials(refusal), nil
 	}
@@ -59,8 +60,8 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 			return refusal, nil
 		}
 	}
-	present, company := s.turn, s.company         // of the command that made the key ready
-	s.turn, s.company = turn{user: c.User}, false // without company the command is not stopped for now
+	present, company := s.turn, s.company         // those of the command that made the key ready
+	s.turn, s.company = turn{user: c.User}, false // if company is false, mustStop does not stop the command for now
 	defer func() {
 		s.turnEnds(nil, false)
 		s.turn, s.company = present, company
@@ -118,24 +119,24 @@ func (s *sequencer) sendAway(users []string) {
 	}
 }
 
-// Serving is part of the command that made the keys ready: no other command comes between. But many blocked clients may wait for
-// large elements, or one client may push the element that the next one waits for. So an entry serves as many clients as it has
-// room and time for, and the next batch begins with the clients that are left. When batches have served clients for servePatience,
-// other commands run after each such batch, for as long as the batch took.
+// To serve blocked clients is part of the command that made their keys ready: no other command comes between. But many blocked
+// clients may wait for large elements, or one client may push the element that the next one waits for. So a batch serves as many
+// clients as its entry has room and time for, and the next batch begins with the clients that are left. When this has gone on for
+// servePatience, other commands run after each such batch, for as long as the batch took.
 const (
 	serveBytes    = maxPartBytes
 	serveTime     = maxPartTime * time.Millisecond
 	serveKeys     = 5000 // keys that one entry looks at: after SWAPDB most may have no elements
 	servePatience = 100 * time.Millisecond
-	// serveFor: serving gives way only if another command has come within this time.
+	// serveFor: blocked clients wait for other commands only if one has come within this time.
 	serveFor = 100 * time.Millisecond
 )
 
 // serveTurns decides when pending blocked clients are served.
 type serveTurns struct {
-	since time.Duration // since when there are pending ones, monotonic; 0: there are none
+	since time.Duration // since when there are pending blocked clients, monotonic; 0: there are none
 	rest  time.Duration // until when other commands are run first, monotonic
-	came  time.Duration // when the last other command came
+	came  time.Duration // when the last batch with other commands began, monotonic
 	alone bool          // no other command may be run in the present batch from here on
 }
 
@@ -152,7 +153,7 @@ func (t *serveTurns) pend(pending bool, now time.Duration) {
 	}
 }
 
-// served gives other commands as much time as the batch that has served blocked clients took.
+// served notes that a batch has served blocked clients: other commands now have as much time as that batch took.
 func (t *serveTurns) served(took, now time.Duration) { t.rest = now + took }
 
 // serves reports whether the next batch serves pending blocked clients.
@@ -211,13 +212,13 @@ func (s *sequencer) serve(txn *store.Txn) {
 
 // serving is what one entry has left for serving blocked clients.
 type serving struct {
-	bytes int
-	keys  int
-	until time.Duration
-	over  bool
+	bytes int           // of writes and replies
+	keys  int           // that may be looked at
+	until time.Duration // monotonic
+	over  bool          // no bytes or no time are left
 }
 
-// served notes that a blocked client has been served.
+// served charges the user of a blocked client that has been served, and takes what it needed from room.
 func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
 	if w.req.wroteBytes, w.req.used = wrote, now-began; wrote <= HeavyBytes {
@@ -236,7 +237,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 	}
 	q := ws.queues[k]
 	if q == nil {
-		return // its clients have been served by other keys
+		return // its clients have been served with elements of other keys, or have stopped waiting
 	}
 	q.sort()
 	for n := q.n; n > 0 && q.head != nil; n-- {
@@ -251,7 +252,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 		p := q.head
 		w := p.w
 		if w.wait.Type != e.Type() {
-			// As in Redis, a blocked client that waits for another type loses its place.
+			// As in Redis, a blocked client that waits for another type goes to the end of the queue.
 			q.remove(p)
 			ws.last++
 			p.order = order{s.node.cfg.Time.Monotonic(), ws.last}
@@ -275,7 +276,7 @@ func (s *sequencer) serveKey(txn *store.Txn, k waitKey, room *serving) {
 	}
 }
 
-// servable reports whether clients may wait for what is at a key.
+// servable reports whether an entry is of a type for whose elements clients may wait.
 func servable(e *store.Entry) bool {
 	return e != nil && (e.Type() == store.TypeList || e.Type() == store.TypeSortedSet)
 }
@@ -284,11 +285,11 @@ func servable(e *store.Entry) bool {
 // leader has evaluated it, the leader accepts writes and blocking commands of the node by this link only, and has
 // sent back the blocking commands of earlier links.
 //
-// The leader makes up the token, so no request that was sent before the answer, on any link and in any term,
-// can hold it.
+// The leader makes up a new token for a new link, and for a link that was claimed in an earlier term. So no request that
+// was sent before the answer can hold that token. A link that is claimed again in the same term keeps its token.
 type claim struct {
 	origin uint64 // boot number of the node
-	token  uint64 // token of the link, after the claim has been evaluated
+	token  uint64 // token of the link, 0 for a new link; evaluateClaim sets the token that is valid from then on
 }
 
 func (s *sequencer) evaluateClaim(c *claim) {

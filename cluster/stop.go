@@ -8,13 +8,13 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// Stopping takes two steps. HandOver transfers leadership, and waits until the clients of this node and of the
-// others have the replies to their requests. The server then lets its clients finish, and Close ends what still runs.
+// A leader stops in two steps. HandOver transfers leadership, and waits until the requests that this leader has taken, from its own
+// clients and from other nodes, have their outcomes. Then the server lets its clients finish, and Close ends what still runs.
 // All of that takes milliseconds, as long as the other nodes have a majority without this one.
 //
-// The last nodes of a cluster have no majority: no node can take over, and no entry will ever settle the fate
-// of the last batch. A stopping node gives such waits up as soon as that is certain, before a supervisor loses
-// patience.
+// When a whole cluster is stopped, its last nodes have no majority: no node can take over, and no entry will ever settle the fate
+// of the last batch. A stopping node gives up waiting for a leader or an entry as soon as it finds no majority, so that no supervisor
+// kills it because it takes too long.
 
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 4 * time.Second
@@ -26,9 +26,10 @@ const stopTimeout = 2 * time.Second
 // hopePause is how often a stopping node looks whether there is a majority.
 const hopePause = 50 * time.Millisecond
 
-// HandOver transfers leadership to another member, if this node leads and there is another voter. The node goes
-// on as a follower. HandOver returns when the peers have the outcomes of their requests here and have closed their
-// links, so that stopping loses nothing. It gives up when no majority answers, or after handoverTimeout.
+// HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership, and this
+// node goes on as a follower. HandOver returns when the peers have the outcomes of their requests here and have closed their
+// links, so that Close loses nothing. It gives up when no majority answers, or after handoverTimeout. On a follower it returns at
+// once. If there are other voters, this node gives up its waits from now on when no majority answers (hope).
 func (n *Node) HandOver() {
 	if !n.others() {
 		return
@@ -42,8 +43,8 @@ func (n *Node) HandOver() {
 	defer pause.Stop()
 	handed, transferring, said := make(chan error, 1), false, ""
 	for n.leads() || n.pending.len() > 0 || n.served.Load() > 0 {
-		// The chosen member may lose the election that this starts, even to
-		// this node.
+		// The chosen member may lose the election that the transfer starts, even to
+		// this node. Then this node transfers its leadership again.
 		if n.leads() && !transferring {
 			transferring = true
 			go func() { handed <- n.transferHere("") }()
@@ -75,8 +76,8 @@ func (n *Node) others() bool {
 	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.Voter && m.ID != n.cfg.ID })
 }
 
-// hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers. It runs while
-// the node stops.
+// hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers. It runs from HandOver until
+// Close.
 func (n *Node) hope() {
 	defer n.work.Done()
 	pause := time.NewTicker(hopePause)
@@ -94,7 +95,7 @@ func (n *Node) hope() {
 			n.alone()
 			n.blockRegistry.close()
 		}
-		// This node may still lead, without having noticed the loss of the majority, and begin a batch.
+		// Again each time: this node may still lead, without having noticed the loss of the majority, and begin another batch.
 		n.pending.giveUp(math.MaxUint64)
 	}
 }
@@ -142,6 +143,6 @@ func (n *Node) Close() error {
 	}
 	n.finishWork()
 	err := n.cons.Close()
-	n.pending.giveUp(math.MaxUint64) // nothing is applied any more
+	n.pending.giveUp(math.MaxUint64) // no entry is applied any more that could settle the fate of these batches
 	return err
 }

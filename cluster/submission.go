@@ -15,16 +15,16 @@ type Submission struct {
 	Client  *Client // that submits the calls; nil: the node itself
 	Calls   []Call
 	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); the node reuses its memory
-	Done    func()        // called once for each SubmitAsync, from any goroutine; must not wait
+	Done    func()        // called once for each SubmitAsync, on any goroutine, also on the caller's; must not wait
 
 	node   *Node // that it was submitted to
 	req    *request
 	number uint64        // in the order of arrival
-	passed bool          // the gate of heavy work has let it pass, and holds none of its replies
-	done   chan struct{} // of a waiter: end sends to it instead of calling Done
+	passed bool          // it has waited as heavy work (fair.Gate.Pass), so its replies are not held
+	done   chan struct{} // set in a waiter: end sends to this channel instead of calling Done
 }
 
-// end tells the submitter that the outcome is there.
+// end tells the submitter that the outcome is in Replies.
 func (p *Submission) end() {
 	if p.done != nil {
 		p.done <- struct{}{}
@@ -34,7 +34,7 @@ func (p *Submission) end() {
 }
 
 // Submit runs the calls in order on the leader, whichever node that is, and returns when the
-// outcome is known. dst is reused for the replies. submit.go says how it finds the leader, and for how long it
+// outcome is known. The memory of dst is used for the replies. submit.go says how Submit finds the leader, and for how long it
 // tries again.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	dst = n.SubmitPart(nil, calls, dst)
@@ -60,7 +60,8 @@ func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []sto
 	return n.submitAndWait(client, calls, dst, false)
 }
 
-// SubmitAsync is SubmitPart that does not wait. Flush must follow; in between, more submissions can be collected.
+// SubmitAsync does what SubmitPart does, but does not wait: the outcome is in p.Replies when p.Done is called, perhaps before
+// SubmitAsync returns. Flush must follow, and one Flush can follow several submissions.
 func (n *Node) SubmitAsync(p *Submission) {
 	fit := call.Fitting(p.Calls)
 	if fit == 0 {
@@ -98,7 +99,7 @@ func (n *Node) Flush() {
 	}
 }
 
-// submitGivingWay submits heavy work when it is its turn.
+// submitGivingWay submits heavy work when its turn has come (fair.Gate.Pass).
 func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, patience time.Duration) []store.Reply {
 	ran := n.gate.Pass(client, calls, patience, func() int {
 		dst = n.submitAndWait(client, calls, dst, true)
@@ -110,7 +111,7 @@ func (n *Node) submitGivingWay(client *Client, calls []Call, dst []store.Reply, 
 	return dst
 }
 
-// waiter is a submission that a goroutine waits for. All nodes of the process use the same pool of them.
+// waiter is a submission for which a goroutine waits. All nodes of the process use the same pool of waiters.
 type waiter struct {
 	Submission
 	first request
@@ -175,8 +176,8 @@ func (p *Submission) finished(r *request) {
 			return
 		}
 	case errNotExecuted:
-		// There may be another leader by now, or soon. finished itself takes the place in the queue: the
-		// goroutines of a refused batch start in any order.
+		// There may be another leader by now, or soon. The place in the queue is taken here, not on the new goroutine: the
+		// goroutines for the requests of a refused batch start in any order.
 		go n.carry(p, n.queue.Join(p.number))
 		return
 	case errLate:
@@ -186,7 +187,7 @@ func (p *Submission) finished(r *request) {
 		}()
 		return
 	default:
-		// The batch may still hold the request, so it is not used again.
+		// The batch may still refer to the request, so the next submission must not use the same request.
 		p.req = nil
 		if call.ReadOnly(p.Calls) {
 			go n.carry(p, n.queue.Join(p.number))

@@ -22,7 +22,7 @@ import (
 //
 // Every proposed batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
 // that batch for ever. Requests behind the batch wait for the disk, or for the next leader. Several
-// parties may complete one request; the first call counts (request.complete).
+// parties may complete one request; only the first of them has an effect (request.complete).
 
 // route says where submissions go at present.
 type route struct {
@@ -45,8 +45,8 @@ func (r *router) get() route {
 	return r.cur
 }
 
-// set changes the route, unless ctx has ended: a late route to a replaced leader must not hide the route to its
-// successor.
+// set changes the route, unless ctx has ended. ctx ends when another node leads: a late route to the old leader must not replace
+// the route to the new one.
 func (r *router) set(ctx context.Context, seq *sequencer, l *forward.Link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,7 +67,7 @@ func (r *router) drop(seq *sequencer, l *forward.Link) {
 	}
 }
 
-// retryPause is the pause before the next try of a submission that was refused at once.
+// retryPause is the pause before something is tried again that failed at once, such as a submission.
 const retryPause = 5 * time.Millisecond
 
 // carried is a submission that waits for a leader, or that this node forwards to the leader.
@@ -77,11 +77,11 @@ type carried struct {
 	cancel context.CancelFunc
 	client *Client       // the client that sent it
 	wait   time.Duration // how long it may be without a leader
-	due    time.Duration // when ctx ends, if no leader is lost
-	lost   bool          // a leader that had it has been lost
+	due    time.Duration // monotonic time at which ctx ends, if no leader is lost
+	lost   bool          // a leader to which it was sent has been lost
 	later  bool          // there was no room for its reply …
 	asks   bool          // … and it asks for room, while others like it wait
-	runs   atomic.Bool   // the leader has said that one of its scripts runs for long
+	runs   atomic.Bool   // the leader has said that a script of the submission runs for long
 	calls  []Call
 	dst    []store.Reply
 	leases []byte // the encoded grants of heavy work that has been done
@@ -90,10 +90,10 @@ type carried struct {
 	place  *fair.Place // its place in the queue; nil: none
 }
 
-// newCarried returns a submission that has not been sent yet. It waits for a leader for no longer than wait. place is nil if it
-// has no place in the queue yet.
+// newCarried returns a submission that has not been sent yet. The submission waits for a leader for no longer than wait. place is nil
+// if the submission has no place in the queue yet.
 func (n *Node) newCarried(wait time.Duration, client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) *carried {
-	// Submissions of one instant give up in order of arrival.
+	// Some nanoseconds more for later submissions: those that came at the same instant give up in order of arrival.
 	wait += time.Duration(number % 1024)
 	return &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 }
@@ -180,7 +180,7 @@ func (c *carried) leaderLost() {
 	}
 }
 
-// putOffMost bounds how long a request waits until its leader has room for the reply.
+// putOffMost bounds how long a request waits until the leader and this node have room for the reply.
 const putOffMost = 10 * time.Second
 
 // putOff delays a request because there is no room for its reply now, at the leader or here. The request leaves
@@ -188,7 +188,7 @@ const putOffMost = 10 * time.Second
 // that the leader does not evaluate all of them in vain.
 func (c *carried) putOff() {
 	if c.later {
-		c.sent() // it may have come into the queue again, at a change of leader
+		c.sent() // at a change of leader, the request may have joined the queue again
 		return
 	}
 	c.cancel()
@@ -198,8 +198,8 @@ func (c *carried) putOff() {
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
 }
 
-// hasRoom reports whether a request may be sent to the leader in view of the large replies in hand here. While
-// this node has large replies in hand, it sends its long reads one after the other.
+// hasRoom reports whether a request may be sent to the leader now. While this node has large replies that are not encoded yet, it
+// sends its long reads one after the other: hasRoom puts each of them off (putOff), and lets it go when there is room for its reply.
 func (c *carried) hasRoom() bool {
 	h := &c.n.gate.InHand
 	if h.Bytes() == 0 || !call.AreLongReads(c.calls) {
@@ -216,7 +216,7 @@ func (c *carried) asked() {
 	}
 }
 
-// silence returns how long ago this node last heard from a leader; 0 if it has heard from none.
+// silence returns how long ago this node last heard from a leader; 0 if it has heard from none since it started.
 func (n *Node) silence() time.Duration {
 	if n.cons == nil {
 		return 0
@@ -228,7 +228,7 @@ func (n *Node) silence() time.Duration {
 	return n.cfg.Time.Monotonic() - heard
 }
 
-// refused gives up. It answers why if the request certainly had no effect, and ErrIndeterminate otherwise.
+// refused returns the replies to a submission that is given up: the error why if it certainly had no effect, or ErrIndeterminate.
 func (c *carried) refused(why store.Error) []store.Reply {
 	if c.from.Again && c.from.ID != 0 {
 		why = ErrIndeterminate
@@ -251,7 +251,8 @@ func (c *carried) sent() {
 	}
 }
 
-// turn reports whether all earlier submissions in the queue have been sent.
+// turn reports whether the submission may be sent: all earlier ones in the queue have been sent. If others wait, turn puts it in the
+// queue, too.
 func (c *carried) turn() bool {
 	if c.place == nil && c.n.queue.Empty() {
 		return true
@@ -289,8 +290,8 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	return r.replies, r.err
 }
 
-// there forwards the calls to the leader. While that node leads and the link stands, it waits without a limit,
-// because the leader may run a script or have a slow disk. It gives up when another node leads, so that the caller
+// there forwards the calls to the leader. While that node leads and the link stands, there waits for the result without a limit,
+// because the leader may run a script or have a slow disk. The method gives up when another node leads, so that the caller
 // can ask that node, or when ctx ends after the leader or the link was lost.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
@@ -331,7 +332,7 @@ func (c *carried) there(rt route) ([]store.Reply, error) {
 			giveUp()
 			deadline = nil
 		case <-gone:
-			rt.link.Cancel(call, 0) // the leader does not run it if it is heavy and still waits
+			rt.link.Cancel(call, 0) // if the request still waits for its turn, the leader does not run it (fair.EndIfGone)
 			gone = nil
 		case r := <-results:
 			return c.received(rt.link, r)
@@ -358,7 +359,7 @@ func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err err
 	return forward.ReadReplies(body, c.dst[:0], func(b []byte) (store.Reply, []byte, error) {
 		levels := 0
 		if call < len(c.calls) && c.calls[call].Txn != nil {
-			levels = 1 // the session answers each command of a transaction
+			levels = 1 // the session takes the replies to the commands of a transaction apart
 		}
 		call++
 		return store.ReadPacked(b, levels)
@@ -368,7 +369,7 @@ func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err err
 // received decodes a result.
 func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, error) {
 	if r.err != nil {
-		c.leaderLost() // or the link was lost, which has the same effect
+		c.leaderLost() // perhaps only the link was lost, which is treated in the same way
 		return c.dst, r.err
 	}
 	replies, rest, err := c.read(r.body)
@@ -388,13 +389,13 @@ func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, err
 	return c.dst, errUnknown
 }
 
-// heavy notes the cost and the grants of heavy work, which the leader sends behind the replies.
+// heavy notes the cost and the grants of heavy work. The leader sends them behind the replies (the parameter said).
 func (c *carried) heavy(l *forward.Link, said []byte) {
-	cost, size := binary.Uvarint(said) // 0 from an earlier version
+	cost, size := binary.Uvarint(said) // the cost is 0 from a leader of an earlier version
 	c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
 	c.leases = said[max(size, 0):]
 	if l.Peer.Speaks.Minor < forward.MinorLeases && !call.ReadOnly(c.calls) {
-		c.client.OwesNothing() // it may have leases of which that leader says nothing, so its reply must not be held
+		c.client.OwesNothing() // the request may have been given leases of which that leader says nothing, so its reply must not be held
 	}
 }
 

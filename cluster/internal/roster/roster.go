@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// MaxMembers bounds the members of a configuration; no cluster has so many.
+	// MaxMembers is the largest number of members that a configuration may have.
 	MaxMembers = 64
 	// MaxText bounds the ids, addresses and other names that peers send.
 	MaxText = 1024
-	// Highest is above any term or index that a cluster can reach: with one election or entry
-	// a microsecond it takes 140,000 years.
+	// Highest is above any term or index that a cluster can reach: even with one election or entry
+	// in each microsecond, a cluster would get there only after 140,000 years.
 	Highest = 1 << 62
 	// TermReach is how far a peer's term may be above this node's. Each election raises the
 	// term by one, eight times a second at most, so even a node that was away for 17 years
@@ -49,7 +49,8 @@ func CheckAddress(addr string) error {
 }
 
 // ReadConfiguration decodes a configuration, and fails on one that Raft would never make: hashicorp/raft
-// panics on a configuration that it cannot read, and never recovers from one without a voter.
+// panics on a configuration that it cannot decode, and with a configuration without a voter a cluster never has
+// a leader again.
 func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -60,7 +61,7 @@ func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
 	return conf, Check(conf)
 }
 
-// Check fails on a configuration that members would refuse.
+// Check fails on a configuration that a member would refuse if a peer sent it (ReadConfiguration).
 func Check(conf raft.Configuration) error {
 	ids, addrs, voters := map[raft.ServerID]bool{}, map[raft.ServerAddress]bool{}, 0
 	for _, s := range conf.Servers {
@@ -99,7 +100,7 @@ func Changes(a, b raft.Configuration) (n int) {
 	return n
 }
 
-// Clip shortens text from a stranger to fit a log line.
+// Clip shortens text, which an unknown caller may have sent, to fit a log line.
 func Clip(s string) string {
 	const most = 64
 	if len(s) > most {
@@ -108,7 +109,7 @@ func Clip(s string) string {
 	return s
 }
 
-// PlausibleTerm reports whether a cluster can have reached a term, as far as a member whose own term is own can judge.
+// PlausibleTerm reports whether the cluster can have reached the given term. The parameter own is the term of the member that asks.
 func PlausibleTerm(own, term uint64) bool {
 	return term < Highest && (term <= own || term-own <= TermReach)
 }
