@@ -14,8 +14,8 @@ type crowd struct {
 	size  int64
 }
 
-// AdmitUser is SetUser, but refuses a user that exceeds the bounds. An earlier version of the program may have admitted such a user:
-// AdmitUser accepts a change that does not make the user larger.
+// AdmitUser is SetUser, but refuses a user that exceeds the bounds. Because an earlier version of the program may have admitted a
+// user that exceeds them, AdmitUser accepts a change of a user that does not make that user larger.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()
@@ -51,10 +51,10 @@ func (u *User) leastRules() int {
 // DescribeSteps returns how many steps of Ctx.Work it takes to describe the user.
 func (u *User) DescribeSteps() int { return describeSelector * len(u.selectors) }
 
-// describeSelector is how many steps the work to find the rules of one selector counts as. It takes some 20 µs.
+// describeSelector is the number of steps that DescribeSteps counts for one selector. To find its rules takes some 20 µs.
 const describeSelector = 128
 
-// crowd returns the users as this transaction sees them.
+// crowd returns the number and the size of the users as this transaction sees them.
 func (t *Txn) crowd() crowd {
 	a := &t.s.accounts
 	return crowd{a.byName.Len() + t.grown.users, a.size + t.grown.size}

@@ -40,8 +40,9 @@ func (r DenyReason) String() string {
 }
 
 // A check takes at most baseCheckSteps steps and stepsPerArg more for each argument, and never more than maxCheckSteps (some 10 ms),
-// because other clients wait until it ends. A step is the binary search for a name among the patterns, the start of the match with
-// one pattern that the binary search does not cover, a step of redistext.MatchSteps, or the comparison with one first argument.
+// because other clients wait until it ends. Each of these is a step: the binary search for a name among the patterns of a selector;
+// the start of a match with one of the other patterns (patternSet.globs); a step of redistext.MatchSteps; the comparison of an
+// argument with one that a rule allows (+command|argument).
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32
@@ -87,7 +88,8 @@ func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, ste
 	return why, arg, most - left
 }
 
-// check is Check for one selector. It subtracts its steps from left. If none are left, only the result Allowed is valid.
+// check is Check for one selector. It subtracts its steps from *left. If no steps are left after it, the check may have ended
+// early: only the result Allowed is then valid.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
@@ -145,7 +147,7 @@ func (f KeyFlags) access() (need keyAccess) {
 }
 
 // channelAllowed reports whether a selector allows a channel. If channel is itself a pattern, it must be equal to one of the
-// selector's patterns.
+// selector's patterns, unless the selector allows all channels. channelAllowed subtracts its steps from *left.
 func (s *selector) channelAllowed(channel string, pattern bool, left *int) bool {
 	if s.allChannels || !pattern {
 		return s.allChannels || s.channelSet.matches(channel, 0, left)
@@ -172,7 +174,8 @@ func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	return true
 }
 
-// MayListenWithin is MayListen that subtracts its steps from left. It is false if none are left.
+// MayListenWithin is MayListen, but subtracts its steps from *left. It is false if they run out before a selector is found that
+// allows the channel.
 func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	for _, s := range u.selectors {
 		if s.channelAllowed(channel, pattern, left) {
@@ -202,7 +205,7 @@ func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	return 1, 0, false
 }
 
-// keyUse says which arguments are keys, and how the command uses them.
+// keyUse says which arguments are the keys of one key spec, and how the command uses them.
 type keyUse struct {
 	span  keySpan
 	found []int // the indices of the keys, if the spec has to search for them
@@ -220,8 +223,8 @@ func (u *keyUse) places(yield func(int) bool) {
 	}
 }
 
-// keyUses appends one keyUse for each key spec of the command. As in Redis, it returns nil if the arguments are malformed: the
-// command itself then reports the error.
+// keyUses appends to uses one keyUse for each key spec of the command that is not KeyNotKey. As in Redis, it returns nil if the
+// arguments are malformed: the command itself then reports the error.
 func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	for i := range c.Keys {
 		spec := &c.Keys[i]
@@ -273,8 +276,8 @@ func onlyGets(ops [][]byte) bool {
 	return true
 }
 
-// readsAnyKey reports whether a single selector allows both the command and reading every key. SORT needs
-// this for its patterns.
+// readsAnyKey reports whether a single selector allows both the command and reading every key. Only then may SORT have
+// the option GET, or BY with a star, because their patterns can name any key.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
 	left := checkSteps(len(args))
 	return u == nil || u.free || slices.ContainsFunc(u.selectors, func(s *selector) bool {

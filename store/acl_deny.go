@@ -25,9 +25,9 @@ const (
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
 // Authorize checks whether user may run the command, and sets c.User (nil if the user may do everything). An empty user is the
-// default user. users is the version of the user table by which the client's node knows the user; 0 means that the version is
-// unknown. If ok is false, refusal is the reply. The client's node has checked the rights too, but its user table may have been
-// out of date.
+// default user. The number users is the version of the user table in which the client's node found the user; 0 means that the
+// version is unknown. If ok is false, refusal is the reply. The client's node has checked the rights too, but its user table may
+// have been out of date.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -61,7 +61,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	}
 	c.User = u
 	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
-	c.steps += CheckedSteps(steps) // not c.work: it may call Watch, and only the caller of Run expects a panic of Watch
+	c.steps += CheckedSteps(steps) // not c.work, which may call Watch: only callers of Run expect that Watch panics
 	if why == Allowed {
 		return Reply{}, true
 	}
@@ -129,8 +129,8 @@ func (r DenyReason) RefusalAtExec() Error {
 	return ErrExecPerm("no permission to execute the command or subcommand")
 }
 
-// AttachDenials returns the reply together with the denials since the last call, so that they reach
-// the client's node.
+// AttachDenials returns the reply together with the denials since the last call of AttachDenials, so that
+// they reach the client's node.
 func (t *Txn) AttachDenials(r Reply) Reply {
 	if len(t.denied) == 0 {
 		return r

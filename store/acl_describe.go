@@ -8,8 +8,8 @@ import (
 // sectionSelector is a separator in a list of rules: the rules of a further selector follow it.
 const sectionSelector = "("
 
-// ruleEveryKey is the rule for the pattern *, as distinct from allkeys. Redis shows both as ~*. But a rule ~* means allkeys: no
-// pattern may follow it, and it also allows the empty name.
+// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*, which as a rule means something else, allkeys: no
+// pattern may follow allkeys, and it also allows the empty key name.
 const ruleEveryKey = "%RW~*"
 
 // shown replaces ruleEveryKey by ~*, as Redis shows it.
@@ -23,8 +23,8 @@ func shown(rules []string) []string {
 }
 
 // Rules returns the rules that create this user; the rules of each further selector follow the word
-// "(". The log and snapshots keep these rules rather than bitmaps, so that a node with a different
-// command table interprets them correctly.
+// "(". The log and snapshots contain these rules rather than bitmaps of commands, so that a node with a
+// different command table interprets them correctly.
 func (u *User) Rules() []string {
 	list := []string{"off"}
 	if u.Enabled {
@@ -51,8 +51,8 @@ func (u *User) Rules() []string {
 	return list
 }
 
-// userOf is the inverse of Rules. It ignores rules that this node does not know: a node of another
-// version wrote them.
+// userOf is the inverse of Rules. It ignores rules that this node does not know, because a node of another
+// version may have written them.
 func userOf(t *Table, name string, rules []string) *User {
 	u := NewUser(t, name, false)
 	s := u.selectors[0]
@@ -165,12 +165,12 @@ func (s *selector) channelRules() []string {
 }
 
 // commandRules finds a short list of rules for the selector's commands. As Redis does, it begins
-// with all or nothing, adds the best category while that category matches more commands than it
-// gets wrong, and ends with rules for single commands.
+// with +@all or -@all, adds rules for categories, the best one first, as long as a category matches more
+// commands than it gets wrong, and ends with rules for single commands.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
-	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but each chosen category is as the first rule sets it
-	told := &selector{commands: make(bitmap, len(s.commands))} // commands that the rules so far allow
+	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but those of the chosen categories are as the first rule sets them
+	told := &selector{commands: make(bitmap, len(s.commands))} // the commands that the rules in list allow
 	told.commands.fill(n, s.future)
 	list, sign := []string{"-@all"}, "+@"
 	if s.future {
@@ -199,9 +199,10 @@ func (s *selector) commandRules(a *aclTable) []string {
 	return list
 }
 
-// bestCategory returns the category that gets the fewest commands wrong and then matches the most.
-// It skips the categories in done, and returns -1 if no category matches more commands than it gets
-// wrong. If add is true, a match is a command that the selector has, else one that it lacks.
+// bestCategory returns the index of the category that gets the fewest commands wrong; among equals, of
+// the one that matches the most. It skips the categories in done, and returns -1 if no category matches
+// more commands than it gets wrong. A category matches its commands that the selector has, if add is
+// true, else those that the selector lacks; it gets its other commands wrong.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {
@@ -219,7 +220,8 @@ func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	return best
 }
 
-// commandRule appends the rules that a single command still needs.
+// commandRule appends the rules for a single command: one if the rules so far, which allow the commands in told, are wrong
+// about it, and one for each first argument with which it is allowed.
 func (s *selector) commandRule(list []string, a *aclTable, told *selector, c *Command) []string {
 	on := s.commands.has(c.bit)
 	if on != told.commands.has(c.bit) {

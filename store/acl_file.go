@@ -5,11 +5,13 @@ import (
 	"strings"
 )
 
-// maxFileFaults is how many bytes of error text end the parsing of an ACL file: a wrong path may name a large file of another kind.
+// maxFileFaults is a length in bytes: ParseACLFile stops when the text of its errors is longer, because a wrong path may name a large
+// file of another kind.
 const maxFileFaults = 8 << 10
 
 // ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
-// rules. If the file has errors, faults describes them in Redis's words and users is nil.
+// rules. If the file has errors, faults describes them in Redis's words and users is nil. path is for
+// these errors; allChannels is the setting acl-pubsub-default.
 func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User, faults string) {
 	p := aclFile{table: t, path: path, allChannels: allChannels, names: map[string]bool{}}
 	number := 0
@@ -75,7 +77,7 @@ func (p *aclFile) line(number int, words []string) {
 		case why == faultUnknown:
 			fault(faultFileRule, p.path, number, rule, why)
 		case why != "" && !told:
-			// Later errors in the line may follow from this one, so only the first is reported. Each unknown command is reported.
+			// Later errors in the line may follow from this one, so only the first is reported; but each unknown command is.
 			told = true
 			fault(faultFileLine, p.path, number, why)
 		}
@@ -83,8 +85,8 @@ func (p *aclFile) line(number int, words []string) {
 	p.users = append(p.users, u.seal())
 }
 
-// FormatACLFile writes users as an ACL file. The format has no quotes, so it cannot hold some users: then ok is false and wrong
-// names one of them. If there are more than maxUsers, ok is false and wrong is "".
+// FormatACLFile writes users as an ACL file. The format has no quotes, so it cannot represent some users: if there is one, ok is
+// false and wrong is its name. If there are more than maxUsers users, ok is false and wrong is "".
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
 	line := func(u *User) string { return fmt.Sprintf("user %s %s\n", u.Name, lineOf(u.Rules())) }

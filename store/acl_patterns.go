@@ -18,7 +18,7 @@ type namePattern struct {
 type patternSet struct {
 	list   []namePattern
 	sorted []int32    // the indices of all patterns, sorted by text
-	heads  [4][]int32 // by needed access: the patterns that end with their only star, sorted; no head begins with another head
+	heads  [4][]int32 // by needed access: patterns that end with their only star, sorted (see shortest)
 	globs  []int32    // the indices of the patterns that must be tried one by one
 }
 
@@ -47,10 +47,11 @@ func newPatternSet(list []namePattern) *patternSet {
 	return s
 }
 
-// head returns the text before the star of a pattern.
+// head returns the head of the pattern with the index i, which ends with its only star: the text before the star.
 func (s *patternSet) head(i int32) string { return s.list[i].pattern[:len(s.list[i].pattern)-1] }
 
-// shortest returns those of the sorted heads that give the needed access and do not begin with another such head.
+// shortest returns those of the patterns in heads, sorted by head, that give the needed access, but none whose head begins with the
+// head of another one that gives it.
 func (s *patternSet) shortest(heads []int32, need keyAccess) (list []int32) {
 	if all := s.heads[0]; need > 0 && !slices.ContainsFunc(heads, func(i int32) bool { return s.list[i].access&need != need }) {
 		return all
@@ -90,9 +91,9 @@ func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	return false
 }
 
-// begins reports whether a name begins with a head. If a head is a prefix of the name, all texts that sort between the head and the
-// name begin with that head, too. No head begins with another, so only the greatest head that is not greater than the name can be
-// a prefix.
+// begins reports whether a name begins with a head in s.heads[need]. If a head is a prefix of the name, all texts that sort between
+// the head and the name begin with that head, too. No head begins with another, so only the greatest head that is not greater than
+// the name can be a prefix.
 func (s *patternSet) begins(name string, need keyAccess) bool {
 	heads := s.heads[need]
 	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })

@@ -258,7 +258,8 @@ func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault st
 	return ""
 }
 
-// findWorded completes worded. To look through firstArgs for each category would take long.
+// findWorded computes worded from firstArgs, once for all rules with categories: to go through firstArgs for each of these rules
+// would take long.
 func (s *selector) findWorded() {
 	s.worded = make(bitmap, len(s.commands))
 	for bit := range s.firstArgs {

@@ -62,12 +62,13 @@ func decodeRules(packed string) (rules []string) {
 type accounts struct {
 	byName  *tree[*Account]
 	version uint64   // the sequence number of the last write set that changed an account
-	def     *Account // the default user's account, or nil; not only in byName, because every command needs it
-	size    int64    // of all accounts, part of the data size
-	gone    []string // names that this last write set deleted, even if it then set them again
+	def     *Account // the default user's account, or nil; byName has it too, but every command needs it
+	size    int64    // bytes of all accounts, a part of the data size
+	gone    []string // names that the write set with the number version deleted, even if it then set them again
 
-	// deleted maps the name of a user to the last write set that deleted it. This node does not know the deletions by write sets
-	// up to forgotten: it has restored a snapshot, or there were too many deletions. Neither field is part of the state.
+	// deleted maps the name of a user to the number of the last write set that deleted it. This node no longer knows the deletions by
+	// write sets up to the number forgotten, because it has restored a snapshot or there were too many deletions. Neither field is
+	// part of the replicated state.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -110,11 +111,11 @@ func (a *accounts) changed(version uint64) {
 	}
 }
 
-// maxDeletions is the number of deleted names that a node remembers.
+// maxDeletions is the largest number of deleted names that a node remembers.
 const maxDeletions = 1000
 
-// sameUser reports whether a name still means the same user as at a version of the users. forgotten
-// means that this node no longer knows.
+// sameUser reports whether a name still means the same user as it did in the given version of the users. If forgotten is
+// true, this node no longer knows that.
 func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	a := &t.s.accounts
 	if t.gone[name] || a.deleted[name] > version {
@@ -158,7 +159,7 @@ func (s *Store) Accounts() Accounts {
 // AccountsVersion returns the version of Accounts, which grows with every change.
 func (s *Store) AccountsVersion() uint64 { return s.accounts.version }
 
-// accounts writes the users, if a user was ever set.
+// accounts writes the users and, if a user was ever set, their version.
 func (w *snapWriter) accounts(a Accounts) {
 	for _, acc := range a.List {
 		w.WriteByte(recUser)
@@ -205,7 +206,7 @@ func (t *Txn) account(name string) *Account {
 	if name == DefaultUser {
 		return t.s.accounts.def
 	}
-	// Often the next lookup is for the same user: cache the last account.
+	// The next lookup is often for the same user, so cache the account.
 	if at := t.s.accounts.version; t.caller == nil || t.caller.Name != name || t.callerAt != at {
 		t.caller, _ = t.s.accounts.byName.Get(&Account{Name: name})
 		t.callerAt = at
@@ -321,14 +322,15 @@ func (t *Txn) AccountsVersion() uint64 {
 	return t.s.accounts.version
 }
 
-// paramFlagPassword holds the hash of the default user's password that came from a node's flag.
+// paramFlagPassword is a cluster parameter: the hash of the default user's password that came from a node's flag.
 const paramFlagPassword = "requirepass-of-a-flag"
 
-// EstablishPassword stores the password from a node's flag as the default user's, if the state has
-// no default user yet. The leader's own password takes precedence over hash; "" means no password.
-// From then on every node demands the password, even one started without the flag.
+// EstablishPassword makes the password from a node's flag the default user's, if the state has no account
+// of that user yet. hash is the password's hash; "" means no password. The password of the leader's own
+// flag takes precedence. From then on every node demands the password, even one started without the flag.
 //
-// again means that a node which is its whole cluster has started: its flag may then replace the password of an earlier flag.
+// The parameter again is true when a node that is its whole cluster has started. Then hash may also replace the password of an
+// earlier flag, if that is still the default user's only password.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {

@@ -22,7 +22,7 @@ const (
 	// contain a NUL.
 	SystemUser = "\x00"
 	// Anonymous stands for the default user, and only as long as that user needs no password. A
-	// node whose user table may be out of date sends it for clients that have not authenticated.
+	// node whose user table may be out of date sends this name for clients that have not authenticated.
 	Anonymous = "\x00?"
 )
 
@@ -57,7 +57,7 @@ type selector struct {
 	allChannels bool
 	future      bool // also allows commands that do not exist yet: +@all
 	commands    bitmap
-	firstArgs   map[int][]string // by command bit: the command is allowed only with one of these
+	firstArgs   map[int][]string // by command bit: the command is allowed only with one of these as its first argument
 	keys        []namePattern
 	channels    []namePattern
 	keySet      *patternSet // of keys, once seal has completed the user …
@@ -65,8 +65,8 @@ type selector struct {
 
 	// While rules are applied:
 	keyAt, channelAt places
-	wordAt           map[int]places // like firstArgs, in lower case
-	worded           bitmap         // the commands that firstArgs has; nil: not known yet
+	wordAt           map[int]places // the indices of firstArgs, by command bit and argument in lower case
+	worded           bitmap         // the commands that are in firstArgs; nil: not computed yet
 }
 
 // keyAccess says how a key may be used.
@@ -102,7 +102,7 @@ func InitialUser(t *Table, passwordHash string) *User {
 	return u
 }
 
-// clone returns a copy that shares nothing that rules change.
+// clone returns a copy of the user. Rules that are applied to the copy do not change the user.
 func (u *User) clone() *User {
 	c := *u
 	c.Passwords = slices.Clone(u.Passwords)

@@ -1,6 +1,6 @@
 package store
 
-// A lookup follows pointers and must read each node before it knows the next one. With many keys
+// A lookup follows pointers and must read each node before it knows the next one. In a large database
 // each of these reads waits for main memory, which is most of the cost of a short command. So a Txn
 // walks the lookups of several commands side by side before it runs the commands one after the
 // other. The processor then waits for all lookups at once and finds the nodes in its cache later.
@@ -50,8 +50,8 @@ func (a *Ahead) Add(cmd *Command, args [][]byte, db int) {
 	}
 }
 
-// ReadAhead walks the lookups of those keys of a whose database has aheadSize keys or more, because a smaller one is in the cache
-// anyway. It returns how many of them exist, and clears a.
+// ReadAhead looks up the collected keys side by side, except for those of a database with fewer than aheadSize keys, which is in the
+// cache anyway. It returns how many of the keys that it looked up exist, and removes all keys from the Ahead.
 func (t *Txn) ReadAhead(a *Ahead) (found int) {
 	n := 0
 	for _, k := range a.keys[:a.n] {

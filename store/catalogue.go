@@ -14,7 +14,7 @@ type Catalogue struct {
 	arrival uint64        // … made when the cache had this arrival count
 }
 
-// Catalogue returns the current catalogue. It returns old if nothing has changed since.
+// Catalogue returns the current catalogue: old itself, if nothing has changed since old was made. old may be nil.
 func (s *Store) Catalogue(old *Catalogue) *Catalogue {
 	c := &s.scripts
 	if old != nil && old.of == c.bySHA && old.arrival == c.arrival && old.libs == s.libs {

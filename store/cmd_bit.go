@@ -6,8 +6,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// bitCommands are the commands on single bits of strings. Bit 0 is the highest bit of the first
-// byte.
+// bitCommands are the commands on the bits of strings. Bit 0 is the highest bit of the first byte.
 var bitCommands = []Command{
 	{
 		Name: "setbit", Arity: 4, Flags: Write | DenyOOM, Group: "bitmap", Since: "2.2.0",
@@ -41,7 +40,7 @@ var bitCommands = []Command{
 	},
 }
 
-// maxBitOffset is the highest bit of the longest string.
+// maxBitOffset is the offset of the last bit of the longest string.
 const maxBitOffset = maxString*8 - 1
 
 // parseBitOffset parses the offset of a bit. If width is not 0, an offset with a leading # counts
@@ -106,7 +105,7 @@ func cmdSetBit(c *Ctx) Reply {
 type bitString struct {
 	old    string
 	length int
-	bytes  map[int]byte // the bytes that differ from old; beyond its end, old counts as zeros
+	bytes  map[int]byte // by index: the bytes that differ from old, which counts as zeros beyond its end
 }
 
 func (s *bitString) grown() bool { return s.length > len(s.old) }
@@ -168,7 +167,7 @@ func (c *Ctx) writeString(s *bitString) {
 		from, to = min(from, i), max(to, i+1)
 	}
 	if from >= to {
-		c.Reform(c.DB, c.Args[1], formRaw) // OBJECT ENCODING shows the same as after a change
+		c.Reform(c.DB, c.Args[1], formRaw) // OBJECT ENCODING shows "raw", as after a change
 		return
 	}
 	patch := make([]byte, to-from)

@@ -104,8 +104,8 @@ func cmdFlushDB(c *Ctx) Reply {
 	return OK
 }
 
-// tellFlushed writes a flush if the command had nothing to delete: as in Redis, clients with
-// tracking then forget absent keys, too.
+// tellFlushed writes a flush if the command has deleted nothing; the parameter before is the length of the write set before
+// the command. As in Redis, clients with CLIENT TRACKING then forget what they have cached of absent keys, too.
 func (c *Ctx) tellFlushed(before int) {
 	if c.Writes().Len() == before {
 		c.flushEmpty(c.DB)
@@ -125,7 +125,8 @@ func cmdFlushAll(c *Ctx) Reply {
 	return OK
 }
 
-// flushMode accepts ASYNC and SYNC. Both do the same here, because dropping a tree takes no time.
+// flushMode reports whether the only argument of a flush, if it has one, is ASYNC or SYNC. Both do the same here, because dropping
+// a tree takes no time.
 func flushMode(args [][]byte) bool {
 	return len(args) == 1 ||
 		len(args) == 2 && (equalFold(args[1], "async") || equalFold(args[1], "sync"))

@@ -163,7 +163,7 @@ func cmdPTTL(c *Ctx) Reply {
 	if e == nil {
 		return missing
 	}
-	// The deadline may have passed while the key is in its grace. The reply is then what is left of the grace:
+	// A key still exists in the grace (Env.Grace) after its deadline. The reply is then what is left of the grace:
 	// Redisson's multi-lock takes over a hash that is about to expire, and sets a new time to live only if some time is left.
 	left := e.deadline - c.Now().Lease
 	if left <= 0 && c.env.Grace != nil {

@@ -206,7 +206,8 @@ func cmdHVals(c *Ctx) Reply {
 	return c.listFields(1, func(f Field, to []Reply) []Reply { return append(to, Str(f.Value)) })
 }
 
-// listFields replies with what add appends for each field; add appends per elements each time.
+// listFields calls the function add for each field, and replies with the elements that it appends: for each field as many as
+// the parameter per says.
 func (c *Ctx) listFields(per int, add func(f Field, to []Reply) []Reply) Reply {
 	e, ok := c.read(TypeHash)
 	switch {

@@ -107,8 +107,8 @@ type lcsTable struct {
 	length int // of the longest common subsequence
 }
 
-// newLCSTable fills a table and calls work for each row. The rows run along the shorter string, because fill keeps the lengths of
-// two rows in memory.
+// newLCSTable fills a table and calls the function work for each row. The rows run along the shorter string, because fill
+// keeps the lengths of two rows in memory.
 func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	if a == "" || b == "" {
 		return lcsTable{}
@@ -122,9 +122,9 @@ func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	return t
 }
 
-// fill fills the table with a row for each byte of long. If swapped is set, short is the first string.
+// fill fills the table with a row for each byte of the string long. If swapped is set, short is the first of the two strings.
 func (t *lcsTable) fill(long, short string, swapped bool, work func(steps int)) {
-	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // lengths for all prefixes of short, of two rows
+	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // two rows: the lengths for all prefixes of short
 	for i := range len(long) {
 		for j := range len(short) {
 			first, second := above[j+1], row[j] // the lengths if the first or the second prefix is shortened

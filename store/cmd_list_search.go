@@ -58,7 +58,7 @@ func cmdLInsert(c *Ctx) Reply {
 	return Int(int64(n))
 }
 
-// cmdLRem removes from the tail if the count is negative, and all matches if it is 0.
+// cmdLRem begins at the tail if the count is negative, and removes all matches if it is 0.
 func cmdLRem(c *Ctx) Reply {
 	count, ok := redistext.ParseInt(c.Args[2])
 	if !ok {
@@ -180,7 +180,7 @@ func cmdLPos(c *Ctx) Reply {
 	return found[0]
 }
 
-// search returns the indexes that LPOS asks for, and ends when they are too many for a reply.
+// search returns the indexes that LPOS asks for. If they are too many for a reply, it stops at the first one too many.
 func (o *lposOptions) search(c *Ctx, l *Deque, want string) []Reply {
 	found := []Reply{}
 	limit := o.count

@@ -146,7 +146,7 @@ func (w *scanWalk) visit(hash uint64) bool {
 	return true
 }
 
-// found counts an element of the reply and returns it as a reply.
+// found adds an element of the reply to w.size, and returns the element as a reply.
 func (w *scanWalk) found(name string) Reply {
 	w.size += ReplySize + len(name)
 	return Str(name)

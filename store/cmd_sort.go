@@ -274,7 +274,7 @@ func (s *sortCall) compare(a, b *sortItem) int {
 	return cmp.Compare(cString(a.weight), cString(b.weight))
 }
 
-// reads counts the work of comparing two texts. All elements may have the same weight, and it may have any length.
+// reads counts the work of comparing two texts. A weight may have any length, and all elements may have the same weight.
 func (s *sortCall) reads(a, b string) { s.work((len(a) + len(b)) / 64) }
 
 // scoreInStep is how many bytes of a number are parsed in the time of one step. The parser passes over them several times.

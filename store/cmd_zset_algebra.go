@@ -176,7 +176,7 @@ func (c *Ctx) parseCombination(args [][]byte, words combineWords) (k combination
 	return k, nil
 }
 
-// option parses one option and returns the number of its arguments.
+// option parses the option at the start of args. used is how many of args belong to it.
 func (k *combination) option(c *Ctx, args [][]byte, words combineWords) (used int, e Error) {
 	switch n := len(k.inputs); {
 	case words.weights && len(args) > n && equalFold(args[0], "weights"):
@@ -296,7 +296,7 @@ func (k *combination) diff(c *Ctx, room *resultRoom) *SortedSet {
 	return result
 }
 
-// combine computes a result. If it fills the room, the result is incomplete.
+// combine computes a result. If the result fills the room, it is incomplete or nil.
 type combine = func(*combination, *Ctx, *resultRoom) *SortedSet
 
 func cmdZInter(c *Ctx) Reply { return c.combineScores(true, (*combination).inter) }

@@ -138,7 +138,8 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the members of a set that are in the range, in the order of the reply. ok is false if they are more than the limit most.
+// of returns the members of a set that are in the range, in the order of the reply. If they are more than the
+// number most, ok is false.
 func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// maxChain is how many certificates a stranger may send.
+// maxChain is the largest number of certificates in a chain that Verify accepts.
 const maxChain = 5
 
 var (
@@ -15,10 +15,11 @@ var (
 	errTwoOfName = errors.New("it has sent two certificates of authorities with one name: leave out the one that does not lead to this node's")
 )
 
-// Verify verifies a chain of certificates. It refuses long chains, and chains with two different certificates of
-// authorities that have one name. crypto/x509 tries each certificate that may have signed another one, with keys that
-// a stranger has chosen: a hundred such tries take a second. With few certificates of different names it makes no
-// more tries than there are certificates.
+// Verify verifies chain[0], with the rest of the chain as intermediate certificates. It refuses a chain of more than
+// maxChain certificates, and one in which two different intermediate certificates have the same subject. crypto/x509
+// tries every certificate whose subject is the issuer of another one, with keys that the sender has chosen: a hundred
+// such tries take a second. With few certificates of different subjects it makes no more tries than there are
+// certificates.
 func Verify(chain []*x509.Certificate, by x509.VerifyOptions) error {
 	if len(chain) > maxChain {
 		return errLongChain

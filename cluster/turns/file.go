@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// maxFile is the largest file of certificates or keys that is read.
+// maxFile is the largest size in bytes of a file that ReadFile reads.
 const maxFile = 1 << 20
 
-// ReadFile reads a file of certificates, a key or a secret. It refuses what is no regular file, because a device does not
-// end and a pipe may never answer.
+// ReadFile reads a file of certificates, a key or a secret. It refuses a file of more than maxFile bytes, and anything
+// but a regular file: a device may have no end, and a pipe may never get a writer.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -36,8 +36,8 @@ func ReadFile(path string) ([]byte, error) {
 }
 
 // ParseCertificates returns the certificates of a PEM file. It refuses a file with a block that is damaged or has no end,
-// because the file may be half written: the parsers of the standard library pass by such a block. Text between the
-// blocks is fine, and so are blocks of other kinds, such as a key.
+// because such a file may be half written; the parsers of the standard library silently skip such a block. It ignores
+// text between the blocks, and blocks of other kinds, such as a key.
 func ParseCertificates(text []byte) (list []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(text)

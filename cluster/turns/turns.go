@@ -1,8 +1,9 @@
-// Package turns bounds the CPU time that strangers can make this process spend on TLS handshakes.
+// Package turns bounds the CPU time that strangers, who have not authenticated, can make this process spend on TLS
+// handshakes.
 //
 // A signature with an RSA key takes milliseconds, and a stranger triggers one with a few hundred bytes. So a
-// handshake needs a turn while it computes. Turns go round the addresses that wait: the handshakes of an
-// address that sends a flood wait mostly for each other.
+// handshake computes only while it has one of a fixed number of turns. The addresses whose handshakes wait get the
+// turns in rotation: the handshakes of an address that sends a flood wait mostly for each other.
 package turns
 
 import (
@@ -25,24 +26,27 @@ type Turns struct {
 	mu      sync.Mutex
 	free    int
 	waiting map[line][]chan struct{}
-	order   [2][]line // lines with waiting handshakes, the next one first; [0]: of strangers, [1]: of known addresses
-	known   bool      // the last turn went to a known address
+	order   [2][]line // lines with waiting handshakes, the next one first; [0]: of unknown addresses, [1]: of known ones
+	known   bool      // give has last looked into order[1], not order[0]
 }
 
-// line is a queue of similar handshakes. Handshakes that the node has answered have a line of
-// their own: they need little more CPU time, and do not wait behind all new ones.
+// line names a queue of waiting handshakes: those from one address that are alike in the other two fields. A handshake
+// in which the node has already sent something (answered) needs little more CPU time, so it does not wait behind the new
+// ones of its address.
 type line struct {
 	from            netip.Addr
 	known, answered bool
 }
 
-// Half returns turns for half of the processors; with one processor, turns for half of its time.
+// Half returns one turn for every two processors. With one processor, it returns one turn with rests, so that handshakes
+// get at most half of its time.
 func Half() *Turns {
 	n := runtime.GOMAXPROCS(0)
 	return New(max(1, n/2), n == 1)
 }
 
-// New returns count turns. With rests, each turn comes back only after a rest as long as the turn, at most maxRest.
+// New returns a Turns with the given count. If rests is true, a turn that is given back can be taken again only after a
+// rest as long as the turn, at most maxRest.
 func New(count int, rests bool) *Turns {
 	return &Turns{free: count, rests: rests, waiting: map[line][]chan struct{}{}}
 }
@@ -63,19 +67,19 @@ func (t *Turns) take(l line, gone <-chan struct{}) bool {
 	t.mu.Unlock()
 	select {
 	case <-mine:
-		// The runtime runs a woken goroutine next: with one processor, the node would answer
+		// The runtime runs a woken goroutine next: without Gosched, a node with one processor would answer
 		// no command between two handshakes.
 		runtime.Gosched()
 		return true
 	case <-gone:
 		if !t.forget(l, mine) {
-			t.give() // the turn came at the same time
+			t.give() // the handshake got a turn in the meantime
 		}
 		return false
 	}
 }
 
-// rank returns the index of the line's queue in Turns.order.
+// rank returns the index in Turns.order of the list that the line belongs to.
 func (l line) rank() int {
 	if l.known {
 		return 1
@@ -87,7 +91,7 @@ func (l line) rank() int {
 // given its processor to others.
 const maxRest = 20 * time.Millisecond
 
-// giveAfter gives a turn back, after a rest if the turns have rests. had is how long the turn was held.
+// giveAfter gives back a turn that a handshake has held for the time had: at once, or after a rest if t.rests is set.
 func (t *Turns) giveAfter(had time.Duration) {
 	if t.rests && had > 0 {
 		time.AfterFunc(min(had, maxRest), t.give)
@@ -96,8 +100,8 @@ func (t *Turns) giveAfter(had time.Duration) {
 	t.give()
 }
 
-// give passes a turn to a waiting handshake, if there is one. Every second turn goes to a known
-// address while both kinds wait.
+// give passes a turn to a waiting handshake, if there is one. While handshakes of known and of unknown addresses wait,
+// every second turn goes to a known address.
 func (t *Turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +150,8 @@ func (t *Turns) Idle(count int) bool {
 	return t.free == count && len(t.waiting) == 0 && len(t.order[0])+len(t.order[1]) == 0
 }
 
-// Conn stands between crypto/tls and a connection during the handshake. One goroutine uses it; any may call WaitsForClient.
+// Conn stands between crypto/tls and a connection, and takes turns for the handshake. Until Done returns, only one goroutine may
+// use it, except for WaitsForClient, which any goroutine may call.
 type Conn struct {
 	net.Conn
 	ctx    context.Context
@@ -160,23 +165,25 @@ type Conn struct {
 	client atomic.Bool // the handshake waits for the client
 }
 
-// Conn returns a connection whose handshake computes by turns until Done is called. known means that the
-// node has let its address in before; in holds bytes already read from conn. A wait for a turn ends with ctx.
+// Conn returns a connection whose handshake computes only while it has a turn. The caller must call Done after the handshake.
+// from is the address of the other side (Origin); known says whether the other side has authenticated from this address
+// before. in holds the bytes that have already been read from conn. A wait for a turn ends when ctx ends.
 func (t *Turns) Conn(ctx context.Context, conn net.Conn, in []byte, from netip.Addr, known bool, now func() time.Time) *Conn {
 	return &Conn{Conn: conn, ctx: ctx, now: now, turns: t, line: line{from: from, known: known}, in: in}
 }
 
-// readSize is more than the size of a ClientHello, or of a certificate with its signature: crypto/tls
-// reads these in pieces, and would wait for a turn for each piece.
+// readSize is the size of one read from the connection. It is larger than a ClientHello, or a certificate with its
+// signature: crypto/tls reads such a message in pieces, and would otherwise wait for a turn for each piece.
 const readSize = 4 << 10
 
-// maxRead is several times the size of a handshake, even with a long chain of certificates. Without
-// it crypto/tls would keep a quarter of a megabyte for each stranger.
+// maxRead is the largest number of bytes that the other side may send for a handshake. It is several times what a
+// handshake needs, even with a long chain of certificates. Without this limit, a stranger could make crypto/tls keep a
+// quarter of a megabyte.
 const maxRead = 32 << 10
 
 var errMuch = fmt.Errorf("it has sent more than %d bytes for the handshake", maxRead)
 
-// Read gives its turn back while it waits for data.
+// Read gives back the turn before it waits for data of the handshake, and takes a new one when data has arrived.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	if len(c.in) == 0 && c.turns == nil {
 		return c.Conn.Read(p)
@@ -214,7 +221,7 @@ func (c *Conn) fill() error {
 // WaitsForClient reports whether the handshake waits for the client to send or to read.
 func (c *Conn) WaitsForClient() bool { return c.client.Load() }
 
-// Write gives its turn back, too: the client may not read, and the write would block.
+// Write gives back the turn of the handshake first, because it may block until the other side reads.
 func (c *Conn) Write(p []byte) (int, error) {
 	if c.turns == nil {
 		return c.Conn.Write(p)
@@ -226,7 +233,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Done ends the handshake, whether it succeeded or failed.
+// Done gives back the turn. The caller calls it when the handshake has succeeded or failed; later reads and writes take
+// no turns.
 func (c *Conn) Done() {
 	c.giveBack()
 	c.turns = nil
@@ -239,8 +247,8 @@ func (c *Conn) giveBack() {
 	}
 }
 
-// Origin returns the address by which a connection is counted. For IPv6 that is the /64 network,
-// in which one client can have as many addresses as it likes.
+// Origin returns the address that stands for the other side of a connection in limits per address. For IPv6 that is the
+// /64 network, in which one client can have as many addresses as it likes. Without an IP address it is the zero Addr.
 func Origin(conn net.Conn) netip.Addr {
 	tcp, ok := conn.RemoteAddr().(interface{ AddrPort() netip.AddrPort })
 	if !ok {

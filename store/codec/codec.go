@@ -1,6 +1,5 @@
-// Package codec reads and writes fields. Messages, log entries, write sets and snapshots, all that nodes store or send
-// to each other, consist of fields. A number is an unsigned varint unless its function says otherwise; a string is its
-// length and its bytes.
+// Package codec reads and writes fields, of which the messages between nodes, log entries, write sets and snapshots
+// consist. A number is an unsigned varint unless its function says otherwise; a string is its length and its bytes.
 package codec
 
 import (
@@ -11,7 +10,8 @@ import (
 	"unsafe"
 )
 
-// MaxLength bounds lengths and counts: no part of a message, an entry or a snapshot is longer.
+// MaxLength is the largest value that Reader.Int accepts, and the longest string that Stream.Bytes accepts: no part of a message,
+// an entry or a snapshot is longer.
 const MaxLength = 1 << 30
 
 // AppendStr appends a string.
@@ -50,7 +50,8 @@ func (r *Reader) Int() int {
 	return int(n)
 }
 
-// Count reads the number of the elements that follow. least is the fewest bytes that an element takes.
+// Count reads the number of the elements that follow. least is the fewest bytes that an element takes: a number whose elements
+// cannot fit into the bytes that are left is a fault.
 func (r *Reader) Count(least int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/least) {
@@ -107,7 +108,8 @@ type Stream struct {
 	Err error
 }
 
-// NewStream returns a Stream with a buffer of 64 KiB. If in is a bufio.Reader with such a buffer, the Stream uses in itself.
+// NewStream returns a Stream with a buffer of 64 KiB. If in is a bufio.Reader whose buffer is at least as large, the Stream uses in
+// itself.
 func NewStream(in io.Reader) *Stream { return &Stream{Reader: bufio.NewReaderSize(in, 1<<16)} }
 
 // Uvarint reads a number.
@@ -129,11 +131,10 @@ func (s *Stream) Fixed() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// usual is the length up to which Bytes allocates at once.
+// usual is the length up to which Bytes allocates the memory for a string at once.
 const usual = 8 << 20
 
-// Bytes reads a string. The length may be corrupt: beyond the usual size of values, Bytes allocates only as the bytes
-// arrive.
+// Bytes reads a string. Its length may be corrupt: beyond the length usual, Bytes allocates memory only as the bytes arrive.
 func (s *Stream) Bytes() []byte {
 	n := s.Uvarint()
 	if s.Err == nil && n > MaxLength {
