@@ -11,8 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Flags say how a command may be called and where it runs. Everything known about a command, apart
-// from its handler, derives from its row in the command table.
+// Flags say how a command may be called and where it runs.
 type Flags uint32
 
 const (
@@ -88,9 +87,9 @@ const (
 )
 
 // KeySpec says where a command's keys are. With Begin, keys are at Begin, Begin+Step, … up to
-// Begin+Last; a negative Last counts from the end. With NumKeys, the argument at NumKeys is the
-// number of keys, and the keys follow it. With neither, the positions depend on the other
-// arguments. Find, if set, returns the positions; Begin, Last, Step and NumKeys are then only for COMMAND INFO.
+// Begin+Last; if Last is negative, it counts from the end of the arguments (-1 is the last one). With NumKeys, the argument at
+// NumKeys is the number of keys, and the keys follow it. With neither, the positions depend on the other
+// arguments. Find, if set, returns the positions; only COMMAND INFO and Ahead.Add then use Begin, Last, Step and NumKeys.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -111,7 +110,7 @@ type Handler func(*Ctx) Reply
 // Command is one row of the command table, in the same file as its handler.
 type Command struct {
 	Name    string // lower case; a subcommand's is without the container's name
-	Arity   int    // counts the name itself (of a subcommand, both names); negative means at least
+	Arity   int    // the number of arguments with the name (of a subcommand, with both names); -n means n or more
 	Flags   Flags
 	Keys    []KeySpec
 	Group   string // group as in COMMAND DOCS: string, hash, generic, …
@@ -162,9 +161,9 @@ func (c *Command) ArityOK(n int) bool {
 type Ctx struct {
 	*Txn
 	Cmd  *Command
-	Args [][]byte // Args[0] is the name; Args[1] is a subcommand's name
-	DB   int      // SELECT in a script or a transaction changes it
-	RESP int      // the client's protocol version, 2 or 3; scripts see it
+	Args [][]byte // Args[0] is the name; of a subcommand, Args[1] is the name and Args[0] that of its container
+	DB   int      // the selected database; SELECT in a script or a transaction changes it
+	RESP int      // the protocol version of the reply, 2 or 3: the client's, or in a script that of redis.setresp
 
 	// User is the user whose rights apply; nil may do anything.
 	User *User
@@ -174,32 +173,34 @@ type Ctx struct {
 	// InScript is true for commands that a script calls.
 	InScript bool
 
-	// Ready is the key for which a blocking command runs again; nil in its first run.
+	// Ready is the key for which a blocking command runs again; nil in the command's first run under the present leader.
 	Ready []byte
 	// Waits means that a leader, perhaps an earlier one, has run the blocking command and found nothing.
 	Waits bool
 	// Wait is set by a blocking command that found nothing (see wait.go).
 	Wait *Wait
 
-	// Watch is called every workLook steps of a long command. It may panic to end the command; the caller of
-	// Run must then undo what the command has written. It may be nil.
+	// Watch, if not nil, is called after each workLook steps of a long command. Watch may panic to end the command; the
+	// caller of Run must then undo what the command has written.
 	Watch func()
 	steps int // since the last call of Watch
 
-	// ScriptTime is how much of a script's time limit is already used.
+	// ScriptTime is how much of a script's time limit is already used up when the script begins.
 	ScriptTime time.Duration
 	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
-	// Stopped is the error of a script that was stopped by its time limit, by SCRIPT KILL or by StopAfter.
+	// Stopped is the error of a script, command or transaction that was stopped by its time limit, by SCRIPT KILL or
+	// FUNCTION KILL, or for now (StoppedForNow).
 	Stopped Error
-	// StoppedForNow means that StopAfter stopped the script.
+	// StoppedForNow means that a script was stopped by StopAfter, or a command or transaction because other requests
+	// wait. The script, command or transaction runs again later.
 	StoppedForNow bool
-	// TookAll means that a script was stopped because it exceeded its memory limit or because the interpreter
-	// had a fault. It also means that the code of a library was stopped because it ran for too long.
+	// TookAll means that a script or the code of a library was stopped because it exceeded the memory limit or because the
+	// interpreter had a fault. It also means that the loading of libraries was stopped because it took too long.
 	TookAll bool
 }
 
-// workLook is the number of steps between two calls of Watch. They take a few tenths of a millisecond.
+// workLook is the number of steps between two calls of Watch. So many steps take a few tenths of a millisecond.
 const workLook = 4096
 
 // work counts steps of a command whose arguments can make it arbitrarily long. A step is the lookup
@@ -213,10 +214,10 @@ func (c *Ctx) work(steps int) {
 	}
 }
 
-// keySteps is how many steps the lookup of a key costs: to hash the key, and to search the index.
+// keySteps is the number of steps (see Ctx.work) for the lookup of a key, which hashes the key and searches the index.
 const keySteps = 4
 
-// Work is work for commands of other packages.
+// Work counts steps as c.work does. It is for the commands of other packages.
 func (c *Ctx) Work(steps int) { c.work(steps) }
 
 // Arg returns a copy of argument i as a string.
@@ -229,8 +230,7 @@ type Table struct {
 	acl    *aclTable
 }
 
-// NewTable creates a table of rows. Two rows with the same name are a programming error and cause a
-// panic.
+// NewTable creates a table of rows. It panics if two rows have the same name.
 func NewTable(groups ...[]Command) *Table {
 	t := &Table{byName: map[string]*Command{}}
 	for _, rows := range groups {
@@ -254,11 +254,11 @@ func NewTable(groups ...[]Command) *Table {
 	return t
 }
 
-// All returns every command, sorted by name. Containers hold their subcommands.
+// All returns the commands, sorted by name. A subcommand is not in the list, but in the field Sub of its container.
 func (t *Table) All() []*Command { return t.sorted }
 
-// Lookup finds a command by name, in any case, or returns nil. It does not allocate. No name is
-// longer than 32 bytes.
+// Lookup finds a command by its name in upper or lower case, or returns nil. It does not allocate. No command has a name of more
+// than 32 bytes.
 func (t *Table) Lookup(name []byte) *Command {
 	var buf [32]byte
 	if len(name) > len(buf) {
@@ -273,15 +273,17 @@ func (t *Table) Lookup(name []byte) *Command {
 	return t.byName[string(buf[:len(name)])]
 }
 
-// Resolve finds the command of args and descends into subcommands. For an unknown or missing
-// subcommand it returns the container and false.
+// Resolve finds the command, or the subcommand of a container, that args name. If there is no such command, cmd is nil. If the
+// subcommand is unknown, Resolve returns the container and false. If args have no subcommand, it returns the container, and ok
+// reports whether the container has a Run or is Local.
 func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	cmd = t.Lookup(args[0])
 	if cmd == nil || len(cmd.Sub) == 0 {
 		return cmd, cmd != nil
 	}
 	if len(args) < 2 {
-		// Redis reports the container's arity here.
+		// A container such as COMMAND runs alone. For the others the caller replies, as Redis does, that the number of
+		// arguments is wrong.
 		return cmd, cmd.Run != nil || cmd.Is(Local)
 	}
 	for i := range cmd.Sub {
@@ -292,7 +294,7 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	return cmd, false
 }
 
-// KeysOf returns the arguments that are keys, also for a spec with KeyNotKey (the channel of SPUBLISH). ok is
+// KeysOf returns the arguments to which the key specs point. With KeyNotKey these are not keys (SPUBLISH: the channel). ok is
 // false if the arguments do not match the key specs.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
@@ -324,7 +326,7 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 // keySpan is every step-th argument from index first to index last; it is empty if last < first.
 type keySpan struct{ first, last, step int }
 
-// find is places, but returns keys at equal distances as a span. others are the indices of the keys that Find has returned.
+// find is ks.places, but returns keys at equal distances as a span. The result others has the indices that ks.Find has returned.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
 	switch {

@@ -28,7 +28,7 @@ func Commands() []Command {
 // firstKey returns the key spec of a command whose only key is its first argument.
 func firstKey(f KeyFlags) []KeySpec { return []KeySpec{{Begin: 1, Step: 1, Flags: f}} }
 
-// update is write for a command that also reads the key: it publishes keymiss for a missing key.
+// update is c.write for a command that also reads the key: if the key does not exist, it publishes the event keymiss.
 func (c *Ctx) update(t Type) (e *Entry, ok bool) {
 	e, ok = c.write(t)
 	if e == nil {
@@ -43,14 +43,14 @@ var wrongType = Err(ErrWrongType)
 // emptyList is the reply of a command that lists the elements of a missing key.
 var emptyList = Reply{Kind: Array}
 
-// read looks up the key at Args[1] for reading. ok is false if the key has another type; e is nil
+// read looks up the key at Args[1] for reading. ok is false if the key has another type than t; e is nil
 // if the key does not exist.
 func (c *Ctx) read(t Type) (e *Entry, ok bool) {
 	e = c.Lookup(c.DB, c.Args[1])
 	return e, e == nil || e.typ == t
 }
 
-// write is read for a command that may write the key.
+// write is c.read for a command that may write the key: if the key has expired, it deletes the key (LookupWrite).
 func (c *Ctx) write(t Type) (e *Entry, ok bool) {
 	e = c.LookupWrite(c.DB, c.Args[1])
 	return e, e == nil || e.typ == t

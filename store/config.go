@@ -27,7 +27,7 @@ type config struct {
 	memorySet bool  // … whether it was set
 	entry     int64 // see ParamMaxEntry; 0 means not set
 
-	forms *forms // see form
+	forms *forms // see config.form
 }
 
 // with returns the configuration with one parameter changed.
@@ -58,7 +58,7 @@ func (c config) with(name, value string) config {
 // names returns the names of the parameters that were set, in order.
 func (c config) names() []string { return slices.Sorted(maps.Keys(c.values)) }
 
-// Parameters are the cluster parameters that were set, at one time.
+// Parameters are the values of the cluster parameters at one time, without the parameters that had never been set.
 type Parameters struct{ values map[string]string }
 
 // Get returns the value of a cluster parameter, or false if it was never set.
@@ -70,7 +70,7 @@ func (p Parameters) Get(name string) (string, bool) {
 // Parameters returns the current cluster parameters. A later change of the state does not change the result.
 func (s *Store) Parameters() Parameters { return Parameters{s.config.values} }
 
-// Config returns the value of a cluster parameter, or false if it was never set.
+// Config returns the value that a cluster parameter has after the transaction's writes so far, or false if it was never set.
 func (t *Txn) Config(name string) (string, bool) {
 	value, ok := t.config.values[name]
 	return value, ok
@@ -88,7 +88,7 @@ func (t *Txn) SetConfig(name, value string) {
 	t.events = t.config.events
 }
 
-// ParseMemory parses an amount of memory: k, m and g are powers of 1000, kb, mb and gb powers of
+// ParseMemory parses an amount of memory in bytes. The units k, m and g are powers of 1000; kb, mb and gb are powers of
 // 1024.
 func ParseMemory(s string) (int64, bool) {
 	digits := strings.TrimRight(s, "bBkKmMgG")

@@ -2,22 +2,22 @@ package store
 
 import "unsafe"
 
-// A write of a few bytes copies a whole string, or all elements of a compact collection: once in the Txn and once in
-// Apply. While a snapshot of an earlier state is written, the value is then in memory three times, and a node may not
+// A write of a few bytes may copy a whole string, or all elements of a compact collection: once in the Txn and once in
+// Apply. If a snapshot of an earlier state is being written, the value is then in memory three times, and a node may not
 // have that much memory.
 
-// copyStep is the least number of bytes between two calls of the function that Brake sets.
+// copyStep is the least number of bytes that are copied between two calls of the function that Brake has set.
 const copyStep = 256 << 10
 
 // treeCopy is about how many bytes a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
-// Brake sets a function that the store calls before a Txn or Apply copies data for a change, once for copyStep bytes or more. bytes
-// is how much they have copied since the last call, with the copy that is about to be made. The function may wait for memory, but
-// must not use the store.
+// Brake sets a function that the store calls before a Txn or Apply copies data for a change, once for copyStep bytes or more. The
+// argument bytes is how many bytes all Txns and Apply have copied since the last call, including the copy that is about to be made.
+// The function may wait for memory, but must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
-// copying counts bytes that are about to be copied.
+// copying counts bytes that are about to be copied. After copyStep bytes or more it calls the function that Brake has set.
 func (s *Store) copying(bytes int) {
 	if s.uncounted += bytes; s.uncounted < copyStep {
 		return
@@ -28,7 +28,7 @@ func (s *Store) copying(bytes int) {
 	}
 }
 
-// copySize returns about how many bytes are copied by clone and the first write to the clone.
+// copySize returns about how many bytes are copied by e.clone and by the first write to the clone.
 func (e *Entry) copySize() int {
 	const entry, element = int(unsafe.Sizeof(Entry{})), int(treeFieldSize)
 	switch v := e.collection().(type) {
@@ -50,7 +50,7 @@ func (e *Entry) copySize() int {
 	return entry + min(treeCopy, e.elems.Len()*element)
 }
 
-// tree reports whether the entry has a large collection.
+// tree reports whether the value of the entry is in a tree: a list, or another collection in its large form.
 func (e *Entry) tree() bool {
 	switch v := e.collection().(type) {
 	case *Hash:
@@ -65,18 +65,19 @@ func (e *Entry) tree() bool {
 	return false
 }
 
-// cloned counts the copy of an entry, which has yet to be made.
+// cloned counts the bytes of a copy of e that the caller is about to make.
 func (t *Txn) cloned(e *Entry) {
 	n := e.copySize()
 	t.held += n
 	t.s.copying(n)
 }
 
-// Held returns about how many bytes the transaction has copied from entries of the store. It also counts the copies
+// Held returns about how many bytes the transaction has copied for its changes. It also counts the copies
 // that a later write to the same key has replaced.
 func (t *Txn) Held() int { return t.held }
 
-// Forget drops the pending entries and the writes if they hold much memory. Only Restart may follow.
+// Forget drops the buffer of the writes and the pending entries, each if it takes much memory. After Forget, only Restart may be
+// called.
 func (t *Txn) Forget() {
 	t.ws.Forget()
 	if t.held <= keepWrites {

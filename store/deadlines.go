@@ -46,7 +46,7 @@ func newBucket(room int) *bucket {
 	return &bucket{make([]*Entry, 0, room), math.MaxInt64, math.MinInt64}
 }
 
-// find returns the period of a deadline. Its bucket is nil if there are no periods.
+// find returns the period that contains a deadline. The bucket of the result is nil if there are no periods.
 func (d *deadlines) find(at int64) (found period) {
 	d.periods.Descend(period{from: at}, func(s period) bool {
 		found = s
@@ -72,8 +72,8 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
-// beside returns an empty period for a deadline, next to a full bucket whose keys all have one other
-// deadline. It does not move those keys one by one, because there may be any number of them.
+// beside makes an empty period for a deadline. The bucket of s must be full, and all its keys must have one other
+// deadline. beside does not move these keys one by one, because there may be any number of them.
 func (d *deadlines) beside(s period, at int64) period {
 	other := newBucket(bucketStep)
 	if at > s.high {
@@ -109,7 +109,7 @@ func (b *bucket) seat(e *Entry) int {
 	return i
 }
 
-// part splits a bucket in the middle between its first and last deadline.
+// part splits a bucket in the middle between its first and last deadline, unless they are the same.
 func (d *deadlines) part(s period) {
 	low, high := s.entries[0].deadline, s.entries[0].deadline
 	for _, e := range s.entries {
@@ -150,7 +150,7 @@ func (d *deadlines) replace(old, e *Entry) {
 	e.seat = old.seat
 }
 
-// remove removes an entry. The entry's deadline must be the same as in add.
+// remove removes an entry. The entry must have the deadline with which it was added.
 func (d *deadlines) remove(e *Entry) {
 	s := d.find(e.deadline)
 	i, last := s.seat(e), len(s.entries)-1
@@ -216,7 +216,7 @@ func (d *deadlines) first() int64 {
 	return s.low
 }
 
-// before calls fn for the entries whose deadline is earlier than at, until fn returns false. Entries of the
+// before calls fn for the entries with a deadline earlier than the argument at, until fn returns false. Entries of the
 // same bucket come in no particular order.
 func (d *deadlines) before(at int64, fn func(*Entry) bool) {
 	d.periods.Scan(func(s period) bool {

@@ -20,7 +20,7 @@ const (
 	RedisVersionNum = 0x00070204
 )
 
-// The error texts of the data commands that a client may see.
+// Error replies with a fixed text.
 const (
 	ErrWrongType       Error = "WRONGTYPE Operation against a key holding the wrong kind of value"
 	ErrSyntax          Error = "ERR syntax error"
@@ -101,21 +101,21 @@ const (
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// ErrArgumentsTooBig is the reply to a read-only command whose arguments have more bytes than a command may write.
+// ErrArgumentsTooBig is the reply to a read-only command or a WATCH whose arguments have more bytes than limit, which is how many
+// bytes a command may write.
 func ErrArgumentsTooBig(limit int64) Error {
 	return Error("ERR the arguments of one command may have at most " + strconv.FormatInt(limit, 10) +
 		" bytes, and these have more: send fewer at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
-// ErrEntryTooBig is the reply to a command, script or transaction that writes more than one log
-// entry may hold.
+// ErrEntryTooBig is the reply to a command, script or transaction that would write more bytes than limit (max-entry-size).
 func ErrEntryTooBig(limit int64) Error {
 	return Error("ERR one command, script or transaction may write at most " + strconv.FormatInt(limit, 10) +
 		" bytes, and this one would write more: write less at once, or raise " + ParamMaxEntry + " (CONFIG SET)")
 }
 
-// ErrTooMuchCode is the reply to a command that loads functions, if the loaded scripts and functions would take more than their
-// share of maxmemory.
+// ErrTooMuchCode is the reply to a command that loads functions, if the loaded scripts and functions together would take more than
+// their share of maxmemory (codeShare).
 const ErrTooMuchCode Error = "OOM loaded scripts and functions may take a quarter of 'maxmemory': drop some (SCRIPT FLUSH, FUNCTION DELETE), or raise it"
 
 // ErrTooLong is the reply to a command that is too long to be sent to the leader.
@@ -131,8 +131,8 @@ func ErrReplyTooBig(limit int64) Error {
 	return Error("ERR the reply would be larger than " + strconv.FormatInt(limit, 10) + " bytes: ask for less at once (a range, COUNT, SCAN)")
 }
 
-// ErrInvalidExpire is the reply to a time to live that is not positive or out of range. command is
-// the name in the message.
+// ErrInvalidExpire is the reply to a time to live that is not positive or is out of range. The argument command is
+// the command's full name.
 func ErrInvalidExpire(command string) Error {
 	return Error("ERR invalid expire time in '" + command + "' command")
 }
@@ -157,7 +157,7 @@ const (
 	faultFileKept     = "WARNING: ACL errors detected, no change to the previously active ACL rules was performed"
 )
 
-// ErrExecAbort is the reply to an EXEC that was refused; the transaction is discarded.
+// ErrExecAbort is the reply to an EXEC that was refused; the transaction is discarded. The argument why is the reason.
 func ErrExecAbort(why Error) Error {
 	return Error("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(string(why), "ERR "))
 }
@@ -177,7 +177,7 @@ func ErrACLModifier(rule, fault string) Error {
 	return Error("ERR Error in ACL SETUSER modifier '" + oneLine(rule) + "': " + fault)
 }
 
-// Errors of users beyond the bounds of acl_bounds.go.
+// The replies to a command that would exceed one of the bounds in acl_bounds.go.
 const (
 	ErrUserName  Error = "ERR The name of a user may have at most 1024 bytes: choose a shorter one"
 	ErrUsers     Error = "ERR There may be at most 10000 users: delete some that are not used (ACL DELUSER), or let several clients be one user"
@@ -185,8 +185,8 @@ const (
 	ErrUsersSize Error = "ERR All users together would take more than 32 MiB: delete some (ACL DELUSER), or give them fewer and shorter rules"
 )
 
-// ErrNoInputKey is the reply to a combination of sorted sets without a key. command is the full
-// name.
+// ErrNoInputKey is the reply to a command that combines sorted sets, if its number of keys is less than 1. The argument command is
+// the full name.
 func ErrNoInputKey(command string) Error {
 	return Error("ERR at least 1 input key is needed for '" + command + "' command")
 }
@@ -202,7 +202,7 @@ func ErrIntRange(low, high int64) Error {
 		strconv.FormatInt(low, 10) + " and " + strconv.FormatInt(high, 10))
 }
 
-// oneLine makes a client's text fit for an error line. As in Redis, the text ends at a NUL, line
+// oneLine makes a client's text fit for an error line. As in Redis, the text is cut off at the first NUL, line
 // breaks become spaces, and line breaks at the end are dropped.
 func oneLine(s string) string {
 	s, _, _ = strings.Cut(s, "\x00")
@@ -211,8 +211,9 @@ func oneLine(s string) string {
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// ShortLimit is what an error says of work that was stopped before the full time limit, because earlier work had used up some of
-// it. It is "" if that was less than a tenth, or if there is no limit.
+// ShortLimit returns a sentence for the error of work that was stopped by its time limit. The argument full is the limit, and had is
+// the part of it that the work had, because earlier work had used up the rest. The sentence is "" if the rest is less than a tenth of
+// the limit, or if there is no limit (0).
 func ShortLimit(full, had time.Duration) string {
 	if full == 0 || had > full-full/10 {
 		return ""

@@ -2,13 +2,13 @@ package store
 
 import "strconv"
 
-// Keyspace notifications. A command reports what it did to a key: an event. If the cluster has this event
-// enabled (notify-keyspace-events), the event goes into the write set as ordinary messages, behind
-// the write itself. So subscribers on every node receive it after the commit, in log order. While the event is
-// disabled, it adds nothing to the write set.
+// Keyspace notifications. A command reports what it did to a key: an event. If the cluster parameter notify-keyspace-events
+// enables the event, the event goes into the write set as ordinary messages, behind
+// the write itself. So subscribers on every node receive it after the commit, in log order. A disabled event
+// adds nothing to the write set.
 //
-// A node could derive most events from the writes, but not Redis's names for them: rename_to and
-// set are the same write.
+// A node could derive most events from the writes, but not Redis's names for them: the events append, setrange and
+// setbit come from the same primitive write (opPatch).
 
 // eventClass is a set of the letters of notify-keyspace-events.
 type eventClass uint16
@@ -66,7 +66,7 @@ func parseEvents(value string) (set eventClass, ok bool) {
 }
 
 // CanonicalEvents converts a value of notify-keyspace-events to the form that CONFIG GET prints.
-// Next to A it omits n, which still applies, as in Redis.
+// If it prints A, it omits n even if n is enabled, as Redis does.
 func CanonicalEvents(value string) (canonical string, ok bool) {
 	set, ok := parseEvents(value)
 	if !ok {
@@ -108,28 +108,28 @@ func (t *Txn) publishEvent(event string, db int, key string) {
 	}
 }
 
-// event is notify for a key of the command's database.
+// event is c.notify for a key of the command's database.
 func (c *Ctx) event(class eventClass, event string, key []byte) {
 	if c.events&class != 0 {
 		c.publishEvent(event, c.DB, string(key))
 	}
 }
 
-// eventOn is event for the key at Args[1].
+// eventOn is c.event for the key at Args[1].
 func (c *Ctx) eventOn(class eventClass, event string) {
 	if c.events&class != 0 {
 		c.publishEvent(event, c.DB, string(c.Args[1]))
 	}
 }
 
-// eventIfGone publishes del for a collection that was deleted with its last element.
+// eventIfGone publishes the event del if the key no longer exists: the command has removed the last element of its collection.
 func (c *Ctx) eventIfGone(key []byte) {
 	if c.events&eventGeneric != 0 && c.Txn.Lookup(c.DB, key) == nil {
 		c.publishEvent("del", c.DB, string(key))
 	}
 }
 
-// Lookup is Txn.Lookup for a command that reads the key: it publishes keymiss for a missing key.
+// Lookup is Txn.Lookup for a command that reads the key: if the key does not exist, it publishes the event keymiss.
 func (c *Ctx) Lookup(db int, key []byte) *Entry {
 	e := c.Txn.Lookup(db, key)
 	if e == nil && c.events&eventMiss != 0 {
@@ -138,8 +138,8 @@ func (c *Ctx) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// stored publishes the event for the key in which a command stores its result. An empty result
-// leaves no key, so the event is then del if the key existed before.
+// stored publishes the event for the key in which a command stores its result. After an empty result the key does not
+// exist: stored then publishes the event del if the key existed before, and otherwise nothing.
 func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty bool) {
 	switch {
 	case !empty:
@@ -149,8 +149,8 @@ func (c *Ctx) stored(class eventClass, event string, key []byte, existed, empty 
 	}
 }
 
-// overwrite deletes a key, if it exists, and calls write to create it. A key that existed does not
-// count as new, and no client that waits for it is served.
+// overwrite deletes a key, if it exists, and calls the function write, which creates it anew. If the key existed, overwrite
+// publishes no event "new", and wakes no client that waits for the key.
 func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	wanted, ready := c.events, len(c.ready)
 	if existed = c.discard(key); existed {

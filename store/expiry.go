@@ -10,7 +10,7 @@ func (t *Txn) expire(db int, key string) {
 }
 
 // lookAtDue limits the search of ExpireDue: in each database it looks at no more than lookAtDue*limit keys whose deadline has passed.
-// Many of them may be in their grace.
+// Otherwise it could look at any number of keys that are in their grace, and so must stay.
 const lookAtDue = 20
 
 // ExpireDue deletes keys whose deadline and grace have passed, at most limit of them. It ends once it has written the given number of
@@ -48,8 +48,9 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 // maxSeen is the largest number of expired keys that a Txn records for ExpireSeen.
 const maxSeen = 1 << 13
 
-// ExpireSeen deletes the keys that a Lookup has found expired. A reply may say that they do not exist, and this must stay true:
-// the clock of the next leader may be behind this one. ExpireSeen ends once it has written the given number of bytes.
+// ExpireSeen deletes the keys that a Lookup has found expired, at most maxSeen of them. A reply may have said that they do not exist;
+// under the next leader, whose clock may be behind, they should not exist again. ExpireSeen ends once it has written the given number
+// of bytes. It does not delete the remaining keys, and forgets them.
 func (t *Txn) ExpireSeen(bytes int) {
 	from := t.ws.Size()
 	for _, x := range t.seen {

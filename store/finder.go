@@ -2,19 +2,20 @@ package store
 
 import "unsafe"
 
-// A compact form is searched from its start, which is fastest for the few elements that it mostly has. But MaxCompact allows
-// thousands of them, and a request may bring some 100,000 names to look up. So after some searches in one collection a finder
-// makes an index of it. A transaction has a finder, and so has each Apply, because both search for the same names.
+// The compact form of a hash or sorted set is searched from its start, which is fastest for a few elements, and it mostly has few.
+// But MaxCompact allows thousands of elements, and a request may bring some 100,000 names to look up. So after some searches in one
+// collection a finder makes an index of the collection. Each transaction and each Apply has a finder, because both search for
+// the same names.
 
 const (
-	// fewElements is the largest compact form that gets no index: to search it takes less than a microsecond.
+	// fewElements is the largest number of elements without an index: to search so many takes less than a microsecond.
 	fewElements = 64
 	// searchesPerIndex is how many searches of all elements take about as long as to make an index.
 	searchesPerIndex = 16
-	// passedPerStep is how many elements a search passes in the time of one step of work.
+	// passedPerStep is how many elements a search passes in the time of one step (see Ctx.work).
 	passedPerStep = 32
-	// shiftShare is how many bytes that a write passes or shifts inside a compact form cost as much as one copied byte. A copied
-	// byte costs more, because the copy must be allocated and becomes garbage.
+	// shiftShare is how many bytes a write can pass or shift inside a compact form at the cost of copying one byte. To copy
+	// costs more, because the copy must be allocated and becomes garbage.
 	shiftShare = 8
 	// removedBytes is how many bytes are shifted in the time that it takes to remove one of many elements from a list. A
 	// write of a few bytes may remove any number of elements.
@@ -26,8 +27,8 @@ const (
 	scoredBytes = int64(unsafe.Sizeof(Scored{}))
 )
 
-// finder finds elements of one compact collection, that of its last search. Until it searches another collection, only methods
-// that get the finder may change this one. A nil finder searches without an index.
+// finder finds elements of one compact collection: the one in which it has last searched. Until the finder searches another
+// collection, only methods to which it is passed may change the elements of this one. A nil finder searches without an index.
 type finder struct {
 	hash   *Hash
 	set    *SortedSet
@@ -126,7 +127,7 @@ func (f *finder) removedScore(z *SortedSet, name string) {
 	}
 }
 
-// fieldOf returns the value of a field for a command with many fields.
+// fieldOf returns the value of a field for a command that may look up many fields. It counts the search as work.
 func (c *Ctx) fieldOf(h *Hash, name string) (value string, ok bool) {
 	c.work(stepsOf(name))
 	if h.big != nil {
@@ -140,7 +141,7 @@ func (c *Ctx) fieldOf(h *Hash, name string) (value string, ok bool) {
 	return h.small[at].Value, true
 }
 
-// scoreOf returns the score of a member for a command with many members.
+// scoreOf returns the score of a member for a command that may look up many members. It counts the search as work.
 func (c *Ctx) scoreOf(z *SortedSet, name string) (score float64, ok bool) {
 	c.work(stepsOf(name))
 	if z.byScore != nil {

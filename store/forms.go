@@ -27,7 +27,7 @@ type forms struct {
 // defaultForms are Redis's limits.
 var defaultForms = forms{hashEntries: 512, hashValue: 64, setEntries: 512, scoreEntries: 128, scoreValue: 64}
 
-// anyForm has limits under which a value from a snapshot keeps the form that it had.
+// anyForm has the highest limits: under them a collection that is read from a snapshot keeps the form that it had.
 var anyForm = forms{hashEntries: MaxCompact, hashValue: math.MaxInt, setEntries: MaxCompact, scoreEntries: MaxCompact, scoreValue: math.MaxInt}
 
 // of returns the limit that a parameter sets (size) and the largest value of that limit (most). size is nil if the parameter sets
@@ -48,13 +48,13 @@ func (f *forms) of(name string) (size *int, most int) {
 	return nil, 0
 }
 
-// FormParam reports whether a parameter sets one of these limits.
+// FormParam reports whether a parameter sets a limit of the compact forms.
 func FormParam(name string) bool {
 	size, _ := new(forms).of(name)
 	return size != nil
 }
 
-// withForm returns the limits after a change of one of them. An invalid value changes nothing, the same on every
+// withForm returns the limits after a parameter has set one of them. If the value is not valid, the limit stays as it is, on every
 // node.
 func (c config) withForm(name, value string) *forms {
 	f := *c.form()

@@ -61,10 +61,10 @@ type Library struct {
 type librarySet struct {
 	libs      *tree[*Library]
 	functions *tree[functionPlace]
-	list      func() []*Library // libs, by name
+	list      func() []*Library // returns the libraries, sorted by name
 
-	bytes      int64 // see size
-	registered int   // functions of all libraries
+	bytes      int64 // see librarySet.size
+	registered int   // the number of functions of all libraries
 }
 
 // functionPlace is the index entry of a function by its name in lower case, because FCALL ignores
@@ -90,7 +90,7 @@ func librariesOf(libs *tree[*Library], functions *tree[functionPlace]) *libraryS
 // copy returns a copy that the caller may change before it publishes the copy.
 func (s *librarySet) copy() *librarySet {
 	if s.libs.Len() == 0 {
-		return newLibrarySet() // all stores share noLibraries, and Copy marks what it copies
+		return newLibrarySet() // tree.Copy writes to the tree that it copies, and all stores share noLibraries
 	}
 	next := librariesOf(s.libs.Copy(), s.functions.Copy())
 	next.bytes, next.registered = s.bytes, s.registered
@@ -100,7 +100,7 @@ func (s *librarySet) copy() *librarySet {
 // size returns the estimated memory of the libraries.
 func (s *librarySet) size() int64 { return s.bytes }
 
-// size returns the estimated memory of a library. Each node also holds its compiled form, which is
+// size returns the estimated memory of a library. It counts the code twice, because each node also has the compiled code, which is
 // about as large.
 func (l *Library) size() int64 {
 	n := entrySize + allocated(len(l.Name)) + 2*allocated(len(l.Code))
@@ -202,7 +202,7 @@ func (t *Txn) setLibraries(next *librarySet) {
 }
 
 // LoadLibrary adds a function library or replaces the one of the same name. No other library may
-// have a function of the same name.
+// have a function with the name of one of its functions.
 func (t *Txn) LoadLibrary(lib *Library) {
 	t.ws.begin(opLibraryLoad, t.ws.db)
 	t.ws.buf = appendLibrary(t.ws.buf, lib)

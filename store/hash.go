@@ -78,12 +78,13 @@ func (h *Hash) Each(fn func(Field) bool) {
 	}
 }
 
-// ascend calls fn for the fields from a hash on, in hash order. It requires the tree form.
+// ascend calls fn for the fields whose hash code is not less than the argument from, in the order of the codes, until fn returns
+// false. It requires the tree form.
 func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }
 
-// set sets a field and returns by how much the hash grew. It copies a new name but keeps value
+// set sets a field and returns by how much the estimated memory of the hash grew. It copies a new name but keeps value
 // itself, so value must not share memory with a buffer. f may be nil.
 func (h *Hash) set(name, value string, form *forms, f *finder) (grown int64) {
 	if h.big == nil {
@@ -107,7 +108,7 @@ func (h *Hash) set(name, value string, form *forms, f *finder) (grown int64) {
 	return grown
 }
 
-// setSmall is set for the small form; it does not change the form.
+// setSmall is h.set for the small form. It does not convert a hash that has become too large for this form.
 func (h *Hash) setSmall(name, value string, f *finder) (grown int64) {
 	at, passed := f.field(h, name)
 	f.wrote(int64(passed) * fieldBytes)
@@ -123,7 +124,7 @@ func (h *Hash) setSmall(name, value string, f *finder) (grown int64) {
 	return field.size(fieldSize)
 }
 
-// grow converts to the tree form and returns by how much the size grew. As in Redis, a hash never
+// grow converts the hash to the tree form and returns by how much its estimated memory grew. As in Redis, a hash never
 // shrinks back.
 func (h *Hash) grow() (grown int64) {
 	before := h.size()
@@ -137,7 +138,8 @@ func (h *Hash) grow() (grown int64) {
 	return h.size() - before
 }
 
-// remove removes a field, if it exists, and returns by how much the hash grew, a negative number. f may be nil.
+// remove removes a field, if it exists, and returns by how much the estimated memory of the hash grew: a negative number, or 0 without
+// such a field. f may be nil.
 func (h *Hash) remove(name string, f *finder) (grown int64) {
 	if h.big != nil {
 		if field, had := h.big.Delete(Field{Name: name, hash: hashOf(name)}); had {
@@ -176,8 +178,8 @@ func (h *Hash) size() int64 {
 	return n
 }
 
-// size returns the estimated memory of a field; each is the fixed part, which depends on the form
-// of the hash.
+// size returns the estimated memory of a field. The argument each is the memory without the bytes of name and value: fieldSize or
+// treeFieldSize.
 func (f *Field) size(each int64) int64 {
 	return each + allocated(len(f.Name)) + allocated(len(f.Value))
 }

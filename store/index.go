@@ -169,7 +169,7 @@ func (x *index) removeFrom(n *node, p, hash uint64, key string) {
 	if spare := cap(kid.slots) - len(kid.slots); spare >= max(2*slotStep, len(kid.slots)) {
 		kid.slots = roomy(kid.slots)
 	}
-	if len(kid.slots) <= leafSlots/4 { // for a larger leaf, to look at the other half costs more than it gains
+	if len(kid.slots) <= leafSlots/4 { // for a larger leaf, x.join would cost more than it gains
 		x.join(n, place)
 	}
 }
@@ -277,7 +277,7 @@ func (n *node) halve() {
 	n.kids, n.depth = kids, n.depth-1
 }
 
-// ascend calls fn for the keys from a hash on, in order, until fn returns false.
+// ascend calls fn for the keys whose hash is not less than the argument from, in order, until fn returns false.
 func (x *index) ascend(from uint64, fn func(slot) bool) {
 	if from <= hashMask { // a client may send any cursor
 		x.root.ascend(path(from), from, fn)

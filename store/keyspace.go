@@ -37,7 +37,7 @@ func (t Type) String() string {
 	return "none"
 }
 
-// Entry is a key with its value. The entries that a Txn returns must not be changed.
+// Entry is a key with its value. A caller that gets an entry from a Txn must not change it.
 //
 // Every lock has an Entry, so its size determines the memory per lock: with one more word the
 // runtime would allocate 96 bytes instead of 80. So an Entry does not store its hash, and data that
@@ -47,7 +47,7 @@ type Entry struct {
 	deadline int64 // ms on the lease clock; 0 means none
 	created  uint64
 	changed  uint64
-	leased   uint64 // the write set that set the deadline
+	leased   uint64 // sequence number of the write set that set the deadline
 	epoch    uint32 // owner of this copy: an epoch of the store, or a savepoint of a Txn
 	typ      Type
 	form     strForm
@@ -60,9 +60,9 @@ type Entry struct {
 type strForm uint8
 
 const (
-	formByValue strForm = iota
-	formRaw             // a command has changed part of the string, or BITOP has made it
-	formText            // a number that INCRBYFLOAT stored as text
+	formByValue strForm = iota // OBJECT ENCODING depends on the value alone
+	formRaw                    // a command has changed part of the string, or BITOP has made it
+	formText                   // a number that INCRBYFLOAT stored as text
 )
 
 // elements is a collection that an Entry points to.
@@ -164,7 +164,7 @@ type keyspace struct {
 	deadlines deadlines
 	found     *Entry // result of the last get …
 	hash      uint64 // … and its hash
-	size      int64  // of all entries in bytes; every change of an entry adds the difference of its size
+	size      int64  // the sum of Entry.size of all keys; every change of an entry adds the difference
 }
 
 func newKeyspace() *keyspace { return &keyspace{keys: newIndex(), deadlines: newDeadlines()} }
@@ -241,7 +241,7 @@ type Store struct {
 	dbs      [Databases]*keyspace
 	scripts  scriptCache
 	epoch    uint32
-	expired  uint64            // number of keys deleted at their deadline
+	expired  uint64            // number of keys deleted because they had expired
 	leased   uint64            // see LastLease
 	swapped  [Databases]uint64 // sequence number of the latest SWAPDB of each database, for WATCH
 	removals removals          // for WATCH; not part of the state
@@ -268,11 +268,11 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 	return s.dbs[db].keys.size, s.dbs[db].deadlines.size
 }
 
-// LastLease returns the sequence number of the last write set that gave a key a deadline. Restore takes the highest
+// LastLease returns the sequence number of the last write set that gave a key a deadline. After Restore it is the highest
 // such number among the keys of the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
 
-// Expired returns the number of keys that were deleted at their deadline.
+// Expired returns the number of keys that were deleted because they had expired.
 func (s *Store) Expired() uint64 { return s.expired }
 
 // NextDeadline returns the earliest deadline of any key, or 0 if no key has one.
@@ -301,7 +301,7 @@ func ownKey(key string) string { return strings.Clone(key) }
 // maxShared is the largest total length of a key and a value that share memory.
 const maxShared = 128
 
-// ownPair copies a key and its value. A short pair, as of a lock, goes into one allocation, because
+// ownPair copies a key and its value. It puts a short pair, such as a lock, into one allocation, because
 // the runtime would round up the size of each of two allocations.
 func ownPair(key, value string) (ownedKey, ownedValue string) {
 	n := len(key) + len(value)
@@ -312,8 +312,9 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	return both[:len(key)], both[len(key):]
 }
 
-// paired reports whether the key shares memory with the value. If it does, whoever replaces one of them must copy the other, which
-// would otherwise keep the memory of both alive. paired may also be true for a key and a value that merely are adjacent in memory.
+// paired reports whether the key shares an allocation with the value (ownPair). If so, code that replaces one of them must copy the
+// other, which would otherwise keep the memory of both alive. paired may also be true for a key and a value that merely are adjacent
+// in memory.
 func (e *Entry) paired() bool {
 	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))
 	return len(e.str) > 0 && end == uintptr(unsafe.Pointer(unsafe.StringData(e.str)))

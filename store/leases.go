@@ -13,7 +13,7 @@ type LeasedKey struct {
 	Deadline int64
 }
 
-// Mark is a position in a write set.
+// Mark is a position in a write set: an index in its bytes, and the database of the writes that follow.
 type Mark struct{ at, db int }
 
 // Compare orders positions.
@@ -24,13 +24,13 @@ func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
 // deadlineVisitor has the functions that visitDeadlines calls for the writes that change deadlines.
 type deadlineVisitor struct {
-	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: the key has no deadline after it
+	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: the key has none, or is gone
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
 	wipe func(db int)
 }
 
-// visitDeadlines goes through an encoded write set between two positions.
+// visitDeadlines goes through an encoded write set between two positions. It ends at an operation that it does not know.
 func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	db := from.db
 	d := newDecoder(writes[from.at:to.at])
@@ -68,7 +68,7 @@ func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 // leases are the deadlines of keys, by database.
 type leases [Databases]map[string]int64
 
-// put notes the deadline of a key. If the deadline is 0, put forgets the key.
+// put records the deadline of a key. If the deadline is 0, put drops the key's record.
 func (l *leases) put(db int, key string, deadline int64) {
 	switch {
 	case deadline == 0:
@@ -80,8 +80,9 @@ func (l *leases) put(db int, key string, deadline int64) {
 	}
 }
 
-// follow goes through an encoded write set between two positions, and notes each deadline under the database and the name that
-// its key has in the end. counts reports whether the deadline that a write sets counts; at is the position of the write.
+// follow goes through an encoded write set between two positions. It calls the function counts for each write of a deadline; the
+// argument at is the byte at which the write begins. If counts returns true, follow records the deadline; otherwise it drops the
+// record of the key. In the end a record is under the database and the name to which later writes have moved the key.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
 		set: func(at, db int, key string, deadline int64) {
@@ -101,7 +102,7 @@ func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k Leas
 	})
 }
 
-// list returns the keys in order.
+// list returns the keys, sorted by database and name.
 func (l *leases) list() []LeasedKey {
 	var list []LeasedKey
 	for db, keys := range l {
@@ -112,8 +113,9 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists, in order, the keys to which an encoded write set gives a deadline between the positions from and to, and
-// which still have a deadline at the position end. The keys point into writes.
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, and
+// which still have a deadline at the position end. It lists them with the database, name and deadline that they have there, sorted by
+// database and name. The names share memory with writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
@@ -124,8 +126,9 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 type Span struct{ From, To Mark }
 
 // Leased lists the keys that have a lease from an encoded write set when all of it has been applied. A lease is a deadline that
-// was set within one of the spans, or that anew contains. A lease goes with its key to another name, copy or database, whatever
-// command moved the key. The spans must be in order. The returned keys are in order, too, and point into writes.
+// a write within one of the spans sets, or that anew contains with its key. A lease goes with its key to another name, copy or
+// database, whatever command moves the key. The spans must be in order. The result is sorted by database and name. The names share
+// memory with writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {
@@ -158,15 +161,15 @@ func (d *decoder) skip(shape string) {
 	}
 }
 
-// TakeLeases reports whether, since its last call, a command has given a deadline relative to now, not in Unix time.
+// TakeLeases reports whether a command has, since the last call of TakeLeases, asked for a deadline relative to now, not in Unix time.
 func (t *Txn) TakeLeases() bool {
 	asked := t.leases
 	t.leases = false
 	return asked
 }
 
-// Lengthen moves the deadline of a key by ms milliseconds, if the write set with the number seq has set it. It does nothing if the
-// deadline has passed more than ms milliseconds ago. A negative ms makes the deadline earlier; Lengthen then does nothing if the
+// Lengthen moves the deadline of a key by ms milliseconds, if the write set with the number seq has set that deadline. It does nothing
+// if the deadline passed more than ms milliseconds ago. A negative ms makes the deadline earlier; Lengthen then does nothing if the
 // deadline has passed at all.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
@@ -176,9 +179,10 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
 }
 
-// Renew restarts a lease that a command requested at the lease time at: the lease counts from now, because the
-// owner receives the reply only now. until is the new end of the lease. alive is false if the key from the write set with
-// the number seq no longer exists. If a later command has shortened the lease, Renew leaves it as it is.
+// Renew restarts a lease: it counts from now, because the owner receives the reply only now. The argument at is the
+// lease time at which a command requested the lease. k is the key with the deadline that the write set with the number seq gave it. alive is false if
+// the key has been deleted or has expired since then, even if it exists anew. The result until is the end of a lease that counts from
+// now. If a later command has removed the deadline or made it earlier, Renew does not change it, whatever until says.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || e.created > seq {
@@ -186,8 +190,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// If a clock was set back, the deadline may be late enough already. Write it nevertheless, so that it belongs to
-		// this write set: if this reply is late, too, the leader lengthens the deadlines of this write set.
+		// If a clock was set back, the deadline may be late enough already. It is written nevertheless, so that this write
+		// set has set it: if this reply is late, too, the leader lengthens the deadlines that this write set has set.
 		t.SetDeadline(k.DB, stringBytes(k.Key), max(e.deadline, until))
 	}
 	return until, true

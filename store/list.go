@@ -8,10 +8,10 @@ import (
 // Positions are numbers with gaps between them. A pushed element gets a position beyond the end; an inserted
 // element gets the middle between the positions of its neighbours. If there is no gap, the neighbouring elements get
 // new positions. So access to both ends and to any index takes O(log n), and a copy O(1).
-// No other node sees positions: writes name indexes, and a snapshot has the elements in order.
+// Other nodes of the cluster do not see positions: writes name indexes, and a snapshot has the elements in order.
 type Deque struct {
 	tree  *tree[listElem]
-	bytes int64 // see size
+	bytes int64 // the sum of listElem.size of all elements
 }
 
 type listElem struct {
@@ -41,17 +41,17 @@ func (l *Deque) At(i int) string {
 	return e.value
 }
 
-// Each calls fn for the elements from an index on until fn returns false.
+// Each calls fn for the element at the index from and those behind it, until fn returns false.
 func (l *Deque) Each(from int, fn func(value string) bool) {
 	l.eachFrom(l.tree.Ascend, from, func(e listElem) bool { return fn(e.value) })
 }
 
-// eachBack is Each in the direction of the head.
+// eachBack calls fn for the element at the index from and then for those before it, in reverse order, until fn returns false.
 func (l *Deque) eachBack(from int, fn func(value string) bool) {
 	l.eachFrom(l.tree.Descend, from, func(e listElem) bool { return fn(e.value) })
 }
 
-// eachFrom calls fn for the elements in the order of walk, from an index on, until fn returns false.
+// eachFrom calls fn for the elements from an index on, until fn returns false. The function walk is l.tree.Ascend or l.tree.Descend.
 func (l *Deque) eachFrom(walk func(from listElem, fn func(listElem) bool), from int, fn func(listElem) bool) {
 	if first, ok := l.tree.GetAt(from); ok {
 		walk(first, fn)
@@ -88,7 +88,7 @@ func (l *Deque) insert(i int, value string) {
 	l.tree.Set(e)
 }
 
-// gap returns a free position before index i; ok is false if there is none.
+// gap returns a free position for an element that is inserted at index i; ok is false if there is none.
 func (l *Deque) gap(i int) (at int64, ok bool) {
 	n := l.Len()
 	switch {
@@ -107,8 +107,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. It assigns new positions in the smallest range around the index that has enough of them: 2^k
-// positions for at most (4/3)^k elements. In the long run it moves O(log n) elements for each insertion.
+// widen makes a gap before index i. It takes the smallest range of 2^k positions around the index that has at most (4/3)^k elements,
+// and spreads these elements evenly over the range. In the long run it moves O(log n) elements for each insertion.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()
@@ -129,7 +129,7 @@ func (l *Deque) widen(i int) {
 	l.spread()
 }
 
-// reach extends a range of indexes by the elements around it that have positions from first to last.
+// reach extends the range [from, to) of indexes by all neighbouring elements whose positions are in [first, last].
 func (l *Deque) reach(from, to int, first, last int64) (int, int) {
 	if from > 0 {
 		l.eachFrom(l.tree.Descend, from-1, func(e listElem) bool {
@@ -162,7 +162,7 @@ func (l *Deque) place(from, to int, at, distance int64) {
 	}
 }
 
-// spread assigns all positions anew, with gaps.
+// spread gives all elements new positions at the distance listStride.
 func (l *Deque) spread() {
 	spread := newList()
 	at := int64(0)
@@ -174,9 +174,9 @@ func (l *Deque) spread() {
 	l.tree = spread.tree
 }
 
-// remove removes n elements from index i on. They must exist.
+// remove removes the n elements from index i on, which must exist.
 func (l *Deque) remove(i, n int) {
-	if n == l.Len() { // at once, as DEL
+	if n == l.Len() { // in constant time, as DEL does
 		l.tree.Clear()
 		l.bytes = 0
 		return
@@ -200,8 +200,8 @@ func (l *Deque) remove(i, n int) {
 	}
 }
 
-// keepsFew reports whether so few elements stay that it is less work to put them into a new tree than to remove the others. The new
-// tree also takes little memory.
+// keepsFew reports whether so few elements stay that it is less work to put them into a new tree than to remove the elements that
+// leave. The new tree also takes little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
 // keep keeps the first head elements and the last tail elements, and removes all others.

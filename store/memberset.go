@@ -15,7 +15,7 @@ type MemberSet struct {
 	ints []int64
 	tree *tree[member] // nil in the integer form
 
-	bytes int64 // of the tree's members; see size
+	bytes int64 // the sum of member.size of the tree's members
 }
 
 type member struct {
@@ -83,7 +83,8 @@ func (s *MemberSet) Each(fn func(name string) bool) {
 	}
 }
 
-// ascend calls fn for the members from a hash on, in hash order. It requires the tree form.
+// ascend calls fn for the members whose hash is not less than the argument from, in hash order, until fn returns false. It requires
+// the tree form.
 func (s *MemberSet) ascend(from uint64, fn func(member) bool) {
 	s.tree.Ascend(member{hash: from}, fn)
 }
@@ -97,7 +98,7 @@ func (s *MemberSet) at(i int) string {
 	return strconv.FormatInt(s.ints[i], 10)
 }
 
-// add adds a member; it copies the name if the member is new.
+// add adds a member, if it is new. It copies the name where necessary.
 func (s *MemberSet) add(name string, form *forms) {
 	if s.tree == nil {
 		n, ok := redistext.ParseInt(stringBytes(name))
@@ -122,7 +123,7 @@ func (s *MemberSet) add(name string, form *forms) {
 	}
 }
 
-// grow converts to the tree form. As in Redis, a set never shrinks back.
+// grow converts the set to the tree form. As in Redis, a set never shrinks back.
 func (s *MemberSet) grow() {
 	s.tree = newTree(memberLess)
 	for _, n := range s.ints {

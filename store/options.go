@@ -6,7 +6,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// optionFlags are the option words of SET and GETEX.
+// optionFlags is a set of option words of SET and GETEX.
 type optionFlags uint16
 
 const (
@@ -60,8 +60,8 @@ type stringOptions struct {
 
 func (o *stringOptions) has(f optionFlags) bool { return o.flags&f != 0 }
 
-// parseStringOptions parses option words in any order; allowed are the words that the command
-// accepts. It does not parse the times, because Redis checks all words before it checks a time.
+// parseStringOptions parses option words in any order. The argument allowed has the words that the command
+// accepts. parseStringOptions does not parse the times, because Redis checks all words before it checks a time.
 func parseStringOptions(args [][]byte, allowed optionFlags) (o stringOptions, ok bool) {
 	for i := 0; i < len(args); i++ {
 		w := findOption(args[i])
@@ -102,8 +102,8 @@ const (
 func (u timeUnit) seconds() bool  { return u == unitEX || u == unitEXAT }
 func (u timeUnit) relative() bool { return u == unitEX || u == unitPX }
 
-// expireTime converts a time argument of the SET family to Unix ms. The time must be positive and
-// must not overflow. A nil argument is no time and no error.
+// expireTime converts a time argument of the SET family to Unix ms. It returns an error if the time is not positive or
+// overflows. If the command has no time argument (nil), the result is 0 without an error.
 func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) {
 	if arg == nil {
 		return 0, true, ""
@@ -120,7 +120,7 @@ func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) 
 	return 0, false, ErrInvalidExpire(c.Cmd.FullName())
 }
 
-// unixMs converts a time to Unix ms; ok is false on overflow.
+// unixMs converts a time in the unit u to Unix ms; ok is false on overflow. After a relative time TakeLeases returns true.
 func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	if u.seconds() {
 		if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {

@@ -4,8 +4,7 @@ import (
 	"unsafe"
 )
 
-// bytesToString views b as a string without copying. The result must not
-// outlive b.
+// bytesToString views b as a string without copying. The result is valid until b changes.
 func bytesToString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 // stringBytes views s as bytes without copying. The caller must not change them.

@@ -69,8 +69,8 @@ type rdbWriter struct {
 	table *packed.Table // allocated at the first use
 }
 
-// newRDBWriter returns a writer whose buffer has room for size bytes, but not more than a reply may have. To enlarge a buffer would
-// take the memory of the old one and the new one for a while.
+// newRDBWriter returns a writer whose buffer has room for size bytes, or for the largest reply if that is less. A buffer with too
+// little room would be enlarged, and the old and the new one would both be in memory for a while.
 func newRDBWriter(c *Ctx, size int64) *rdbWriter {
 	return &rdbWriter{c: c, b: make([]byte, 0, min(size, c.MaxReply())+64)}
 }
@@ -187,8 +187,8 @@ func (w *rdbWriter) hash(h *Hash) {
 	})
 }
 
-// list fills nodes as Redis does when all elements are pushed at the tail. It writes each node when it is full. At the end it
-// writes the type and the number of nodes before the first node.
+// list writes a list. It distributes the elements over nodes as Redis does when all are pushed at the tail, and writes each node when
+// the node is full. At the end it writes the type and the number of nodes before the first node.
 func (w *rdbWriter) list(l *Deque) {
 	w.b = append(w.b, make([]byte, rdbListHead)...)
 	nodes, p := 0, packed.NewList()

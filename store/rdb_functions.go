@@ -2,8 +2,8 @@ package store
 
 // The serialized form of the function libraries, as FUNCTION DUMP returns it: for each library a
 // byte and its code as a string, then version and checksum as for a value (rdb.go). Before the
-// release of Redis 7.0, name, engine and description were separate from the code; this reader
-// accepts such records too.
+// release of Redis 7.0, name, engine and description were separate from the code; LibraryReader
+// accepts such records, too.
 const (
 	rdbLibrary    = 245
 	rdbOldLibrary = 246
@@ -42,7 +42,7 @@ func (t *Txn) ReadLibraries(dump string) (*LibraryReader, Error) {
 	return &LibraryReader{rdbReader{b: stringBytes(text), room: t.unpackRoom()}, t.ErrTooBig()}, ""
 }
 
-// Next returns the code of the next library; more is false at the end.
+// Next returns the code of the next library; more is false at the end and after an error.
 func (l *LibraryReader) Next() (code string, more bool, err Error) {
 	r := &l.r
 	defer func() {

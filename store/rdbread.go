@@ -25,15 +25,15 @@ type rdbReader struct {
 	room int64 // bytes that the reader may still unpack, because few packed bytes may become many
 }
 
-// unpackRoom returns the limit for unpacking a value that RESTORE reads. It is larger than the
-// limit for writes, because numbers are shorter in a write.
+// unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack. It is twice what a command may write, because the reader
+// counts stringRoom bytes for each string in addition to its own, and a write may need fewer.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
 // stringRoom is the memory of a string in addition to its bytes.
 const stringRoom = 16
 
-// spend subtracts the memory of some strings from r.room before they are unpacked. strings is their
-// number, and bytes their total length. It returns false if there is not so much room.
+// spend subtracts the memory of unpacked strings from r.room. The argument strings is their
+// number, and bytes is their total length. If there is not so much room, spend returns false and sets r.bad.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0
@@ -75,7 +75,7 @@ func (r *rdbReader) length() (n int, encoded byte) {
 	return int(v), 0
 }
 
-// count reads the number of elements. Each element takes at least one byte.
+// count reads the number of elements. It refuses 0, and more elements than bytes are left: each element takes at least one byte.
 func (r *rdbReader) count() int {
 	n, encoded := r.length()
 	if encoded != 0 || n == 0 || n > len(r.b) {
@@ -181,7 +181,7 @@ func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	return v, !r.bad && v.distinct(), r.room < 0
 }
 
-// distinct reports whether all members or fields are different and no score is NaN.
+// distinct reports whether the members or fields all differ, and no score is NaN.
 func (v *rdbValue) distinct() bool {
 	var names []string
 	switch v.typ {

@@ -9,13 +9,14 @@ import (
 // Match reports whether s matches a glob pattern, with Redis's rules. A star matches any run of
 // bytes, a question mark one byte, [a-z] a byte of the class, [^a-z] a byte outside the class. A
 // backslash, also in a class, makes the next byte literal. A class without a closing bracket ends
-// with the pattern. An empty s matches only an empty pattern, not even a star.
+// with the pattern. Only the empty pattern matches an empty s; not even a star does. A match that needs too many steps (see
+// globSteps and globMost) fails.
 func Match(pattern, s string) bool {
 	ok, _ := MatchSteps(pattern, s)
 	return ok
 }
 
-// MatchWithin is MatchSteps, but gives up after limit steps: it then returns false, and for steps a number greater than limit.
+// MatchWithin is MatchSteps, but gives up after limit steps. It then returns false and a number of steps that is greater than limit.
 func MatchWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, false, limit)
 }
@@ -36,12 +37,12 @@ func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, true, limit)
 }
 
-// globSteps is the largest number of steps for each byte of s. A match may also make the steps of globSteps
-// more bytes. Only patterns with long runs of question marks or classes need more steps, and only an
+// globSteps limits the steps of one match: it may make globSteps steps for each byte of s, and globSteps*globSteps
+// more. Only patterns with long runs of question marks or classes need more steps, and only an
 // attacker writes such patterns.
 const globSteps = 64
 
-// globMost is the largest number of steps of one match in addition to one for each byte of s. They take some 20 ms.
+// globMost also limits the steps of one match: it may make one step for each byte of s, and globMost more, which take some 20 ms.
 const globMost = 4 << 20
 
 // globLook is the number of bytes of a class, of stars, or of literal text that are read in one step.
@@ -124,7 +125,7 @@ func globStars(pattern string, p int) int {
 	return p
 }
 
-// globText returns the literal text at the start of a pattern. If the text is longer than most bytes, it returns most+1 bytes of it.
+// globText returns the literal text at the start of a pattern, cut off behind most+1 bytes.
 func globText(pattern string, most int) string {
 	pattern = pattern[:min(len(pattern), most+1)]
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {

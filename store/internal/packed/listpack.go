@@ -44,7 +44,7 @@ type List struct {
 // NewList returns an empty list.
 func NewList() *List { return &List{b: make([]byte, packHead)} }
 
-// Reset empties the list for reuse. A result of Bytes is not valid after it.
+// Reset empties the list for reuse.
 func (p *List) Reset() { p.b, p.n = p.b[:packHead], 0 }
 
 // Len returns the number of entries.
@@ -53,7 +53,7 @@ func (p *List) Len() int { return p.n }
 // Size returns the length of the result of Bytes.
 func (p *List) Size() int { return len(p.b) + 1 }
 
-// Bytes completes the listpack and returns it.
+// Bytes returns the complete listpack. The result is valid until the next call of Add or Reset.
 func (p *List) Bytes() []byte {
 	b := append(p.b, packEnd)
 	binary.LittleEndian.PutUint32(b, uint32(len(b)))

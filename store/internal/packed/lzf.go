@@ -63,9 +63,9 @@ func (w *lzfWriter) copy(offset, length int) {
 	w.beginRun()
 }
 
-// lzfMatch returns the number of equal bytes; the caller knows that the first three are equal. It
-// stops two bytes before the end of in, or at MaxMatch bytes. As in the original, the first sixteen steps check this
-// limit only once, before the first step, and may go beyond it.
+// lzfMatch returns how many bytes at the beginning of ref and in are equal; the first three must be equal. It
+// stops two bytes before the end of in, or at MaxMatch bytes. As in Redis, if this limit is higher than sixteen bytes, it compares the
+// sixteen bytes after the first three without a check, and so may go beyond the limit.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, MaxMatch)
 	length := 3
@@ -85,8 +85,9 @@ func lzfMatch(ref, in []byte) int {
 // Table maps the hash of three bytes to the last index at which Compress has seen them.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses in. ok is false if the result would not be at least four bytes shorter than in, or would be longer than most
-// bytes. It resets table, which the caller may reuse.
+// Compress compresses in. ok is false if the result would not be at least four bytes shorter than in, or would have more bytes than
+// the limit most. As in Redis, ok is also false for some results that would just fit. Compress resets table, so that the caller can
+// use one table for many calls.
 func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
 	limit := min(len(in)-4, most)
