@@ -51,8 +51,9 @@ const (
 	// Attribute carries Elems as a Map does. It precedes the reply that it describes; RESP2 has no
 	// attributes. Only the server creates it, and never sends it to a peer.
 	Attribute
-	// Packed is an array, map or set in the encoded form in which a peer sent it, in Str. Decoded
-	// elements would take several times the memory. Only the encoder handles it, with Unpack.
+	// Packed is an array, map or set that a peer sent. Str holds it in the encoded form (AppendReply),
+	// because decoded elements would take several times the memory. Only the RESP encoder reads the
+	// elements, with Unpack.
 	Packed
 )
 
@@ -71,7 +72,7 @@ var OK = Reply{Kind: Simple, Str: "OK"}
 // Nil is the null bulk string.
 var Nil = Reply{Kind: Null}
 
-// Zero and One are the integer replies of most tests.
+// Zero and One are the integer replies for no and yes, for example those of EXPIRE.
 var (
 	Zero = Reply{Kind: Integer}
 	One  = Reply{Kind: Integer, Int: 1}
@@ -190,10 +191,10 @@ func FormatG(f float64, prec int) string {
 	return redistext.TrimZeros(strconv.FormatFloat(f, 'f', prec-1-exp, 64))
 }
 
-// ReplySize is the memory of a reply without its bytes.
+// ReplySize is the memory of a Reply without the bytes of Str and without the elements.
 const ReplySize = int(unsafe.Sizeof(Reply{}))
 
-// Extent estimates the bytes of memory that replies take. It stops once it has counted more than enough bytes.
+// Extent estimates the bytes of memory that replies take. It stops counting once the estimate is greater than the parameter enough.
 func Extent(replies []Reply, enough int) int {
 	n := 0
 	for i := range replies {

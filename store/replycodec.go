@@ -20,7 +20,7 @@ import (
 var ErrCorruptReply = errors.New("store: corrupt reply")
 
 // MaxReplyDepth limits the nesting of a reply from a peer. No valid reply is nested deeper: the
-// deepest one is a script's (replyDepth in luavm), possibly as part of an EXEC's.
+// deepest one is the reply of a script (replyDepth in luavm), possibly within the reply of EXEC.
 const MaxReplyDepth = 8192
 
 func (k Kind) hasInt() bool { return k == Integer || k == Double || k == Bool }
@@ -124,8 +124,9 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply, but leaves arrays, maps and sets packed. It decodes only the outermost arrays, down to the given
-// number of levels, and a Noted with its denials. The reply references b.
+// ReadPacked is ReadReply, but returns arrays, maps and sets as Packed. With levels > 0 it decodes the arrays of the outermost
+// levels, so that only what they contain is packed. It decodes a Noted with its denials; the reply in the Noted may be packed. The
+// result references b.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -153,8 +154,8 @@ func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
 	return Reply{Kind: Packed, Str: bytesToString(b[:len(b)-len(rest)])}, rest, nil
 }
 
-// readPackedNoted decodes the n elements of a Noted at a depth: a reply, which is packed, and denials. The ACL log keeps denials for
-// long, so they are copies.
+// readPackedNoted decodes the n elements of a Noted at a depth: a reply, as readPacked decodes it, and denials. The ACL log keeps
+// denials for long, so they are copies.
 func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) {
 	r := Reply{Kind: Noted, Elems: make([]Reply, 0, min(n, 1024))}
 	for i := range n {
@@ -172,7 +173,7 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 	return r, b, nil
 }
 
-// Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them.
+// Unpack returns the kind of a packed reply, the number of its elements, and an iterator over them, which can be used once.
 // The elements reference the memory of the packed reply. Each element is valid only until the next one, which overwrites it:
 // 30,000 elements would otherwise leave almost 2 MB of garbage.
 func (r *Reply) Unpack() (kind Kind, n int, elems iter.Seq[*Reply]) {

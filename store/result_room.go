@@ -2,9 +2,9 @@ package store
 
 import "math"
 
-// resultRoom is what a command that combines sets may still add to its result. Without it, the command would be refused only when
-// the result is complete, and the result would take memory until then. An integer takes many times more memory in a result than
-// in its set.
+// resultRoom is how much a command that combines sets may still add to its result. The command ends as soon as the result is too
+// large. Otherwise the complete result would be in memory before the command is refused, and a result can be much larger than its
+// sets: an integer takes many times more memory in a result than in a set.
 type resultRoom struct {
 	c       *Ctx
 	members int64
@@ -13,14 +13,14 @@ type resultRoom struct {
 	refusal Error
 }
 
-// replyRoom is the room for a result that is replied; per is the number of replies for each member.
+// replyRoom returns the room for a result that becomes the reply of the command; per is the number of Reply values for each member.
 func (c *Ctx) replyRoom(per int) *resultRoom {
 	return &resultRoom{c, math.MaxInt64, c.MaxReply(), int64(per * ReplySize), c.ErrReply()}
 }
 
-// storeRoom is the room for a result that is stored at Args[1]. It counts the fewest bytes that members can take in the log and in
-// memory. compact is the largest number of members in the compact form: each member beyond them takes at least memberSize bytes of
-// memory.
+// storeRoom returns the room for a result that is stored at the key Args[1]. It assumes that each member takes the fewest bytes
+// possible in the log and in memory. compact is the largest number of members in the compact form: each further member takes at
+// least memberSize bytes of memory.
 func (c *Ctx) storeRoom(compact int, memberSize int64) *resultRoom {
 	limit := c.MaxEntry() + entryRoom
 	grown := c.size - c.from.size

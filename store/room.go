@@ -9,7 +9,7 @@ import "slices"
 // roomFor returns the capacity of a new slice for n elements.
 func roomFor(n int) int { return n + (n-1)/3 }
 
-// insertAt inserts an element. It may change the array of s.
+// insertAt inserts an element at index i. It may change the array of s, so no other slice may use that array.
 func insertAt[T any](s []T, i int, x T) []T {
 	if len(s) == cap(s) {
 		s = append(make([]T, 0, roomFor(len(s)+1)), s...)
@@ -17,9 +17,9 @@ func insertAt[T any](s []T, i int, x T) []T {
 	return slices.Insert(s, i, x)
 }
 
-// removeAt removes an element and returns it. It clears the element behind the new end, so that the array keeps nothing alive. If
-// much of the capacity is unused, removeAt copies the slice. The copy has at most two thirds of the capacity, so in the long run
-// copies take constant time for each removal.
+// removeAt removes the element at index i and returns it, and the rest of s. It clears the place behind the new end, so that the
+// array does not keep the removed element alive. If much of the capacity is unused, removeAt copies the slice. The copy has at most
+// two thirds of the capacity, so in the long run copies take constant time for each removal.
 func removeAt[T any](s []T, i int) (rest []T, gone T) {
 	gone = s[i]
 	return fit(slices.Delete(s, i, i+1)), gone

@@ -1,7 +1,7 @@
 package store
 
-// minOwner is the smallest length, in bytes, of a value that counts as naming one owner. Values that clients
-// generate for each attempt are longer; "1", "locked" and most host names are shorter.
+// minOwner is the least length, in bytes, of a value that identifies the owner of a lock. The values that clients
+// generate for each attempt are longer; "1", "locked" and most host names are shorter, and may be the values of several owners.
 const minOwner = 16
 
 // sameOwner reports whether SET … NX succeeds although the key exists, because the key already has this

@@ -17,7 +17,7 @@ func (t *Txn) Savepoint() Savepoint {
 	return Savepoint{writes: t.ws, journal: len(t.journal), ready: len(t.ready), swapped: t.swapped, size: t.size}
 }
 
-// Release drops a savepoint and keeps the writes since then.
+// Release drops a savepoint and keeps the writes since that savepoint.
 func (t *Txn) Release(Savepoint) {
 	t.saved--
 	if t.saved == 0 {
@@ -26,7 +26,7 @@ func (t *Txn) Release(Savepoint) {
 	}
 }
 
-// Rollback undoes all writes since the savepoint.
+// Rollback undoes all writes since the savepoint, and drops the savepoint.
 func (t *Txn) Rollback(sp Savepoint) {
 	for i := len(t.journal) - 1; i >= sp.journal; i-- {
 		t.journal[i]()

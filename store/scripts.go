@@ -5,8 +5,8 @@ package store
 // FLUSH, if there was room for it (HasRoomForScript); else it counts as one from EVAL.
 const maxEvalScripts = 500
 
-// maxEvalBytes limits the total size of the scripts that came by EVAL, because a script may be as long as an entry. The latest
-// script always stays.
+// maxEvalBytes limits the total size of the scripts that came by EVAL, because a single script may be as long as a log entry. The
+// latest script stays even if it is larger than the limit.
 const maxEvalBytes = 8 << 20
 
 // script is a cached script body.
@@ -14,7 +14,7 @@ type script struct {
 	sha    string
 	body   string
 	pinned bool   // loaded by SCRIPT LOAD while there was room
-	order  uint64 // scriptCache.arrival when the script came
+	order  uint64 // number of the script in the order in which scripts were cached (scriptCache.arrival)
 }
 
 // scriptCache holds the scripts for EVALSHA. It is part of the replicated state, so EVALSHA works
@@ -79,8 +79,8 @@ func (c *scriptCache) count(s script, sign int64) {
 	}
 }
 
-// size returns the estimated memory of a script. Each node also holds its compiled form, which is
-// about as large.
+// size returns the estimated memory of a script. The body counts twice, because each node also holds the compiled
+// form, which is about as large.
 func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allocated(len(s.body)) }
 
 // Scripts returns the number of cached scripts.
@@ -133,15 +133,15 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// The pinned scripts and the libraries together may take maxmemory/codeShare bytes, but always leastCode bytes: a user who may load
-// code, but not write keys, must not take the room for keys. The pinned scripts alone may take half of these bytes, so that they
+// The pinned scripts and the libraries together may take maxmemory/codeShare bytes, or leastCode bytes if that is more: a user who
+// may load code, but not write keys, must not take the room for keys. The pinned scripts alone may take half of that, so that they
 // leave room for libraries.
 const (
 	codeShare = 4
 	leastCode = 1 << 20
 )
 
-// pinnedSize is the memory of the pinned scripts after the transaction.
+// pinnedSize returns the memory that the pinned scripts will take when the transaction is applied.
 func (t *Txn) pinnedSize() int64 {
 	if t.scriptsReset {
 		return t.pinned
@@ -155,7 +155,7 @@ func (t *Txn) codeRoom() (bytes int64, ok bool) {
 	return max(limit/codeShare, leastCode), limit > 0
 }
 
-// hasRoomForCode reports whether the pinned scripts and the libraries together may grow by so many bytes.
+// hasRoomForCode reports whether the pinned scripts and the libraries together may grow by the given number of bytes.
 func (t *Txn) hasRoomForCode(bytes int64) bool {
 	room, limited := t.codeRoom()
 	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room

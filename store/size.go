@@ -15,7 +15,8 @@ const (
 	ParamMaxEntry  = "max-entry-size"
 )
 
-// Limits are the limits of data that apply while the cluster parameters are not set.
+// Limits are the limits that a node is configured with. Memory and Entry apply while the cluster parameters ParamMaxMemory and
+// ParamMaxEntry are not set. There is no cluster parameter for Reply.
 type Limits struct {
 	Memory int64 // bytes of data above which nothing may be added; 0 means no limit
 	Reply  int64 // bytes of one reply; 0 means DefaultMaxReply
@@ -24,7 +25,7 @@ type Limits struct {
 
 const (
 	// DefaultMaxEntry is the default limit for the writes of one command, script or transaction.
-	// While an entry is written, sent and applied, the leader evaluates no other command.
+	// While their log entry is written, sent and applied, the leader evaluates no other command.
 	DefaultMaxEntry = 8 << 20
 	// DefaultMaxReply is the default limit for one reply: the server builds, encodes and sends it
 	// as a whole.
@@ -66,7 +67,7 @@ const (
 	treeMemberSize = int64(unsafe.Sizeof(member{})) * 3 / 2
 	scoredSize     = int64(unsafe.Sizeof(Scored{}))
 	treeScoredSize = scoredSize*3/2 + int64(unsafe.Sizeof(scoredName{}))*3/2
-	treeSize       = 112 // a tree of any size
+	treeSize       = 112 // a tree without its elements
 	collectionSize = int64(unsafe.Sizeof(elements{})) + 64
 )
 
@@ -90,7 +91,7 @@ func (s *Store) DataSize() int64 {
 	return n
 }
 
-// MemoryLimit returns the limit of data in force. l applies while the cluster parameter is not set.
+// MemoryLimit returns the limit of data in force: that of the cluster parameter or, if the parameter is not set, l.Memory.
 func (s *Store) MemoryLimit(l Limits) int64 { return s.config.memoryLimit(l) }
 
 // OutOfMemory reports whether the data has reached its limit.
@@ -224,8 +225,8 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	return Err(c.ErrNoRoom()), true
 }
 
-// Overrun is called after a command and returns the error if the command has written too much. The
-// writes of such a command must not take effect. Beyond the limit of data some commands may still add data:
+// Overrun returns the error if the command that has just run has written too much, or "". The caller must
+// undo the writes of such a command. When the data has reached its limit, some commands may still add data:
 // those of a script that has begun to write or that declares "allow-oom", and those that Redis
 // never refuses, such as RENAME to a long name. They may use the reserve (reserveShare), and no more.
 func (c *Ctx) Overrun() Error {

@@ -10,8 +10,8 @@ import (
 	"math"
 )
 
-// Snapshot is the keyspace at one instant. Another goroutine may read it while the store continues.
-// How long it takes to make one depends on the number of users, but not on the number of keys.
+// Snapshot is the state of a store at one instant. Another goroutine may read it while the store changes.
+// The time that it takes to make a Snapshot depends on the number of users, but not on the number of keys.
 type Snapshot struct {
 	dbs     [Databases]*keyspace
 	scripts scriptCache
@@ -23,9 +23,10 @@ type Snapshot struct {
 	accounts Accounts
 }
 
-// Snapshot returns the current state. It shares index and trees copy-on-write. The epoch protects
-// the entries: a later write changes a copy of an entry of an older epoch. Only Entry.seat changes in
-// place, so no reader of a snapshot may read Entry.seat or copy a whole Entry.
+// Snapshot returns the current state. Store and snapshot share the index and the trees, which are
+// copy-on-write, and the entries. A new epoch protects the entries: if a later write finds an entry of an
+// older epoch, it changes a copy. Only Entry.seat changes in place, so no reader of a snapshot may
+// read Entry.seat or copy a whole Entry.
 func (s *Store) Snapshot() *Snapshot {
 	s.epoch++
 	snap := &Snapshot{expired: s.expired, config: s.config, swapped: s.swapped, libs: s.libs, accounts: s.Accounts(), scripts: scriptCache{
@@ -342,7 +343,7 @@ func (r *snapReader) entry(tag byte) *Entry {
 	return e.holding(elems)
 }
 
-// each reads a number of elements and calls fn for each.
+// each reads the number of elements and calls fn that many times. fn must read one element.
 func (r *snapReader) each(fn func()) {
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 		fn()

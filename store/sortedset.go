@@ -35,7 +35,7 @@ type SortedSet struct {
 	small   []Scored
 	byScore *tree[Scored] // nil in the small form
 	byName  *tree[scoredName]
-	bytes   int64 // see size
+	bytes   int64 // estimated memory of the members and the trees
 }
 
 // Len returns the number of members.
@@ -86,7 +86,7 @@ func (z *SortedSet) searchScore(name string) (score float64, ok bool, passed int
 	return 0, false, len(z.small)
 }
 
-// scoreForWrite is Score for a write. It counts the bytes of the members that the search has passed.
+// scoreForWrite is Score for a write. f counts the bytes of the members that the search has passed, and may be nil.
 func (z *SortedSet) scoreForWrite(name string, f *finder) (score float64, ok bool) {
 	if z.byScore != nil {
 		return z.Score(name)
@@ -105,8 +105,8 @@ func (z *SortedSet) at(rank int) Scored {
 	return z.small[rank]
 }
 
-// search returns the number of members for which before is true, which is the lowest rank for which
-// it is false. before must be true for a prefix of the set and for no other members.
+// search returns the number of members for which the function before returns true. They must be the first
+// members of the set, so the result is also the rank of the first other member.
 func (z *SortedSet) search(before func(Scored) bool) int {
 	return sort.Search(z.Len(), func(i int) bool { return !before(z.at(i)) })
 }

@@ -7,7 +7,7 @@ import "strings"
 type target interface {
 	// mutable returns the entry of a key for a change, or nil if the key does not exist.
 	mutable(db int, key string) *Entry
-	// put adds or replaces an entry.
+	// put adds an entry, whose key must not exist.
 	put(db int, e *Entry)
 	// remove deletes a key.
 	remove(db int, key string)
@@ -48,7 +48,7 @@ func setString(t target, db int, key, value string, deadline int64) {
 	t.setDeadline(db, key, deadline)
 }
 
-// becomeString gives a mutable entry a new value.
+// becomeString makes the value of an entry a string. The entry must come from target.mutable.
 func becomeString(t target, db int, e *Entry, value string) {
 	before := e.size()
 	t.give(e, value)

@@ -30,8 +30,8 @@ func changed(t target, db int, e *Entry, absent bool, before int64) {
 	}
 }
 
-// If the key has another type, or a list lacks the elements, the functions below return false and do
-// nothing: commands check this, but a corrupt log may contain such a write. The removal of a missing member
+// If the key has another type, a list lacks the elements, or a score is NaN, the functions below return false and do
+// nothing: commands check this, but a corrupt log may contain such a write. The removal of a member that does not exist
 // is no error.
 
 // listPush adds an element at one end of a list.
@@ -46,7 +46,8 @@ func listPush(t target, db int, key string, head bool, value string) bool {
 	return true
 }
 
-// listEdit changes a list. The list must exist and have n elements from index i on.
+// listEdit calls the function edit, which changes the list. It returns false if the list does not exist or has fewer than n elements
+// from index i on.
 func listEdit(t target, db int, key string, i, n int64, edit func(l *Deque)) bool {
 	e := t.mutable(db, key)
 	if e == nil || e.typ != TypeList || i < 0 || n < 0 || i > int64(e.elems.Len())-n {
@@ -89,8 +90,8 @@ func setRemove(t target, db int, key, name string) bool {
 	return true
 }
 
-// scoreSet adds a member to a sorted set or changes its score. If large is true, it first converts the set
-// to its large form.
+// scoreSet adds a member to a sorted set or changes the member's score. If large is true, it first converts the set
+// to the large form.
 func scoreSet(t target, db int, key, name string, score float64, large bool) bool {
 	if math.IsNaN(score) {
 		return false

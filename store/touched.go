@@ -5,7 +5,8 @@ type Toucher interface {
 	// Touch reports a changed key. origin is the client that changed it (see SetOrigin), or 0. Touch
 	// must copy the key if it keeps it. Like Redis's tracking, Touch does not distinguish databases.
 	Touch(key string, origin uint64)
-	// TouchAll reports that a database was emptied.
+	// TouchAll reports that any key may have changed: a database was emptied, two databases were swapped, or
+	// the write is unknown.
 	TouchAll()
 }
 
@@ -37,8 +38,8 @@ func (o op) known() bool {
 	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == opLibraryFlush)
 }
 
-// EachTouched reports to t what an encoded write set changes, in order. For an unknown operation it
-// calls TouchAll.
+// EachTouched reports to t what an encoded write set changes, in order. At an unknown operation it
+// calls TouchAll and ends, because it cannot find the next write.
 func EachTouched(writes []byte, t Toucher) {
 	d := newDecoder(writes)
 	origin := uint64(0)

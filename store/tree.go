@@ -30,7 +30,8 @@ const (
 	treeHeight = 16
 )
 
-// treePath is a position in a tree: in each node on the way from the root the index of the child, in the last node that of the element.
+// treePath is a position in a tree: the index of the child in each node on the way from the root, and the index of the element
+// in the last node.
 type treePath [treeHeight]uint8
 
 // treeGen is the latest generation that any tree has got.
@@ -234,7 +235,7 @@ func (t *tree[T]) ownRoot() *treeNode[T] {
 	return t.root
 }
 
-// own is ownRoot for a child. n must be owned.
+// own is ownRoot for the child of n at index i. No other tree may share n.
 func (t *tree[T]) own(n *treeNode[T], i int) *treeNode[T] {
 	if n.kids[i].gen != t.gen {
 		n.kids[i] = n.kids[i].copy(t.gen)
@@ -274,7 +275,7 @@ func (n *treeNode[T]) scan(fn func(T) bool) bool {
 	return n.scanFrom(0, fn)
 }
 
-// scanFrom is scan from the element at index i of the node on.
+// scanFrom is scan, but begins with the element at index i of the node.
 func (n *treeNode[T]) scanFrom(i int, fn func(T) bool) bool {
 	for ; i < len(n.items); i++ {
 		if !fn(n.items[i]) || n.kids != nil && !n.kids[i+1].scan(fn) {
@@ -284,7 +285,7 @@ func (n *treeNode[T]) scanFrom(i int, fn func(T) bool) bool {
 	return true
 }
 
-// scanBack is scan in reverse order, from the element before index i of the node on.
+// scanBack is scan in reverse order, but begins with the element at index i-1 of the node.
 func (n *treeNode[T]) scanBack(i int, fn func(T) bool) bool {
 	for i--; i >= 0; i-- {
 		if !fn(n.items[i]) || n.kids != nil && !n.kids[i].scanBackAll(fn) {
@@ -301,7 +302,7 @@ func (n *treeNode[T]) scanBackAll(fn func(T) bool) bool {
 	return n.scanBack(len(n.items), fn)
 }
 
-// Ascend calls fn for the elements that are not less than from, in order, until fn returns false.
+// Ascend calls fn, in order, for the elements that are not less than the element from, until fn returns false.
 func (t *tree[T]) Ascend(from T, fn func(T) bool) {
 	if t.root != nil {
 		t.ascend(t.root, &from, fn)
@@ -316,7 +317,7 @@ func (t *tree[T]) ascend(n *treeNode[T], from *T, fn func(T) bool) bool {
 	return n.scanFrom(i, fn)
 }
 
-// Descend calls fn for the elements that are not greater than from, in reverse order, until fn returns false.
+// Descend calls fn, in reverse order, for the elements that are not greater than the element from, until fn returns false.
 func (t *tree[T]) Descend(from T, fn func(T) bool) {
 	if t.root != nil {
 		t.descend(t.root, &from, fn)

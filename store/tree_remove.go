@@ -74,7 +74,7 @@ func (t *tree[T]) remove(n *treeNode[T], path []uint8) (gone T) {
 	return gone
 }
 
-// removeLast is remove for the last element.
+// removeLast is remove for the last element in n and below n.
 func (t *tree[T]) removeLast(n *treeNode[T]) (gone T) {
 	n.count--
 	if n.kids == nil {
@@ -128,7 +128,7 @@ func (t *tree[T]) shiftLeft(n *treeNode[T], i int) {
 	high.recount()
 }
 
-// join appends the element at index i of n, and the child behind that element, to the child at index i.
+// join moves the element at index i of n, and the contents of the child at index i+1, to the end of the child at index i.
 func (t *tree[T]) join(n *treeNode[T], i int) {
 	low := t.own(n, i)
 	var between T

@@ -10,15 +10,16 @@ type Time struct {
 
 // Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace returns the grace, in milliseconds, of the deadlines that the write set with the number seq has set. A
-	// write set is acknowledged later than it is evaluated, and a lease counts from the reply.
+	// Grace returns the grace of the deadlines that the write set with the number seq has set: by how many milliseconds
+	// the keys expire later. A write set is evaluated some time before its replies are sent, and a lease counts from the
+	// reply.
 	Grace func(seq uint64) int64
 	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. If so,
-	// commands must not add data.
+	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. Commands must
+	// not add data if it has.
 	DiskFull func() bool
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
@@ -27,7 +28,7 @@ type Env struct {
 	SameOwnerNX bool
 	// FoundOwn, if not nil, is called when SameOwnerNX is off but would have changed the reply.
 	FoundOwn func()
-	// ACL is what the node's own configuration adds to the users of the state.
+	// ACL is what the node's own configuration adds to the users that the replicated state contains.
 	ACL ACLEnv
 }
 
@@ -80,7 +81,7 @@ type Txn struct {
 	leases bool // see TakeLeases
 
 	generation uint32 // of the latest savepoint
-	saved      int    // number of savepoints; the journal is kept while it is > 0
+	saved      int    // number of savepoints; while there are any, journal records how to undo each change
 	journal    []func()
 	undone     int   // see TakeUndone
 	copies     int   // see TakeCopied …
@@ -196,8 +197,9 @@ func (t *Txn) dead(e *Entry) bool {
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key for reading, even if it has expired. A reply must use Lookup instead: the batch deletes the keys
-// that Lookup found expired, so that they do not come back under the next leader.
+// peek returns the entry of a key for reading, even if the key has expired. A command whose reply may say that the key does not
+// exist must use Lookup instead: ExpireSeen deletes the keys that Lookup found expired, so that they do not exist again under the
+// next leader.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {

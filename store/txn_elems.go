@@ -3,7 +3,8 @@ package store
 import "math"
 
 // The writes to lists, sets and sorted sets. The key must not have another type. The value of a
-// list element must not share memory with a buffer; keys and members are copied where necessary.
+// list element must not share memory with a buffer that is used again; keys and members are copied
+// where necessary.
 
 // PushHead adds an element at the head of a list. It creates a missing key.
 func (t *Txn) PushHead(db int, key []byte, value string) { t.push(opPushHead, db, key, value) }
@@ -39,7 +40,7 @@ func (t *Txn) ListInsert(db int, key []byte, i int, value string) {
 	listEdit(t, db, k, int64(i), 0, func(l *Deque) { l.insert(i, value) })
 }
 
-// ListRemove removes n elements from index i on; they must exist. It deletes the key with its last
+// ListRemove removes the n elements from index i on, which must exist. It deletes the key with its last
 // element.
 func (t *Txn) ListRemove(db int, key []byte, i, n int) {
 	if n == 0 {
@@ -96,7 +97,7 @@ func (t *Txn) member(o op, db int, key []byte, name string) {
 }
 
 // HashSet sets a field of a hash. It creates a missing key; the key must not have another type. The
-// value must not share memory with a buffer; key and field are copied where necessary.
+// value must not share memory with a buffer that is used again; key and field are copied where necessary.
 func (t *Txn) HashSet(db int, key []byte, field, value string) {
 	t.member(opHashSet, db, key, field)
 	t.ws.str(value)

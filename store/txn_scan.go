@@ -44,8 +44,8 @@ func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	t.ascend(db, from, func(int) {}, func(e *Entry) bool { return t.dead(e) || fn(e) })
 }
 
-// ascend is Ascend, but calls visit also for the keys that have expired. Before the first visit it calls work for the steps that it
-// takes to sort the pending entries.
+// ascend is Ascend, but calls the function visit also for the keys that have expired. Before the first visit it calls the function
+// work with the steps that it takes to sort the pending entries.
 func (t *Txn) ascend(db int, from uint64, work func(steps int), visit func(*Entry) bool) {
 	v := &t.views[db]
 	pending := t.pending(v, work)
@@ -71,7 +71,8 @@ func (t *Txn) ascend(db int, from uint64, work func(steps int), visit func(*Entr
 	}
 }
 
-// pending returns the pending entries of a view in order. It caches the list until Txn.edits changes.
+// pending returns the pending entries of a view in iteration order, without deleted keys. It caches the list until Txn.edits
+// changes.
 func (t *Txn) pending(v *view, work func(steps int)) []slot {
 	if v.sorted != nil && v.at == t.edits {
 		return v.sorted

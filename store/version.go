@@ -1,20 +1,20 @@
 package store
 
 // The version of a key, which WATCH compares. For an existing key it is the number of the write set
-// that last changed the key or swapped its database (SWAPDB). For a missing key it is the write set
-// since which the key is known to be missing.
+// that last changed the key or swapped its database (SWAPDB). For a missing key it is the number of
+// the write set since which the key is known to be missing.
 //
 // The version of an existing key is part of the state. The removal of a key is not, because it would
-// have to be stored for ever. A node remembers only the latest removals (type removals). If it has
-// forgotten a removal that came after WATCH, or was restored from a snapshot since WATCH, EXEC succeeds
-// where Redis would refuse it: the key is missing, as it was at WATCH.
+// have to be stored for ever. A node remembers only the latest removals (type removals). So if a key
+// that is missing at WATCH is created and removed again before EXEC, EXEC may succeed where Redis would
+// refuse it: the node may have forgotten the removal, or been restored from a snapshot since WATCH.
 
-// wasAbsent marks the version of a missing key; the other bits are the write set since which it is
-// missing.
+// wasAbsent marks the version of a missing key; the other bits are the number of the write set since which
+// the key is missing.
 const wasAbsent = 1 << 63
 
 // Version returns the version of a key for WATCH. settled is false if the current write set has
-// changed the key: it may change the key again without a new version.
+// changed the key: if the same write set changes the key again, the version stays the same.
 func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 	if e := t.Lookup(db, key); e != nil {
 		v := t.version(db, e)
@@ -32,7 +32,7 @@ func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 		return e != nil && !over && t.version(db, e) == v
 	}
 	if over && t.version(db, e) > v&^wasAbsent {
-		return false // it was created since then, and has expired
+		return false // the key was created or changed since then, and has expired
 	}
 	return (e == nil || over) && !t.removedHere(db, key, v&^wasAbsent) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
@@ -44,8 +44,8 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether this transaction has removed a missing key, other than by expiry. A key that Flush removed after its
-// expiry counts if it was changed after the write set since.
+// removedHere reports whether this transaction has removed a missing key, other than by expiry. If Flush removed a committed key
+// that had expired, removedHere returns true only if the last change of the key is later than the write set with the number since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
@@ -67,7 +67,7 @@ func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 
 // flushed is what Flush has removed in a write set.
 type flushed struct {
-	bases []flushedBase          // committed keys; at most one for each database, which then has none
+	bases []flushedBase          // the committed keys of each flushed database
 	names map[lapsedKey]struct{} // pending keys
 }
 
@@ -82,7 +82,7 @@ func (t *Txn) noteFlushed(db int, old view) {
 	if !old.base.empty() {
 		t.flushed.bases = append(bases, flushedBase{db, old.base})
 	}
-	var added []lapsedKey // if Flush may be undone
+	var added []lapsedKey // only if a savepoint exists, so that Flush may be undone
 	for key, e := range old.over {
 		x := lapsedKey{db, key}
 		if _, noted := t.flushed.names[x]; noted || e == nil && t.hasLapsed(x) {

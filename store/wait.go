@@ -8,11 +8,11 @@ import (
 	"lockstep/store/redistext"
 )
 
-// How a command waits. Run never blocks. A blocking command that finds nothing sets Ctx.Wait and returns the reply that
-// it gives in a transaction or a script, where it cannot wait. Elsewhere the caller drops that reply and keeps the Wait.
+// How a command waits. Command.Run never blocks. A blocking command that finds no element sets Ctx.Wait and returns the reply
+// for a transaction or a script, where it cannot wait. For any other call the caller drops that reply and keeps the Wait.
 // When Txn.TakeReady reports one of Wait.Keys (or that any key may be ready), the caller runs the command again with
-// Ctx.Ready set to that key. If the command sets Ctx.Wait again, it has found nothing again. When Wait.Timeout is over, the reply
-// is WaitTimedOut.
+// Ctx.Ready set to that key. If the command sets Ctx.Wait again, it has found no element again. When Wait.Timeout has passed, the
+// caller replies WaitTimedOut.
 
 // Wait describes what a blocking command waits for.
 type Wait struct {
@@ -41,7 +41,7 @@ func (t *Txn) TakeReady() (keys []ReadyKey, all bool) {
 	return keys, all
 }
 
-// wait makes the command wait on keys.
+// wait sets Ctx.Wait: the command waits until one of the keys gets the type t, or until the timeout.
 func (c *Ctx) wait(keys [][]byte, t Type, timeout int64) {
 	c.Wait = &Wait{DB: c.DB, Keys: keys, Type: t, Timeout: timeout}
 }

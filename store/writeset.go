@@ -61,7 +61,8 @@ type op byte
 //	| 28 | str user: delete a user                                     |
 //	| 29 | str name, str code, int n, n times (str name, int           |
 //	|    | described, str description, int flags): a function library  |
-//	|    | and its functions; it replaces the one of its name          |
+//	|    | and its functions; it replaces the library of this name.    |
+//	|    | described is 1 if a description was given, else 0           |
 //	| 30 | str name: delete a function library                         |
 //	| 31 | delete all function libraries                               |
 //	| 32 | int origin: the origin of the writes that follow; 0 at      |
@@ -118,17 +119,17 @@ type WriteSet struct {
 	origin uint64 // origin of the last write
 	author uint64 // origin of the next write
 
-	newer bool // version 0.1.0 does not know a write, or applies it differently
+	newer bool // at least one write is unknown to version 0.1.0, or version 0.1.0 would apply it differently
 
 	most int  // the size in bytes beyond which the next write ends its command; 0: no limit
-	full bool // a write has ended its command
+	full bool // a write was refused because of most, and has ended its command
 }
 
 // errFull is the panic that ends a command which writes too much (Ctx.Call).
 var errFull = errors.New("store: the command writes too much")
 
-// Version returns the entry version that these writes need. It is the lowest possible one, so that
-// nodes with an older program continue until an entry has a write that they do not know.
+// Version returns the version of the log entry that these writes need. It is the lowest possible one, so that
+// nodes with an older program continue to run until an entry has a write that they do not know.
 func (w *WriteSet) Version() byte {
 	if w.newer {
 		return 2
@@ -145,7 +146,7 @@ func (w *WriteSet) Size() int { return len(w.buf) }
 // Bytes returns the encoded writes. They are valid until the next change.
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
-// Forget drops the buffer if it is large, once its bytes have been copied. Only Reset may follow.
+// Forget drops the buffer if it is large. The caller must no longer need the writes: it may then call only Reset.
 func (w *WriteSet) Forget() {
 	if cap(w.buf) > keepWrites {
 		w.buf = nil
@@ -202,8 +203,8 @@ func (d *decoder) db() int {
 // op decodes the operation of a write.
 func (d *decoder) op() op { return op(d.Byte()) }
 
-// Apply applies an encoded write set to the store. seq is its sequence number, which becomes the
-// revision of every changed key. Messages go to sink. Apply does not keep the bytes.
+// Apply applies an encoded write set to the store. seq is the sequence number of the write set, which Entry.Changed
+// then returns for every changed key. Apply passes messages to sink, which may be nil. It does not keep the bytes of writes.
 func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 	d := newDecoder(writes)
 	t := committed{s: s, seq: seq}

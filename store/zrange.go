@@ -81,8 +81,8 @@ func (r *lexSpan) empty() bool {
 	return a.open || b.open
 }
 
-// ranks walks a small set as Redis does. A range of members has no meaning in a set with different
-// scores, but even there the result is the same as in Redis.
+// ranks walks the members of a small set as Redis does. So the result is the same as in Redis even for a set with
+// different scores, in which a range by member has no meaning. In the large form such a set may give another result.
 func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	n := z.Len()
 	if r.empty() || n == 0 || r.below(z.at(n-1)) || r.above(z.at(0)) {
@@ -134,9 +134,9 @@ func parseScoreEnd(arg []byte) (score float64, open, ok bool) {
 	return score, open, ok
 }
 
-// parseCDouble parses a number as C's strtod does when the caller does not check for errors: it
-// skips leading blanks, stops at a NUL, accepts numbers out of range, and parses an empty text as
-// 0. It rejects NaN.
+// parseCDouble parses a number as C's strtod does for a caller that checks where the number ends, but not
+// errno: it skips leading blanks, stops at a NUL, accepts numbers out of range, and parses an empty text
+// as 0. It rejects NaN.
 func parseCDouble(s string) (float64, bool) {
 	s = cString(s)
 	if s == "" {

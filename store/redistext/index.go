@@ -2,9 +2,9 @@ package redistext
 
 import "strings"
 
-// Index is strings.Index for two texts that a client may choose. Its cost grows with the sum of their lengths, never with
-// the product, and it takes no memory. About every indexPiece bytes, and at its end, it calls work with the number of bytes read
-// since the last call. A panic of work stops it.
+// Index is strings.Index for two strings that a client may choose. Its cost grows with the sum of their lengths, never with
+// the product, and it allocates no memory. About every indexPiece bytes, and at its end, it calls the function work with the
+// number of bytes that it has read since the last call. The function may panic to end the search.
 func Index(s, text string, work func(read int)) int {
 	f := finder{text: text, left: indexPiece, work: work}
 	at := f.index(s)
@@ -15,14 +15,14 @@ func Index(s, text string, work func(read int)) int {
 const (
 	indexPiece = 64 << 10
 
-	// shortText is the length from which strings.Index may compare the whole text at every byte of s. A shorter text costs
-	// at most some four comparisons of 16 bytes for each byte of s.
+	// shortText is the length from which a text is too long for strings.Index, which may then compare the whole text at every byte
+	// of the searched string. A shorter text costs at most some four comparisons of 16 bytes for each of these bytes.
 	shortText = 64
 
-	// bytesInRead is how many bytes a search for a single byte passes in the time that counts as one byte read.
+	// A search for a single byte is faster than other reads: bytesInRead bytes that it passes count as one byte read.
 	bytesInRead = 32
 
-	// attempt is the cost of the start of a comparison, in bytes read.
+	// attempt is how many bytes read the start of a comparison counts as.
 	attempt = 16
 )
 
@@ -31,16 +31,16 @@ const (
 // byte. If a byte before the cut differs, the finder moves the text by a whole period.
 type finder struct {
 	text string
-	left int            // bytes that may still be read; without work, the search ends when it is negative
-	work func(read int) // if not nil, called when left is negative; left is then indexPiece again
+	left int            // bytes that may still be read; if work is nil, the search ends when left is negative
+	work func(read int) // if not nil, spend calls it when left is negative, and sets left to indexPiece again
 
 	cut    int
 	period int // how far the text moves if only the part behind the cut is found; 0 until divide has run
-	keep   int // how many bytes of the text are known to match after that move
+	keep   int // how many bytes at the start of the text are known to match after that move
 }
 
-// within returns the index of the text in s, or -1, and the number of steps that the search made, of globSearch bytes each. If
-// made is greater than steps, the steps did not suffice.
+// within returns the index of the text in s, or -1, and the number of steps, of globSearch bytes each, that the search has made.
+// The parameter steps limits them: if the result made is greater than steps, the search has ended early.
 func (f *finder) within(s string, steps int) (at, made int) {
 	most := max(steps, 0) * globSearch
 	f.left = most
@@ -136,7 +136,7 @@ func (f *finder) long(s string) int {
 	return -1
 }
 
-// same returns how many bytes at the start of two texts of one length are equal, and whether the search may go on.
+// same returns how many bytes two strings of equal length have in common at their start, and whether the search may go on.
 func (f *finder) same(a, b string) (n int, ok bool) {
 	const part, block = 4096, 32
 	for end := 0; n == end && n < len(a); {
@@ -155,7 +155,7 @@ func (f *finder) same(a, b string) (n int, ok bool) {
 	return n, true
 }
 
-// divide finds the cut of the text. It returns false if the search must end.
+// divide sets the fields cut, period and keep for the text. It returns false if the search must end.
 func (f *finder) divide() bool {
 	cut, period, ok := f.suffix(false)
 	if !ok {
@@ -173,7 +173,7 @@ func (f *finder) divide() bool {
 		return false
 	}
 	f.cut, f.period, f.keep = cut, period, len(f.text)-period
-	if n < cut { // the period is that of the part behind the cut only
+	if n < cut { // the part before the cut does not have this period
 		f.period, f.keep = max(cut, len(f.text)-cut)+1, 0
 	}
 	return true
@@ -182,7 +182,7 @@ func (f *finder) divide() bool {
 // suffix returns where the greatest suffix of the text begins, and the period of that suffix. Bytes compare in their order or, if
 // reverse is true, in the reverse order. ok is false if the search must end.
 func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
-	const looks, part = 2, 256 // a comparison counts as looks bytes read
+	const looks, part = 2, 256 // looks: how many bytes read the comparison of two bytes counts as
 	text := f.text
 	i, j, k, period := -1, 0, 1, 1 // the suffix begins behind i; the one that begins behind j has k-1 bytes in common with it
 	for n := 1; j+k < len(text); n++ {

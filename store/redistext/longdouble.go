@@ -6,19 +6,19 @@ import "math/big"
 // 17 decimals, without trailing zeros. The results show the type's precision, so a float64 is not
 // enough: 0.1 + 0.2 must become 0.3. On x86-64 a long double has a 64-bit significand and a 15-bit
 // exponent. A big.Float of precision 64, which rounds to nearest even, gives the same sums for all
-// numbers that are not subnormal; subnormal numbers are far below 17 decimals. Only the ends of the
+// numbers that are not subnormal; a subnormal number is zero in 17 decimals. Only the ends of the
 // exponent range need a check.
 const (
 	LongDoublePrec   = 64
 	longDoubleMaxExp = 16384  // finite numbers are below 2^16384
 	longDoubleMinExp = -16446 // numbers up to 2^-16446 round to zero
-	longDoubleMaxLen = 5119   // size of Redis's buffer for a number as text
+	longDoubleMaxLen = 5119   // the longest text that Redis parses as a number: its buffer has one byte more
 
-	longDoubleMaxDigits = 5000 // no number has more digits before or after the point
+	longDoubleMaxDigits = 5000 // numbers from 10^5000 up, or below 10^-5000, are out of the range of the type
 )
 
-// ParseLongDouble parses a number as strtold does. It rejects a number that is too large or too
-// small for the type; infinity is allowed.
+// ParseLongDouble parses a number as strtold does, but rejects leading blanks and NaN. It also rejects
+// a number that is too large or too small for the type; infinity is allowed.
 func ParseLongDouble(s string) (*big.Float, bool) {
 	if len(s) > longDoubleMaxLen {
 		return nil, false
@@ -61,8 +61,8 @@ func ParseLongDouble(s string) (*big.Float, bool) {
 // longDoubleTiny is the largest number that rounds to zero.
 var longDoubleTiny = new(big.Float).SetMantExp(big.NewFloat(1), longDoubleMinExp)
 
-// setDecimal sets f to mant*10^exp. It rounds the quotient of two exact numbers once, so the result
-// is correctly rounded.
+// setDecimal sets f to mant*10^exp, and may change mant. It multiplies or divides exact numbers, and rounds
+// only the result, so the result is correctly rounded.
 func setDecimal(f *big.Float, mant *big.Int, exp int) {
 	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(exp, -exp))), nil)
 	if exp >= 0 {
@@ -79,7 +79,7 @@ func signed(f *big.Float, neg bool) *big.Float {
 	return f
 }
 
-// AddLongDoubles adds; ok is false if the sum is not finite.
+// AddLongDoubles returns a+b; ok is false if the sum is not finite.
 func AddLongDoubles(a, b *big.Float) (sum *big.Float, ok bool) {
 	if a.IsInf() || b.IsInf() {
 		return nil, false

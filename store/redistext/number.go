@@ -7,16 +7,16 @@ import (
 	"unsafe"
 )
 
-// Number is the result of ScanNumber, which splits the numbers that C's strtod and strtold
-// accept: an optional sign, then inf, infinity, or decimal or hexadecimal digits with an optional point
-// and exponent.
+// Number holds the parts of a number that ScanNumber has split. ScanNumber accepts what C's strtod and strtold
+// accept, except leading blanks and NaN: an optional sign, then inf, infinity, or decimal or hexadecimal
+// digits with an optional point and exponent.
 type Number struct {
 	Neg, Inf, Hex bool
-	Digits        string // without the point and leading zeros
-	exp           int    // exponent of 10 or 2, if Digits is read as an integer
+	Digits        string // without the point and without leading zeros
+	exp           int    // the value is the integer Digits times 10^exp, or 2^exp if Hex is true
 }
 
-// maxExponent is the value at which an exponent saturates, far beyond the range of any type.
+// maxExponent is far beyond the range of any type: once an exponent has reached it, scanExponent ignores further digits.
 const maxExponent = 1 << 20
 
 // ScanNumber splits a number; ok is false if s is not a number.

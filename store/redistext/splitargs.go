@@ -55,7 +55,8 @@ func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	return arg, -1
 }
 
-// unescape decodes the escape after a backslash. It also returns how many bytes of s the escape has.
+// unescape decodes the escape at the start of s, which is the rest of the line after a backslash. It also returns the length
+// of the escape without the backslash.
 func unescape(s []byte) (byte, int) {
 	switch s[0] {
 	case 'n':
@@ -86,8 +87,8 @@ func hexValue(c byte) byte {
 	return (c | 0x20) - 'a' + 10
 }
 
-// endsWord reports whether c ends a word outside of quotes. As in Redis, two blanks (\v, \f) do not.
+// endsWord reports whether c ends a word outside of quotes. As in Redis, the blanks \v and \f do not end a word.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// IsBlank reports whether c separates arguments.
+// IsBlank reports whether c is a blank, as C's isspace does. SplitArgs skips the blanks before an argument.
 func IsBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
