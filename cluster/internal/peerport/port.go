@@ -263,7 +263,7 @@ func (p *Port) dialSelf() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	select {
-	case p.raft <- far:
+	case p.raft <- ownConn{far, p}:
 		return near, nil
 	case <-p.stop: // Close closes far
 		near.Close()

@@ -1,13 +1,15 @@
 package peerport
 
 import (
+	"errors"
 	"io"
-	"lockstep/cluster/internal/clustertest"
 	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/internal/clustertest"
 )
 
 // neverAccepts is a listener without callers.
@@ -77,4 +79,37 @@ func TestPeerPortSortsConnections(t *testing.T) {
 		}
 		clustertest.ClosedAt(t, late)
 	})
+}
+
+// A connection of the node to itself leaves nothing behind when it ends.
+func TestConnectionsToItselfAreForgotten(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	d, err := NewDialer(TLS{}, time.Now, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := New(neverAccepts{make(chan struct{})}, "host:1", d, nil, log)
+	defer p.Close()
+	for range 3 {
+		dialed := make(chan error, 1)
+		go func() {
+			near, err := p.DialRaft("host:1", time.Second)
+			if err == nil {
+				err = near.Close()
+			}
+			dialed <- err
+		}()
+		far, err := p.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(<-dialed, far.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) > 0 {
+		t.Errorf("%d connections are remembered", len(p.conns))
+	}
 }
