@@ -26,7 +26,7 @@ type (
 // Client is what a node remembers of the connection of a client.
 type Client = fair.Client
 
-// HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy.
+// HeavyBytes is the number of bytes above which a command's arguments, replies or writes are charged as heavy work (package fair).
 const HeavyBytes = call.HeavyBytes
 
 // Role is the role of a node in Raft.
@@ -42,7 +42,7 @@ const (
 type Member struct {
 	ID       string
 	PeerAddr string // its address for Raft and forwarding
-	Client   string // what the member advertises to clients; "" if not known yet
+	Client   string // the address that the member advertises to clients; "" if this node does not know it yet
 	Leader   bool
 	Voter    bool
 	Up       bool   // the member is this node, or this node has heard from it within Config.DownAfter
@@ -60,7 +60,7 @@ type Status struct {
 	Applied    uint64 // Raft index of the last entry applied here
 	Commit     uint64
 
-	raftfsm.Facts // of the state
+	raftfsm.Facts // about the replicated state
 
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota
@@ -68,5 +68,5 @@ type Status struct {
 	// Leaderless is the time without a leader that this node has added to leases, in the elections that
 	// it has won since it started. The time for which this node was down does not count.
 	Leaderless     time.Duration
-	LastLeaderless time.Duration // the part that the last election added
+	LastLeaderless time.Duration // the part of Leaderless that the last of these elections added
 }

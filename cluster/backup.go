@@ -11,11 +11,11 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Backup begins a backup of the present state. The backup is written while the caller reads it, and holds
-// everything that was acknowledged before the call. The leader tells this node what that is. If no leader answers
-// within Config.FailoverWait, or if this node does not catch up with the leader in that time, complete is false.
-// Then the backup holds this node's whole log, committed or not: it may lack writes that only other nodes have, and
-// may hold writes that were never acknowledged. The caller has to close the reader.
+// Backup begins a backup of the present state, which is written while the caller reads r. The caller must close r. If
+// complete is true, the backup has every write that was acknowledged before the call: the leader has named its commit
+// index, and this node has applied the log up to that index. If no leader answers within Config.FailoverWait, or if this
+// node does not catch up in that time, complete is false. Such a backup has the state after this node's whole log,
+// committed or not: it may lack writes that only other nodes have, and may have writes that were never acknowledged.
 func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -56,7 +56,7 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 
 // Restore makes a data directory that begins with a backup, for a new cluster of one node. It reads the
 // whole backup first, and no node starts with the directory before the directory is whole. The directory may be an
-// empty mount point. A failure leaves nothing in it but LOCK.
+// empty mount point. A failure leaves nothing in it but the file LOCK.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := datadir.CheckEmpty(cfg.Data); err != nil {
 		return facts, err

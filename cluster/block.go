@@ -13,8 +13,9 @@ import (
 
 // Blocking commands, on the node that the client is connected to.
 //
-// This node sends a blocking command to the leader, where the command waits in queues (blocked_clients.go). The leader
-// only serves it. The blockRegistry of this node holds the command (Blocked) until the reply, and decides everything else:
+// This node sends a blocking command to the leader, where the command waits in queues (blocked_clients.go) until the
+// leader has an element for it. The blockRegistry of this node keeps the command (Blocked) until the reply, and decides
+// everything else:
 //
 //   - The timeout runs here, by this node's clock, so a change of leader does
 //     not begin it anew. When it is over, this node asks the leader to cancel. The
@@ -45,51 +46,51 @@ import (
 // If the leader died or the link broke, the log settles what became of the command. The writes of a blocking
 // command carry a note to its origin (the node of its client), with the number of the command and its reply. The
 // note is a publish of kind store.Note, which changes no state. The origin sends a claim to the present leader and
-// gets a position of the log. Everything that earlier leaders have served, or that this leader has served by an
-// older link, lies before that position. If the origin has applied the log that far and has seen no note, the
+// gets a position of the log. Every command that earlier leaders have served, or that this leader has served over an
+// older link, has its note before that position. If the origin has applied the log that far and has seen no note, the
 // command was not served, and it is sent again. Each command carries the token of the claim, so the leader
 // refuses commands that are still on their way on an older connection. A command stays undecided if a snapshot
 // jumps over notes, or if no leader answers the claim in time. Then the client gets INDETERMINATE.
 //
-// A command of very many keys is heavy work, so it gives way as other commands with large arguments do (package fair), and its
-// turn lasts until a leader has looked for an element. If it has to be sent again, it waits for no other turn: the leader itself
-// lets other requests go before it (fair.Turns).
+// A command with very many keys is heavy work. As any command with large arguments, it waits for its turn at the gate of this
+// node, while other clients' requests go first (fair.Gate). Its turn lasts until a leader has looked for an element. A command that
+// has to be sent again does not wait at the gate again: the leader itself lets other requests go first (fair.Turns).
 //
 // An element can still be lost: if the client leaves in the very batch in which the element is popped for it,
-// or if its node dies with the reply. Redis loses that element, too. The leader does not push it back: by then
-// other clients may have seen the list without it, or have deleted the key. The loss is possible during one commit
-// and, if the client's node is a follower, until the cancel has reached the leader.
+// or if its node dies with the reply. Redis loses that element, too. The leader does not push the element back: by then
+// other clients may have seen the list without it, or have deleted the key. The client's leaving can lose an element
+// during one commit and, if the client's node is a follower, until the cancel has reached the leader.
 //
 // A leader ends the connection of a node that has blocked clients and was silent for aliveTimeout,
 // because a connection may break without either side noticing (checkAlive). CLIENT PAUSE and CLIENT
-// UNBLOCK act on the node that they are sent to, because client ids belong to one node.
+// UNBLOCK act only on clients of the node that they are sent to; a client id means nothing on other nodes.
 
 // Blocked is a blocking command in progress.
 type Blocked struct {
 	Call   Call
-	Client *Client // whose command it is; nil: the node's own, which does not give way
+	Client *Client // the client that has sent the command; nil: the node itself, whose commands wait for no turn
 	// Done is called with the reply, once, from any goroutine; it must not
-	// wait. Abandon prevents the call, unless the command has ended before.
+	// block. Abandon prevents the call, unless the command has ended before.
 	Done func(store.Reply)
 
 	// blockRegistry.mu guards the fields below.
 	id       uint64
 	state    blockState
-	attempt  int           // counts the sendings
+	attempt  int           // how often it has been sent
 	began    time.Duration // monotonic time at which it was first sent, or began to wait for a leader
 	lost     time.Duration // when a sending first failed, as a rule because the leader was lost; 0: none has failed
 	deadline time.Duration
-	index    int           // in blockRegistry.timers; -1: not there
+	index    int           // its index in blockRegistry.timers; -1: it is not there
 	waits    bool          // a leader has found no element for it
-	blind    bool          // a snapshot has jumped over entries since it was sent
+	blind    bool          // since it was sent, a snapshot has replaced the state, so this node may have missed its note
 	kind     string        // see request.Kind
 	keys     *keyIndex     // index of its keys, if they are many and this node led before it was sent; else nil
-	looked   chan struct{} // closed when its turn in the gate is over; nil: it has no turn
+	looked   chan struct{} // closed when its turn at the gate is over; nil: it has no turn now
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 
-	blockedClient *blockedClient // set if it was sent to this node itself, which leads …
-	link          *forward.Link  // … or the link by which it was sent …
-	call          uint64         // … and the number of that call; 0: the call is about to be made
+	blockedClient *blockedClient // what waits for it in the queues of this node, if this node leads …
+	link          *forward.Link  // … or else the link by which it was sent to the leader …
+	call          uint64         // … and the number of its call on that link; 0: sendThere has not made the call yet
 }
 
 type blockState uint8
@@ -99,24 +100,24 @@ const (
 	blockSent
 	blockDoubt
 	blockDone
-	blockTurn // waits for its turn, because its arguments are large; the goroutine of blockGivingWay begins it or ends it
+	blockTurn // it waits for its turn, because its arguments are large; blockGivingWay then sends it or ends it
 )
 
 // quit is a request to end a Blocked that is not served.
 type quit struct {
 	reply   store.Reply
 	timeout bool       // the reason is the timeout: a leader has to evaluate the command once before it ends
-	ended   func(bool) // is told whether this quit has ended the command; may be nil
+	ended   func(bool) // called once: with true if this quit has ended the command, else with false; may be nil
 	at      time.Duration
 }
 
-// Block begins to run a blocking command. Flush must follow.
+// Block begins to run a blocking command. The caller must call Flush afterwards.
 func (n *Node) Block(b *Blocked) {
 	k := n.blockRegistry
 	b.index = -1
 	if call.Fitting([]Call{b.Call}) == 0 {
 		k.mu.Lock()
-		after := k.finish(b, call.TooLong(&b.Call, n.MaxEntry()), false) // so that Unblock does not end it again
+		after := k.finish(b, call.TooLong(&b.Call, n.MaxEntry()), false) // this marks b as done, so Unblock cannot end it again
 		k.mu.Unlock()
 		after()
 		return
@@ -150,8 +151,8 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// begin sends a command for the first time, or has it wait for a leader. Its timeout begins now: as in Redis, the time that the
-// command has waited for its turn does not count. begin returns what to do when mu is free.
+// begin starts the timeout of a new command, and has the command sent, or queued if there is no leader. As in Redis, the time that
+// the command has waited for its turn is no part of the timeout. The caller holds mu, and calls after when it has released mu.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
 	b.state, b.began = blockUnsent, now
@@ -169,7 +170,7 @@ func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	return k.sending(b, rt, now)
 }
 
-// givesWay reports whether a blocking command is heavy work, and for how long it waits for its turn at most.
+// givesWay reports whether a blocking command must wait for its turn, because its arguments are large, and for how long at most.
 func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	if calls := []Call{b.Call}; call.AnyLarge(calls) {
 		return n.gate.Heavy(b.Client, calls)
@@ -177,17 +178,17 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
-// index makes the index of a command's keys before the command is sent, if this node leads; for another node, that node makes the
-// index (serveBlock). Once sent, the command may be cancelled at any moment, and then its arguments belong to the client again.
+// index makes the index of a command's keys, if this node leads; another leader makes its own (serveBlock). It must be called before
+// the command is sent: a sent command may be cancelled at any moment, and then its arguments belong to the client again.
 func (n *Node) index(b *Blocked) {
 	if n.routes.get().seq != nil {
 		b.keys = indexOf(&b.Call)
 	}
 }
 
-// blockGivingWay begins a blocking command with large arguments when its turn has come. Until then only this goroutine, which uses
-// the arguments, may end the command: the arguments of an ended command belong to the client again. If the client has gone, Abandon
-// may end the command, too.
+// blockGivingWay waits for the turn of a blocking command with large arguments, and then sends the command. Until then only this
+// goroutine, which uses the arguments, may end the command: the arguments of an ended command belong to the client again. Abandon
+// is an exception: a client that has gone does not use the arguments any more.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
@@ -199,11 +200,11 @@ func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 		return 0
 	})
 	if !ran {
-		n.Abandon(b) // its session abandons it, too
+		n.Abandon(b) // its client was cut off, and the session may abandon it, too
 	}
 }
 
-// turn begins a command whose turn has come. looked is closed when the turn is over.
+// turn begins a command whose turn has come. passOn closes the channel looked when the turn is over.
 func (k *blockRegistry) turn(b *Blocked, looked chan struct{}) {
 	rt := k.n.routes.get()
 	k.mu.Lock()
@@ -233,11 +234,11 @@ func (b *Blocked) passOn() {
 	}
 }
 
-// maxTimeout is in ms; a longer timeout never ends.
+// maxTimeout, in ms, is the timeout from which on a command waits without a limit.
 const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
-// Unblock ends a Blocked with a reply, unless it is served before. ended is told, perhaps before Unblock
-// returns, whether this call has ended it.
+// Unblock ends b with reply, unless b is served or is asked to end before. It calls the function ended once, perhaps before
+// Unblock returns: with true if this call of Unblock has ended b, else with false.
 func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
 	n.blockRegistry.end(b, &quit{reply: reply, ended: ended})
 }
@@ -259,7 +260,7 @@ func (n *Node) Abandon(b *Blocked) {
 	after()
 }
 
-// end asks to end b by q, unless b is done or has a quit already.
+// end makes q the quit of b, unless b is done or has a quit already.
 func (k *blockRegistry) end(b *Blocked, q *quit) {
 	q.at = k.n.cfg.Time.Monotonic()
 	k.mu.Lock()
@@ -275,7 +276,8 @@ func (k *blockRegistry) end(b *Blocked, q *quit) {
 	after()
 }
 
-// endLocked does the work of end; the caller holds mu. It returns what to do when mu is free.
+// endLocked makes q the quit of b, and ends b or has the leader cancel it, if its state allows that now. The caller holds mu, and
+// calls after when it has released mu.
 func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
 	if b.index >= 0 {
@@ -303,8 +305,8 @@ func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
 	return func() {} // sendThere cancels when it has made the call
 }
 
-// finish ends b and returns a function that delivers the reply and answers b's quit. quitted says that b
-// ends by its quit.
+// finish ends b and returns a function that calls Done with the reply, and quit.ended with quitted: true if b
+// ends because of its quit.
 func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
 	b.passOn()
@@ -392,8 +394,8 @@ func (k *blockRegistry) waiting(b *Blocked, attempt int) {
 	}
 }
 
-// result handles the outcome of one sending. A reply counts even if it answers an earlier sending: the
-// command has been executed.
+// result handles the outcome of one sending. A reply ends the command even if it answers an earlier sending: it
+// shows that the command has been executed.
 func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	k.mu.Lock()
 	after := func() {}
@@ -412,7 +414,7 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	case err == forward.ErrCancelled || err == errNotExecuted || err == forward.ErrStale:
 		after = k.requeue(b)
 		if err == forward.ErrStale {
-			// The leader was deposed and elected again while this link stood: its new term does not know the claim of the link.
+			// The leader was deposed and elected again while this link stood: in its new term it does not know the token of the link.
 			l, requeued := b.link, after
 			after = func() { requeued(); l.Fail() }
 		}

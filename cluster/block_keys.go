@@ -13,8 +13,8 @@ import (
 // takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client of manyKeys or more
 // stands in no queue at first. It brings an index of its keys, normally made before the evaluation of its command. When one of
 // these keys is ready, the client gets its place in the queue of that key, behind those that came before it (blockedClients.place).
-// Each such client costs a look into its index, some 40 ns, for each key that becomes ready. There may be many clients of fewer
-// keys, so these stand in their queues from the beginning.
+// For each key that becomes ready, the leader looks into the index of each such client, which takes some 40 ns. Clients that wait for
+// fewer keys may be too many for that, so they stand in their queues from the beginning.
 
 // manyKeys is the number of keys from which on a blocked client gets its place in the queue of a key only when the key is ready.
 const manyKeys = 4096
@@ -27,15 +27,15 @@ type keyIndex struct {
 	slots []slot   // their number is a power of two, and at least twice the number of keys
 }
 
-// slot is a slot of a hash table with linear probing: a key is in the slot that its hash chooses, or in one behind that.
+// slot is a slot of a hash table with linear probing: a key is in the slot that its hash chooses, or in a later one if that is taken.
 type slot struct {
 	hash uint32 // upper half of the hash of the key; the lower half chooses the slot
-	key  uint32 // number of the key from 1 on; 0: no key
+	key  uint32 // 1 plus the index of the key in ends; 0: the slot is free
 }
 
 var keySeed = maphash.MakeSeed()
 
-// indexOf returns an index of the keys of a blocking command; nil if they are few.
+// indexOf returns an index of the keys of a blocking command; nil if it has fewer than manyKeys.
 func indexOf(c *call.Call) *keyIndex {
 	if len(c.Args) <= manyKeys {
 		return nil
@@ -44,7 +44,7 @@ func indexOf(c *call.Call) *keyIndex {
 	return newKeyIndex(keys)
 }
 
-// newKeyIndex returns an index of keys, each once; nil if they are few.
+// newKeyIndex returns an index of keys; nil if they are fewer than manyKeys. A key that occurs twice gets one slot.
 func newKeyIndex(keys [][]byte) *keyIndex {
 	if len(keys) < manyKeys {
 		return nil
@@ -75,7 +75,7 @@ func newKeyIndex(keys [][]byte) *keyIndex {
 
 func hashOf(key string) uint64 { return maphash.String(keySeed, key) }
 
-// at returns a key.
+// at returns the key whose end is ends[i].
 func (x *keyIndex) at(i int) string {
 	begin := uint32(0)
 	if i > 0 {
@@ -84,7 +84,7 @@ func (x *keyIndex) at(i int) string {
 	return x.names[begin:x.ends[i]]
 }
 
-// find returns the slot of a key, or the free slot that it may have.
+// find returns the slot of a key. If the key is not in the index, find returns the free slot for it.
 func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
 	mask := uint64(len(x.slots) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
@@ -98,14 +98,14 @@ func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
 	}
 }
 
-// addMany adds a blocked client to those that wait for many keys, at its place in their order: a rollback puts back clients that
-// came before others.
+// addMany inserts a blocked client into ws.many by its order.number: rollback may put a client back that came before others in the
+// list.
 func (ws *blockedClients) addMany(w *blockedClient) {
 	i, _ := ws.findMany(w.order.number)
 	ws.many = slices.Insert(ws.many, i, w)
 }
 
-// findMany returns the index of the client with a number, or of the first one behind it.
+// findMany returns the index in ws.many of the client with this order.number, or else of the first client with a higher one.
 func (ws *blockedClients) findMany(number uint64) (i int, there bool) {
 	return slices.BinarySearchFunc(ws.many, number, func(w *blockedClient, number uint64) int { return cmp.Compare(w.order.number, number) })
 }
@@ -121,8 +121,7 @@ func (ws *blockedClients) waitedFor(k waitKey) bool {
 	return false
 }
 
-// waitForMany goes through the clients that wait for many keys, k among them. The second value is the number of k in the index of
-// the client.
+// waitForMany yields the clients of ws.many that wait for k, each with slot.key of k in the client's index.
 func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint32] {
 	return func(yield func(*blockedClient, uint32) bool) {
 		if len(ws.many) == 0 {
@@ -140,7 +139,7 @@ func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint3
 	}
 }
 
-// place gives the clients that wait for many keys, k among them, their places in the queue of k, which is ready.
+// place puts each client of ws.many that waits for k into the queue of k, once. The caller calls it when k is ready.
 func (ws *blockedClients) place(k waitKey) {
 	for w, number := range ws.waitForMany(k) {
 		if w.found[number] != nil {

@@ -9,12 +9,12 @@ import (
 	"lockstep/store"
 )
 
-// blockRegistry looks after the blocking commands of this node's clients: their
-// timeouts, and what the loss of a leader means for them. One goroutine does
-// it for all of them.
+// blockRegistry holds the blocking commands of this node's clients. One goroutine (run) ends
+// them when their timeouts are over, and sends them again or settles their outcome when a
+// leader is lost.
 type blockRegistry struct {
 	n    *Node
-	wake chan struct{} // has room for one
+	wake chan struct{} // wakes run; has room for one signal
 
 	// Lock order: the FSM's lock before mu, because notes are read while an entry is applied.
 	mu        sync.Mutex
@@ -25,33 +25,33 @@ type blockRegistry struct {
 	unsent    []*Blocked // to be sent to a leader; some may be done by now
 	doubt     []*Blocked // sent, with an unknown outcome; some may be done by now
 	notBefore time.Duration
-	jumps     uint64 // number of jumps of the state that blind has noted
+	jumps     uint64 // the count of snapshots that have replaced the state (FSM.Progress), when blind last ran
 
-	// The route at the last step, and the claim that was sent by it.
+	// The route when step last ran, and the claim that was sent over this route.
 	seq   *sequencer
 	link  *forward.Link
 	ask   *claimAsk
 	alive time.Duration // when this node last told the leader that it lives
 }
 
-// claimAsk is a claim on its way.
+// claimAsk is a claim that was sent to the leader, and then its answer.
 type claimAsk struct {
-	cohort   []*Blocked // commands that were in doubt before the claim was sent
+	cohort   []*Blocked // the commands that were in doubt when the claim was sent
 	answered bool
 	failed   bool
 	position uint64 // sequence number of the leader's state at the answer
 }
 
 const (
-	// registryPoll bounds how late a timeout is noticed when the clock does not
-	// run evenly, as in tests that move it.
+	// registryPoll bounds the time between two steps while timeouts run, or while commands wait for a leader: the
+	// clock may not run evenly, as in tests that move it.
 	registryPoll = 50 * time.Millisecond
-	// settlePoll is how often the registry checks while a claim is on its way, or commands are unsent or in doubt.
+	// settlePoll takes its place if there is a leader and a claim is on its way, or commands are unsent or in doubt.
 	settlePoll = 2 * time.Millisecond
 	// aliveInterval is how often a node that has blocked clients tells the
-	// leader that it is there …
+	// leader that the node lives …
 	aliveInterval = time.Second
-	// … and aliveTimeout is how long the leader waits for that before it ends the connection.
+	// … and aliveTimeout is how long such a node may send nothing before the leader ends the connection.
 	aliveTimeout = 4 * aliveInterval
 )
 
@@ -86,14 +86,15 @@ func (k *blockRegistry) run() {
 	}
 }
 
-// close ends the commands that are still in progress when the node closes, or when it stops and no majority answers (hope).
+// close ends the commands that are still in progress. It is called when the node closes, and when a node that stops finds no
+// majority (hope).
 func (k *blockRegistry) close() {
 	k.mu.Lock()
 	k.closed = true
 	var after []func()
 	for _, b := range k.all {
 		if b.state == blockTurn {
-			continue // its goroutine ends it
+			continue // blockGivingWay ends it
 		}
 		e := ErrIndeterminate
 		if b.state == blockUnsent {
@@ -107,14 +108,14 @@ func (k *blockRegistry) close() {
 	}
 }
 
-// step does what is due. It returns the time after which it has to be called again.
+// step does what is due, and returns for how long nothing more is due.
 func (k *blockRegistry) step(rt route) time.Duration {
 	now := k.n.cfg.Time.Monotonic()
 	position, jumps := k.n.fsm.Progress()
 	var after []func()
 	k.mu.Lock()
 	if jumps != k.jumps {
-		k.blind(jumps) // the new state can be seen before jumped is called
+		k.blind(jumps) // Progress counts a snapshot before jumped is called
 	}
 	if rt.seq != k.seq || rt.link != k.link {
 		if k.ask != nil {
@@ -140,8 +141,8 @@ func (k *blockRegistry) step(rt route) time.Duration {
 	return wait
 }
 
-// recall gives up the calls to an earlier leader as soon as there is another leader to ask: the earlier
-// one may be silent for as long as its link is kept (follow.go).
+// recall ends the calls to an earlier leader, with an unknown outcome, as soon as another leader can be asked:
+// the earlier one may stay silent for as long as its link is kept (follow.go).
 func (k *blockRegistry) recall(rt route) (after []func()) {
 	if rt.seq == nil && rt.link == nil {
 		return nil
@@ -160,7 +161,7 @@ func (k *blockRegistry) recall(rt route) (after []func()) {
 	return after
 }
 
-// idle returns for how long the registry has nothing to do.
+// idle returns after which time step has to be called again.
 func (k *blockRegistry) idle(rt route, now time.Duration) time.Duration {
 	wait := time.Hour
 	if rt.link != nil && len(k.all) > 0 {
@@ -178,7 +179,7 @@ func (k *blockRegistry) idle(rt route, now time.Duration) time.Duration {
 	return wait
 }
 
-// expire ends the commands whose timeout is over.
+// expire asks to end the commands whose timeout is over.
 func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	for len(k.timers) > 0 && k.timers[0].deadline <= now {
 		after = append(after, k.endLocked(k.timers[0], &quit{reply: store.WaitTimedOut, timeout: true, at: now}))
@@ -186,10 +187,10 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim claims the link to the leader again, to learn how far the log has come. When a leader answers the
-// claim, it has refused or served everything that this node sent by other links, and the entries of
-// earlier leaders come before its own. So a command without a note in the log up to that position was not
-// served, and will not be.
+// claim sends the leader, which may be this node, a claim if commands are in doubt. The answer is a position of the
+// log. By then the leader has served or given back what this node sent over other links, and refuses what still comes
+// over them. The entries of earlier leaders come before its own. So a command in doubt that has no note in the log up
+// to that position was not served, and will not be.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
@@ -210,8 +211,8 @@ func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	return append(after, func() { k.n.sendClaim(rt.link, rt.link.Token, answer) })
 }
 
-// claimRequest makes a request of a claim. answer gets the position of the state that the claim was
-// evaluated on, or of a later one.
+// claimRequest returns the request that has c evaluated. When the request is complete, it calls the function answer with
+// the position of the state that c was evaluated on, or of a later state, or with an error.
 func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	return &request{claim: c, finish: func(r *request) {
 		if r.err != nil || len(r.replies) != 1 {
@@ -251,8 +252,9 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends the commands that have waited for too long: those that no leader has looked at within
-// FailoverWait, and those in doubt that were asked to end FailoverWait ago or earlier.
+// giveUp ends the unsent commands and those in doubt that have waited for too long: commands that no leader has looked
+// at within FailoverWait since they began or since a sending first failed, and commands in doubt that were asked to end
+// FailoverWait ago or earlier.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	check := func(list []*Blocked) []*Blocked {
@@ -278,7 +280,7 @@ func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	return after
 }
 
-// resend sends the unsent commands, some of them again, in the order in which they came.
+// resend sends the unsent commands in the order in which they came, some for the first time and others again.
 func (k *blockRegistry) resend(rt route, now time.Duration) (after []func()) {
 	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore {
 		return nil
@@ -300,11 +302,11 @@ func (k *blockRegistry) tellAlive(now time.Duration) (after []func()) {
 		return nil
 	}
 	k.alive = now
-	// If the link is broken, its reader notices.
+	// An error needs no handling here: the reader of a broken link notices the break.
 	return append(after, func() { _ = l.Out.Send(forward.Alive, 0, func(b []byte) []byte { return b }) })
 }
 
-// noted reads a note in the log, and ends the command that it is for.
+// noted decodes a note from the log, and ends the command that was served with the reply in the note.
 func (k *blockRegistry) noted(note string) {
 	id, size := binary.Uvarint([]byte(note))
 	if size <= 0 {
@@ -332,8 +334,8 @@ func (k *blockRegistry) jumped() {
 	k.blind(jumps)
 }
 
-// blind marks the commands that have been sent: they may have been served without this node having seen
-// the note. The caller holds mu.
+// blind marks the commands that have been sent: the log may have served one of them in an entry that the snapshot
+// has jumped over, so that this node never sees the note. The caller holds mu.
 func (k *blockRegistry) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {

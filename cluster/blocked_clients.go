@@ -13,21 +13,22 @@ import (
 )
 
 // Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait
-// queue for each of its keys, in order of arrival over all nodes, also after a change of leader (block.go says how
-// exact that is). The leader answers it in the batch of the command that gave its key an element, so no other command
-// comes between, unless very many blocked clients have to be served (serveTurns). block.go describes where blocked
-// clients come from and how they survive a change of leader.
+// queue for each of its keys, unless they are very many (block_keys.go). The order of a queue is the order of arrival
+// over all nodes, also after a change of leader (block.go says how exact that is). The leader answers a blocked client
+// in the batch of the command that gave its key an element, so no other command comes between, unless one entry cannot
+// serve all blocked clients that have to be served (serveTurns). block.go describes where blocked clients come from and
+// how they survive a change of leader.
 //
 // After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
 // or sorted sets, and the leader looks only at the blocked clients of these keys. A blocked client costs no
-// goroutine and no timer. The order is that of Redis's handleClientsBlockedOnKeys, with its oddity: a
-// client that waits for another type goes to the end of the queue. A blocking command in a script or a
+// goroutine and no timer. They are served in the order of Redis's handleClientsBlockedOnKeys, with its oddity: a
+// client that waits for another type than the key has got goes to the end of the queue. A blocking command in a script or a
 // transaction never becomes a blocked client: the reply of its handler is the answer, and store.Ctx.Wait is
 // ignored.
 //
 // Before a batch is evaluated again (a panic, a write set that is too large), rollback restores the queues.
-// If a batch is refused, all blocked clients go back to their origins: another entry has changed the state,
-// and the leader does not know which keys that entry made ready.
+// If the log refuses a batch, all blocked clients go back to their origins (their clients' nodes): another entry has
+// changed the state, and the leader does not know which keys that entry made ready.
 
 // blockedClient is a blocking command on the leader.
 type blockedClient struct {
@@ -35,7 +36,7 @@ type blockedClient struct {
 	wait  *store.Wait // nil until its command has found no element
 	state atomic.Int32
 	quit  atomic.Int32 // how to end it (quitSoon, quitNow, quitRefused); 0: nobody has asked to end it
-	// joined is called when the blocked client waits for certain; it may be nil.
+	// joined is called when the client waits for certain (confirm); it may be nil.
 	joined func()
 
 	origin uint64 // boot number of the node that its client is connected to …
@@ -44,11 +45,11 @@ type blockedClient struct {
 	waited forward.Waited
 	since  time.Duration // when it came to its client's node, by this node's monotonic clock; if it was sent at once: when it joined here
 
-	size   int64  // bytes that it counts in guests …
-	number uint64 // … its number there, in order of arrival …
-	index  int    // … and its place in the heap; -1: none
+	size   int64  // the bytes that guests counts for it …
+	number uint64 // … its number in guests, in order of arrival …
+	index  int    // … and its index in guests.list; -1: it is not there
 
-	all    *blockedClients   // set when it joins them
+	all    *blockedClients   // the blocked clients that it has joined; nil before that
 	order  order             // its place among all blocked clients
 	places []place           // one for each key …
 	keys   *keyIndex         // … or, if the keys are many, an index of them (block_keys.go) …
@@ -56,11 +57,12 @@ type blockedClient struct {
 	fresh  bool              // it has joined in the present batch
 }
 
-// States of a blocked client. The goroutine that makes it taken or cancelled has to answer it, or may release a taken one.
+// States of a blocked client. The goroutine that sets blockedTaken must answer the client or release it; the one that sets
+// blockedCancelled must answer it.
 const (
-	blockedAsked     int32 = iota // not evaluated yet
-	blockedTaken                  // being evaluated, or served by the present batch
-	blockedJoining                // in the queues since the present batch
+	blockedAsked     int32 = iota // its command has not been evaluated yet
+	blockedTaken                  // its command is being evaluated, or the present batch serves it
+	blockedJoining                // in the queues since the present batch, which has not ended yet (settle)
 	blockedWaiting                // in the queues
 	blockedCancelled              // answered, or about to be, with forward.ErrCancelled or another error
 )
@@ -72,7 +74,7 @@ const (
 )
 
 // cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// leader evaluates the command once, and cancels it only after its batch has been committed. Before the commit it is not
+// leader evaluates the command once, and cancels it only when its batch has ended (settle). Before that it is not
 // certain that there was no element: if the batch fails, the elements that another request of the batch has popped are
 // still there, and a leader that has been replaced may not know of an element.
 func (w *blockedClient) cancel(how int32) {
@@ -87,7 +89,7 @@ func (w *blockedClient) cancel(how int32) {
 	}
 }
 
-// cancelled answers a cancelled blocked client, which has had no effect.
+// cancelled answers a blocked client whose state is blockedCancelled: its command has had no effect.
 func (w *blockedClient) cancelled() {
 	if w.quit.Load() == quitRefused {
 		w.req.refuse(ErrBlockedMemory)
@@ -113,7 +115,8 @@ func (w *blockedClient) finishCancel() {
 	}
 }
 
-// confirm notes that the blocked client waits for certain: its batch has been committed.
+// confirm notes that the blocked client waits for certain: the batch in which it joined has been committed, or that batch wrote
+// nothing and this node still led after evaluating it.
 func (w *blockedClient) confirm() {
 	w.fresh = false
 	if !w.state.CompareAndSwap(blockedJoining, blockedWaiting) {
@@ -135,15 +138,15 @@ type waitKey struct {
 type place struct {
 	w          *blockedClient
 	queue      *waitQueue
-	order      order // grows from head to tail
+	order      order // grows from head to tail, unless the queue is mixed
 	prev, next *place
 	listed     bool
 }
 
-// order is the order of places.
+// order is what places and blocked clients are sorted by: first since, then number.
 type order struct {
 	since  time.Duration // when the client came, or lost its place
-	number uint64        // grows with each place
+	number uint64        // each new order has a higher one
 }
 
 func (o order) compare(p order) int {
@@ -153,10 +156,10 @@ func (o order) compare(p order) int {
 // waitQueue is the list of blocked clients that wait for one key.
 type waitQueue struct {
 	key        waitKey
-	number     uint64 // its place in line
+	number     uint64 // its number in blockedClients.inLine
 	head, tail *place
 	n          int
-	mixed      bool // clients that came earlier may stand behind others, because they were sent again
+	mixed      bool // a client that was sent again may stand behind clients that came later; sort clears it
 }
 
 func (q *waitQueue) push(p *place) {
@@ -164,7 +167,8 @@ func (q *waitQueue) push(p *place) {
 	q.insert(p, q.tail)
 }
 
-// sort puts the places in order, all at once: to insert each client that is sent again would take a walk over the others.
+// sort puts the places of a mixed queue in order, all at once: push does not look for the right place, because each such search
+// would walk over the queue.
 func (q *waitQueue) sort() {
 	if !q.mixed {
 		return
@@ -211,7 +215,7 @@ func (q *waitQueue) remove(p *place) {
 	q.n--
 }
 
-// restore puts a place back where it was.
+// restore puts a place back into the queue, where its order says.
 func (q *waitQueue) restore(p *place) {
 	var after *place
 	for x := q.head; x != nil && x.order.compare(p.order) < 0; x = x.next {
@@ -224,10 +228,10 @@ func (q *waitQueue) restore(p *place) {
 type blockedClients struct {
 	queues map[waitKey]*waitQueue
 	many   []*blockedClient // those that wait for many keys, sorted by order.number
-	inLine line             // queues, in the order in which they began
+	inLine line             // the queues, in the order in which they were made
 	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
-	last   uint64            // number of the latest place
+	last   uint64            // number of the latest order
 
 	ready  readyList // the keys whose blocked clients have yet to be served …
 	before readyList // … and what ready was when the present batch began
@@ -235,7 +239,7 @@ type blockedClients struct {
 	// The changes by the present batch, for rollback.
 	served   []*blockedClient
 	joined   []*blockedClient
-	answered []*request // served, and not in the batch yet
+	answered []*request // the requests of served that addAnswered has not added to the batch yet
 
 	buried atomic.Int32 // length of dead
 	mu     sync.Mutex
@@ -262,8 +266,8 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen returns the queue of a key whose queue may have ended in the present batch. Unless there is a new one, it reopens the
-// ended queue: that queue has kept its place in line, which a round may not have reached yet.
+// reopen returns the present queue of the key ended.key. If there is none, it takes the former queue of that key, which is the
+// argument ended, into use again: that queue still has its number, so a round (readyList) that has not come to it yet finds it.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q
@@ -273,7 +277,7 @@ func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	return ended
 }
 
-// join adds a blocked client behind all others that came before it.
+// join makes a blocked client wait: it gets its places in the queues of its keys, or a place in ws.many if they are many.
 func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Duration) {
 	if w.waited.Age == 0 {
 		w.since = now
@@ -304,7 +308,7 @@ func (ws *blockedClients) nextOrder(since time.Duration) order {
 	return order{since, ws.last}
 }
 
-// leave removes a blocked client from its queues. Its places keep their order, for restore.
+// leave removes a blocked client from its queues and from the lists of ws. Its places keep their order, for restore.
 func (ws *blockedClients) leave(w *blockedClient) {
 	for p := range w.allPlaces() {
 		ws.giveUp(p)
@@ -315,7 +319,7 @@ func (ws *blockedClients) leave(w *blockedClient) {
 	}
 }
 
-// allPlaces goes through the places that a client has or had.
+// allPlaces yields the places that a client has, or had before it left its queues.
 func (w *blockedClient) allPlaces() iter.Seq[*place] {
 	return func(yield func(*place) bool) {
 		for i := range w.places {
@@ -331,7 +335,7 @@ func (w *blockedClient) allPlaces() iter.Seq[*place] {
 	}
 }
 
-// giveUp removes a place from its queue.
+// giveUp removes a place from its queue, and ends the queue if that was its last place.
 func (ws *blockedClients) giveUp(p *place) {
 	if !p.listed {
 		return
@@ -362,7 +366,7 @@ func (ws *blockedClients) rollback() {
 	for _, w := range ws.joined {
 		ws.leave(w)
 		w.wait, w.fresh = nil, false
-		// A blocked client that was cancelled meanwhile stays so.
+		// A blocked client that was cancelled meanwhile stays cancelled.
 		if !w.state.CompareAndSwap(blockedJoining, blockedAsked) {
 			w.state.CompareAndSwap(blockedTaken, blockedAsked)
 		}
@@ -385,8 +389,8 @@ func (ws *blockedClients) rollback() {
 	ws.clear()
 }
 
-// settle ends the present batch and confirms the blocked clients that joined in it and have not been
-// dropped.
+// settle ends the present batch. It confirms the blocked clients that joined in it, except those that drop has cancelled because
+// the log refused the batch.
 func (ws *blockedClients) settle() {
 	for _, w := range ws.joined {
 		w.confirm()
@@ -396,7 +400,7 @@ func (ws *blockedClients) settle() {
 	ws.clear()
 }
 
-// unsure reports whether a blocked client has come in the present batch. Such a client may wait only if this node still leads.
+// unsure reports whether the present batch has evaluated new blocking commands. Their clients may wait only if this node still leads.
 func (ws *blockedClients) unsure() bool { return len(ws.joined) > 0 }
 
 func (ws *blockedClients) clear() {
@@ -406,7 +410,7 @@ func (ws *blockedClients) clear() {
 	ws.served, ws.joined, ws.answered = ws.served[:0], ws.joined[:0], ws.answered[:0]
 }
 
-// bury makes the next sweep remove a cancelled blocked client from the queues. Any goroutine may call it.
+// bury lists a cancelled blocked client in ws.dead: a later sweep removes it from the queues. Any goroutine may call bury.
 func (ws *blockedClients) bury(w *blockedClient) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -414,7 +418,7 @@ func (ws *blockedClients) bury(w *blockedClient) {
 	ws.buried.Store(int32(len(ws.dead)))
 }
 
-// sweepPlaces is about how many places one sweep gives up: all requests wait meanwhile.
+// sweepPlaces is about how many places one sweep removes from queues, at most: all requests wait for the sweep.
 const sweepPlaces = 4096
 
 // sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next
@@ -428,7 +432,7 @@ func (ws *blockedClients) sweep() {
 	}
 }
 
-// exhume takes from dead those that one sweep removes.
+// exhume takes out of ws.dead as many clients as one sweep removes, and returns them.
 func (ws *blockedClients) exhume() []*blockedClient {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -444,7 +448,8 @@ func (ws *blockedClients) exhume() []*blockedClient {
 	return first
 }
 
-// drop answers blocked clients with errNotExecuted, in order of arrival. Their nodes then send the commands again.
+// drop cancels the blocked clients for which the function which returns true, and answers them with errNotExecuted, in order of
+// arrival. Their nodes then send the commands again.
 func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
 		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {
@@ -457,7 +462,7 @@ func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 
 func everyBlockedClient(*blockedClient) bool { return true }
 
-// inOrder returns the blocked clients that which picks, in order of arrival.
+// inOrder returns the blocked clients for which the function which returns true, in order of arrival.
 func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedClient {
 	var list []*blockedClient
 	for w := range ws.all {

@@ -14,7 +14,7 @@ import (
 	"lockstep/store"
 )
 
-// The frames of claims and blocking commands, and how the leader serves them.
+// How the leader serves the frames of claims and of blocking commands.
 
 // peerConn is the connection of a peer that forwards requests to this node.
 type peerConn struct {
@@ -25,19 +25,19 @@ type peerConn struct {
 	// older means that the peer runs version 0.1.0.
 	older bool
 
-	// Only read uses these.
+	// Only the goroutine that runs the method read uses these.
 	origin   uint64 // boot number of the peer, from its claim
-	stranger bool   // this node has refused it before, because it is no member
+	stranger bool   // this node has logged that it refuses the peer's claims, because the peer is no member
 
 	heard   atomic.Uint64 // number of frames received
-	claimed atomic.Bool   // the peer has claimed this connection for its writes
+	claimed atomic.Bool   // the peer has sent a claim over this connection, and was not refused
 
 	dismissed atomic.Bool // the peer is no member any more
 	cutOff    cutOffCalls
 
 	mu             sync.Mutex
 	ended          bool
-	blockedClients map[uint64]*blockedClient // its blocking commands here, by call
+	blockedClients map[uint64]*blockedClient // the blocking commands that came over this connection, by call
 	watch          *time.Timer               // runs checkAlive; nil: nothing to watch
 	last           uint64                    // the value of heard when checkAlive last ran
 }
@@ -69,7 +69,7 @@ func (p *peerConn) read(r *bufio.Reader) {
 	}
 }
 
-// end cancels the peer's blocking commands: without the connection, this node cannot send the peer what they would be served.
+// end cancels the blocking commands of the connection, which has ended: this node could not send the peer their replies.
 func (p *peerConn) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -109,7 +109,7 @@ func (p *peerConn) waits(call uint64) {
 	_ = p.out.Send(forward.Waits, call, func(b []byte) []byte { return b })
 }
 
-// serveBlock queues a blocking command.
+// serveBlock decodes a blocking command, and queues it for evaluation or refuses it.
 func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	if len(body) < 24 {
 		return frame.ErrMalformed
@@ -193,8 +193,8 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
 	p.origin = c.origin
 	if c.token == 0 && !p.n.peers.HasMember(p.id) {
-		// The peer was away when it was removed, and the last entries that Raft sent it made it believe
-		// that it has a leader.
+		// The peer may have been removed while it was away: it does not know of its removal, and takes this node
+		// for its leader.
 		if !p.stranger {
 			p.n.cfg.Logger.Warn("a node that is no member of this cluster is not served", "id", p.id, "remote", p.conn.RemoteAddr().String())
 		}

@@ -9,22 +9,22 @@ import (
 // Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not
 // need that lock on a leader, so heartbeats go on and leadership does not move.
 //
-// After busy-reply-threshold the leader answers BUSY, without effect, to the requests that wait, until the
-// script ends, is killed, or reaches --script-time-limit. All scripts of a transaction together have that
-// limit. If they exceed it, or one of them is killed, the leader refuses the transaction as a whole:
-// nothing of it has been proposed.
+// When a script has run for busy-reply-threshold, the leader answers BUSY to the requests that wait, which then
+// have no effect, until the script ends, is killed, or reaches --script-time-limit. A transaction has that limit
+// as a whole. If it exceeds the limit, or one of its scripts is killed, the leader refuses all of it: nothing of
+// it has been proposed.
 //
 // A pipeline with many scripts delays other requests by maxPartTime and one script at most: then its remaining
 // calls are submitted anew, behind the requests that wait.
 //
-// When a script has run for runsAfter, the leader tells the node of its client (frame 8, which older
-// members ignore). If that leader is then lost, the memory that the script took may be the reason, so the
+// When a script has run for runsAfter, the leader tells the node of its client (forward.Waits, which nodes of
+// older versions ignore). If that leader is then lost, the memory that the script took may be the reason, so the
 // node does not send the script to the next leader. It does send all other requests, so clients of living
 // nodes see no error when a leader is killed. A node that is deposed while a script runs aborts the
 // script, because it must apply its successor's entries.
 
-// maxPartTime, in ms, is how long a pipeline runs at most before other requests have their turn: a client's
-// scripts delay them one by one, not all at once. While lighter requests come, pressedSpread is the bound.
+// maxPartTime, in ms, is the time after which the remaining calls of a pipeline are put off, so that other requests
+// wait for one script of a client, not for all of them. pressedSpread may take its place.
 const maxPartTime = batchSpread
 
 // tookLong reports whether the remaining calls of a pipeline, those after call i, have to wait for another turn.
@@ -39,8 +39,8 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 	return s.node.clock.Now().Lease-r.at > s.spread
 }
 
-// runScript runs a command that runs a script. From the busy threshold on, all other requests are answered BUSY. runScript
-// sets refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
+// runScript runs a command that runs a script. When the script has reached the busy threshold, the other requests that wait are
+// answered BUSY. runScript sets refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
 	if *refused {
 		behind = nil
@@ -58,9 +58,9 @@ func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
 	return reply
 }
 
-// runTransaction runs a transaction. The whole transaction has one time limit, and other requests are
-// answered BUSY as if one script ran from the first script of the transaction to its end. A transaction that
-// exceeds the limit has no effect.
+// runTransaction runs a transaction. The whole transaction has one time limit, and has no effect if it exceeds
+// the limit. Other requests are answered BUSY as if one script ran from the first script of the transaction to
+// the transaction's end.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	if len(t.Calls) > 0 {
 		s.startTurn(t.Calls[0].User)
@@ -74,8 +74,8 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
 		case denied || !ctx.Cmd.Is(store.Scripting):
-			// A command of some milliseconds does not look at the clock itself, and neither does the check that refuses a command.
-			// A transaction may have thousands of them.
+			// Neither a command of some milliseconds nor the refusal of a command looks at the clock, and a transaction may have
+			// thousands of commands. So the clock is read here, now and then.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {
 					s.ctx.StoppedForNow = forNow
@@ -104,11 +104,12 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 // commandsPerLook is after how many commands a transaction looks at the clock.
 const commandsPerLook = 16
 
-// companyTime is how long a script or command may run while requests before it in its batch wait: they have been
-// evaluated, and are answered when the batch is committed.
+// companyTime is how long a script or command may run if its batch has requests before it: these have been evaluated,
+// but are answered only when the batch is committed.
 const companyTime = 100 * time.Millisecond
 
-// stopAfter returns after how long a script is stopped for now; 0: never, because no request of its batch waits for it.
+// stopAfter returns after what time a script is stopped, to be run again in a later batch; 0: never, because its batch has no
+// requests before it.
 func (s *sequencer) stopAfter() time.Duration {
 	if s.company {
 		return companyTime

@@ -37,7 +37,7 @@ type TimeSource = clock.Source
 // SystemTime is the machine's clock.
 type SystemTime = clock.System
 
-// NewSystemTime returns the machine's clock, its monotonic part at zero.
+// NewSystemTime returns the machine's clock, whose monotonic time begins at zero.
 func NewSystemTime() *SystemTime { return clock.NewSystem() }
 
 // Peer is a first member of a cluster.
@@ -45,18 +45,18 @@ type Peer = raftnode.Peer
 
 // ScriptStopper stops the running script, and returns what clients are told about it.
 type ScriptStopper interface {
-	// Kill ends it at the wish of a client and returns SCRIPT KILL's reply.
+	// Kill ends the script at the wish of a client, and returns the reply to SCRIPT KILL.
 	Kill() store.Reply
 	// KillFunction is Kill for FUNCTION KILL.
 	KillFunction() store.Reply
-	// RunningFunction returns FUNCTION STATS's reply while a function runs,
-	// Nil if none does.
+	// RunningFunction returns the reply to FUNCTION STATS while a function runs,
+	// Nil if none runs.
 	RunningFunction() store.Reply
 	// BusyError is the error for other clients while the script runs for long.
 	BusyError() store.Error
-	// TimeLimit is how long one script may run, or all scripts of a transaction together; 0: for ever.
+	// TimeLimit is how long a script, another command or a whole transaction may run; 0: for ever.
 	TimeLimit() time.Duration
-	// Abort ends it because this node no longer leads.
+	// Abort ends the script because this node no longer leads.
 	Abort()
 }
 
@@ -71,7 +71,7 @@ type Config struct {
 	PeerListen    string // address on which Raft and forwarding listen
 	PeerAdvertise string // address at which other nodes reach this one; PeerListen if empty
 	Advertise     string // RESP address for clients, told to the other nodes
-	Peers         []Peer // the first members; empty: this node alone
+	Peers         []Peer // the first members of a new cluster; empty: this node alone
 	// Join are the peer addresses of members of a running cluster: a new node
 	// asks these members to add it, instead of beginning a cluster.
 	Join []string
@@ -82,25 +82,25 @@ type Config struct {
 	// Addresses at which clients find this node's Sentinel and Cluster listeners; "" if it has none.
 	SentinelAdvertise string
 	ClusterAdvertise  string
-	// The same for clients that speak TLS.
+	// Addresses of this node's listeners with TLS for clients, Sentinel clients and Cluster clients; "" if it has none.
 	TLSAdvertise, TLSSentinelAdvertise, TLSClusterAdvertise string
 
 	RunID string // names this process to clients
 	// DownAfter is how long a member may be silent before it counts as down.
 	DownAfter time.Duration
 	// PromoteAfter is how long a new member must have kept up with the log
-	// before it gets its vote.
+	// before it becomes a voter.
 	PromoteAfter time.Duration
 
 	// FailoverWait bounds how long a client waits through an election.
 	FailoverWait time.Duration
-	// BusyThreshold is how long a script may run before others are told BUSY.
+	// BusyThreshold is how long a script may run before other requests are answered BUSY.
 	BusyThreshold time.Duration
 
 	// Raft's timers. An election starts when a follower has heard nothing for
-	// one to two heartbeat timeouts: a leader that falls silent is replaced after
-	// 0.5 to 1.5 s. With 300 ms instead of 500, a machine whose two cores were busy
-	// with other work lost its leader every few seconds. Followers answer heartbeats
+	// one to two heartbeat timeouts: with the timers of Default, a leader that falls
+	// silent is replaced after 0.5 to 1.5 s. With 300 ms instead of 500, a machine whose
+	// two cores were busy with other work lost its leader every few seconds. Followers answer heartbeats
 	// without a disk write (transport.beat), so a slow disk does not cost leadership.
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
@@ -129,8 +129,8 @@ type Config struct {
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
-	// Listens reports whether clients of this node subscribe to channels or track keys: if so, the leader tells it of each commit at
-	// once. nil counts as true.
+	// Listens reports whether clients of this node subscribe to channels or track keys. If they do, the leader tells this node of each
+	// commit at once. A nil Listens means that they do.
 	Listens func() bool
 	// DataQuota is the size of the data directory, in bytes, from which on nothing may be added; 0: no
 	// limit. The leader's setting counts.
@@ -149,8 +149,8 @@ type Config struct {
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
 
-	// dial connects to a peer for one of its protocols; nil: by the network. Tests cut connections with
-	// it.
+	// dial connects to a peer for one of its protocols; nil: over the network. Tests use it to cut
+	// connections.
 	dial func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	// listen opens the peer port; nil: on the network.
 	listen func(addr string) (net.Listener, error)
@@ -161,7 +161,7 @@ type Config struct {
 	// the requests that come at one instant are in the batch, and in which order.
 	ready func(*sequencer)
 
-	peers *peerport.Dialer // calls other nodes
+	peers *peerport.Dialer // connects to other nodes
 
 	// disk is the disk that holds the data directory.
 	disk datadir.Disk
@@ -191,11 +191,11 @@ func Default() Config {
 	}
 }
 
-// maxFailoverWait bounds Config.FailoverWait: by the clock of any node, the state must remember an executed write
-// for longer than a node goes on sending it again.
+// maxFailoverWait bounds Config.FailoverWait: the state must remember an executed write for longer than a node goes on
+// sending that write again, whichever node's clock measures the two times.
 const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
-// Validate reports every fault at once.
+// Validate returns one error with every fault of the configuration.
 func (c *Config) Validate() error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
@@ -314,7 +314,7 @@ func (c *Config) peerAddr() string {
 	return c.PeerListen
 }
 
-// addresses returns the addresses that this node tells clients.
+// addresses returns the addresses at which clients find this node.
 func (c *Config) addresses() Addresses {
 	return Addresses{Plain: c.Advertise, Sentinel: c.SentinelAdvertise, Cluster: c.ClusterAdvertise,
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}

@@ -18,7 +18,7 @@ type consensus interface {
 	// Verify returns nil if this node was still the leader at some moment
 	// after the call began.
 	Verify() error
-	// Barrier returns when every entry of earlier leaders has been applied.
+	// Barrier returns when this node has applied every entry of earlier leaders.
 	Barrier() error
 	// LastContact returns when, by the node's monotonic clock, this node last heard from a leader; known
 	// is false if it has heard from none since the process started.
@@ -31,7 +31,7 @@ type consensus interface {
 	Transfer(id string) error
 	// Snapshot writes a snapshot now and lets the log be shortened.
 	Snapshot() error
-	// Close stops the member.
+	// Close stops this node's part in Raft.
 	Close() error
 
 	membership
@@ -40,12 +40,12 @@ type consensus interface {
 
 // membership is the part of a consensus that has to do with who is a member.
 type membership interface {
-	// Fixed reports that the members cannot change.
+	// Fixed reports whether the members can never change.
 	Fixed() bool
-	// Reconfigure changes the membership. decide gets the present configuration and returns the change; no
-	// other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
-	// that the change was not made and never will be, errUnknown that it may still be made. Reconfigure returns
-	// other errors of decide, and nil for ErrNoChange.
+	// Reconfigure changes the membership. It calls the function decide, which gets the present members and
+	// returns the change; no other change can come between. Reconfigure returns when the change is committed.
+	// errNotExecuted means that the change was not made and never will be, errUnknown that it may still be made.
+	// If decide fails, Reconfigure changes nothing and returns that error, or nil if it is ErrNoChange.
 	Reconfigure(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
 	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
 	// none.
@@ -56,7 +56,8 @@ type membership interface {
 	Joined(cluster string) error
 	// Directory returns the name of the data directory; "" if there is none.
 	Directory() string
-	// Meet notes a member's directory, or fails with datadir.ErrOtherDirectory.
+	// Meet notes which data directory a member has. It fails with datadir.ErrOtherDirectory if the member had another one
+	// before.
 	Meet(id, directory string) error
 	// Blank reports whether this node is a first member of its cluster and holds nothing from before.
 	Blank() bool
@@ -69,14 +70,14 @@ type progressing interface {
 	Trouble() string
 	// Full reports whether the data directory is at its quota.
 	Full() bool
-	// Holds reports whether the state holds every entry up to an index.
+	// Holds reports whether every entry up to an index has been applied to the state.
 	Holds(index uint64) bool
 	// Everything returns the state after the last entry of the log, committed or not, and its index.
 	Everything() (*raftfsm.Snapshot, uint64, error)
 	// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for
 	// a few entries.
 	CaughtUp() bool
-	// Led notes that another node begins to lead, perhaps the same node as in the last term.
+	// Led notes that a node other than this one begins to lead, perhaps the one that led before.
 	Led()
 	// Campaign makes this node stand for election now, even if another node leads.
 	Campaign() error
@@ -84,7 +85,7 @@ type progressing interface {
 	Quit()
 }
 
-// diskless is embedded by a consensus whose members are fixed and whose log is not on a disk.
+// diskless is embedded by each consensus whose members are fixed and whose log is not on a disk.
 type diskless struct{ fsm *raftfsm.FSM }
 
 func (diskless) Fixed() bool { return true }

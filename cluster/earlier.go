@@ -9,8 +9,8 @@ import (
 )
 
 // earlierStates are the earlier states that this node still reads, for a hash or for a backup. The state that Raft writes as a
-// snapshot is not one of them. For each earlier state the data that is overwritten meanwhile stays in memory, at most all of
-// the data.
+// snapshot is not one of them. While an earlier state is read, the data of it that is overwritten stays in memory: in the worst
+// case, all of its data.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
 	backup atomic.Pointer[earlier] // the server reads one backup at a time
@@ -18,8 +18,8 @@ type earlierStates struct {
 
 // earlier is a state that is being read.
 type earlier struct {
-	over   chan struct{}
-	giveUp func()
+	over   chan struct{} // closed when the read is over
+	giveUp func()        // ends the read early, if that is possible
 }
 
 // hash returns the hash of a state. It reads the whole state; the node keeps serving. One hash is computed at a time (StateHash).
@@ -31,7 +31,8 @@ func (n *Node) hash(snap *raftfsm.Snapshot) (string, error) {
 	return snap.Hash()
 }
 
-// writeBackup writes a backup of a state, until letGo gives it up.
+// writeBackup returns a reader of a backup of a state, which a goroutine writes while the backup is read. letGo may end the backup
+// early: the reader then gets errBackupGivenUp.
 func (n *Node) writeBackup(snap *raftfsm.Snapshot, head raftfsm.BackupHead) io.ReadCloser {
 	in, out := io.Pipe()
 	e := &earlier{over: make(chan struct{}), giveUp: func() { out.CloseWithError(errBackupGivenUp) }}
@@ -44,8 +45,9 @@ func (n *Node) writeBackup(snap *raftfsm.Snapshot, head raftfsm.BackupHead) io.R
 	return in
 }
 
-// bring waits for memory before data is copied for a change. On a node with a log the bring of raftnode/machine.go takes its place,
-// and also waits for Raft's snapshot.
+// bring must be called before data is copied for a change. If memory is scarce, it waits for the collector, and, if that has freed too
+// little, lets go of the earlier states. A node with a log uses the method bring of raftnode/machine.go instead, which also waits for
+// Raft's snapshot.
 func (n *Node) bring(bytes int) {
 	brake.Bring(bytes)
 	if brake.Crowded() {
@@ -53,8 +55,8 @@ func (n *Node) bring(bytes int) {
 	}
 }
 
-// letGo frees the earlier states. It waits for a hash, which takes only the time to read the state, and gives up a backup, which
-// would last as long as its reader likes.
+// letGo returns when no earlier state is read any more. It waits until a hash is computed, which takes only the time to read the
+// state, and gives up a backup, which would last as long as its reader likes.
 func (n *Node) letGo() {
 	for _, e := range []*earlier{n.earlier.hashed.Load(), n.earlier.backup.Load()} {
 		if e != nil {

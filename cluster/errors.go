@@ -23,18 +23,18 @@ import (
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown
-	// errOverTime: a command has used up its time, or is stopped for now. It is the value of a panic that does
-	// not leave runCommand.
+	// errOverTime: a command has used up its time, or is stopped for now (errForNow). watch panics with it, and
+	// runCommand recovers.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: the writes of a call of a request must be undone, as a rule because they are too many (evaluateCall).
 	errOverrun = errors.New("cluster: too much is written")
 	// errEntryFull: the writes of a request would make the entry of its batch too large.
 	errEntryFull = errors.New("cluster: the entry is full")
-	// errForNow: a request takes long while requests before it in its batch wait; it is stopped and will be run
-	// again.
+	// errForNow: a request takes long while requests before it in its batch wait for their replies; it is stopped
+	// and will be run again in a later batch.
 	errForNow = errors.New("cluster: stopped for now")
-	// errLate: the request was executed, but its leases may have been running for long; they have to begin
-	// anew before the request is answered.
+	// errLate: the request was executed, but its leases may have been running for long; they must begin anew
+	// before the request is answered (confirm).
 	errLate = errors.New("cluster: executed, but late")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = raftnode.ErrNoSuchMember
@@ -44,8 +44,8 @@ var (
 	ErrNoHeir = errors.New("no other voting member is up: leadership stays where it is")
 	// ErrOneNode is the error of a change of membership on an ephemeral node.
 	ErrOneNode = errors.New("this node keeps nothing on disk (--ephemeral) and stays alone: members need a data directory each")
-	// ErrUnsettled is the error of a change of membership that was begun, if it is not known whether it
-	// was made.
+	// ErrUnsettled is the error of a change of membership that was begun, and of which this node does not
+	// know whether it was made.
 	ErrUnsettled = errors.New("the change was not confirmed in time; it may still be made: see `lockstep members`, and ask for it again")
 	// errBackupGivenUp is the error for the reader of a backup that the node gives up for want of memory.
 	errBackupGivenUp = errors.New("the backup was given up, because the node needs the memory for what has been overwritten since it began: begin again")
@@ -53,20 +53,20 @@ var (
 	ErrNoLeader = errors.New("the cluster has no leader at present: try again in a few seconds")
 )
 
-// Client-visible errors of this package. Clients resend on CLUSTERDOWN and BUSY, so these two always mean
-// that the command had no effect; no client resends on INDETERMINATE.
+// Client-visible errors of this package. Clients resend a command on CLUSTERDOWN and BUSY, so these two always
+// mean that the command had no effect; no client resends on INDETERMINATE.
 //
 // A client gets ErrIndeterminate
 //   - if its entry is not committed in time (pendingBatches.begin);
 //   - if a snapshot has taken the place of the entry, or the node ends (pendingBatches.giveUp);
 //   - if its request was sent to a leader that was then lost, and no other leader answers in time (carried.refused);
 //   - if a script in its request may have ended the leader's process (carried.suspect);
-//   - if the leader has forgotten the answer (once.go);
+//   - if its write was sent again, and the leader has forgotten whether it executed the write (once.go);
 //   - if it is blocked and its leader is lost, in some cases (block_registry.go).
 //
-// A client gets ErrReplyLost if the answer is found, but the leases in it are over (grants.go), or if the answer was too long to be
-// kept (once.go). It gets ErrReplyLeftOut if its node reads the leader's results too slowly, or if the reply to a write is too long
-// for a frame (leaveOut).
+// A client gets ErrReplyLost if its command was executed, but the leases in the reply are over (grants.go), or the reply was too long
+// to be kept (once.go). It gets ErrReplyLeftOut if its node reads the leader's results too slowly, or if the reply to a write is too
+// long for a frame (leaveOut).
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"

@@ -51,7 +51,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
 	b.writes = entry[len(entry)-len(e.Writes):]
-	txn.Forget() // now, not after Apply: its copies and those of Apply would be in memory at the same time
+	txn.Forget() // now, not after Apply: else its copies and those of Apply would be in memory at the same time
 	return b, entry, rest
 }
 
@@ -78,8 +78,8 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	}
 }
 
-// restart begins the batch anew, with the writes that no client has asked for: moved deadlines, and
-// expired keys. Then it serves pending blocked clients, if that is due.
+// restart begins the batch anew. It first adds the writes that no client has asked for: moved deadlines and
+// deletions of expired keys. Then it serves pending blocked clients, if that is due (serves).
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	txn.Restart(now, b.prev+1)
@@ -102,11 +102,11 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	}
 }
 
-// addAnswered adds the blocked clients that have been served to the batch.
+// addAnswered adds the requests of the blocked clients that have just been served to the batch.
 func (s *sequencer) addAnswered(b *batch) {
 	ws := s.blockedClients
 	for _, a := range ws.answered {
-		a.spans, a.anew = a.spans[:0], nil // they belong to the batch in which it began to wait
+		a.spans, a.anew = a.spans[:0], nil // the request may have got them in the batch in which it began to wait
 		a.extent = fair.Extent(a.replies)
 		b.replied += a.extent
 	}
@@ -115,8 +115,8 @@ func (s *sequencer) addAnswered(b *batch) {
 	ws.answered = ws.answered[:0]
 }
 
-// receivers returns how many subscribers of this node a message reaches. The gatherer then expects a request of
-// each of them.
+// receivers returns how many subscribers of this node a message reaches. It tells the gatherer that number, because each
+// of these subscribers may soon send a request.
 func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 	n := 0
 	if count := s.node.cfg.Receivers; count != nil {
@@ -150,9 +150,9 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests q[from:], and adds them to b. Of its results, rest has the requests that are left over, and all has
-// q without these. again means that a request has spoiled the batch, and that all must be evaluated on a fresh transaction. That
-// request has been answered and is not in all, or it notes which of its calls to refuse (overran).
+// evaluateOn runs the requests q[from:], and adds them to b. It returns as rest the requests that are left over, and as all the others
+// of q. again means that a request has spoiled the batch, so that the caller must evaluate all on a fresh transaction. The spoiling
+// request has been answered and is not in all, or its field overran says which of its calls to refuse.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // number of requests whose keys have been read ahead
 	told := from  // number of requests whose cost has been noted
@@ -206,8 +206,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	return q, nil, false
 }
 
-// mustEnd reports whether the batch takes no more requests. The batch takes its first request even if expired keys fill it,
-// unless they leave less room than a request may need (maxBeforeFirst).
+// mustEnd reports whether the batch must end before the next request. The batch takes its first request even if expired keys fill
+// it, unless they leave less room than a request may need (maxBeforeFirst).
 func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first bool) bool {
 	if s.serveTurns.alone || ctx.Err() != nil {
 		return true
@@ -238,7 +238,7 @@ func (s *sequencer) add(txn *store.Txn, b *batch, r *request, before progress) {
 	}
 }
 
-// spoiled does what is to be done after the request of q at i has spoiled the batch. It returns what evaluateOn does.
+// spoiled handles the error err of the request q[i], which has spoiled the batch. Its results are those of evaluateOn.
 func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i int, b *batch, err error) (all, rest []*request, again bool) {
 	r := q[i]
 	switch {
@@ -268,8 +268,8 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 	return q, nil, true // r.overran says which of its calls to refuse
 }
 
-// evaluateAgain runs the first n requests of q on a fresh transaction, and leaves over the others. It returns what
-// evaluateOn does.
+// evaluateAgain runs the first n requests of q on a fresh transaction, and leaves over the others. Its results are those
+// of evaluateOn.
 func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*request, n int, b *batch) (all, rest []*request, again bool) {
 	s.restart(txn, b, txn.Now())
 	all, rest, again = s.evaluateOn(ctx, txn, q[:n:n], 0, b)
@@ -282,12 +282,12 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 // entryCopies is how many copies of a write are in memory on its way to the log, the disk and the peers.
 const entryCopies = 4
 
-// maxReadAhead bounds the requests whose keys are read ahead at once. The room in s.ahead bounds only keys, and each batch looks
-// again at the requests that the last one left over.
+// maxReadAhead is the number of requests whose keys are read ahead at once. The room in s.ahead bounds only the number of keys.
+// Without this bound, each batch would look at all requests that earlier batches left over, again and again.
 const maxReadAhead = 64
 
-// readAhead reads the keys of the first requests of q ahead, and returns how many requests it has dealt with. It leaves out blocking
-// requests and a lone command.
+// readAhead reads the keys of the first requests of q ahead, and returns how many requests it has looked at. It leaves out blocking
+// commands, claims and transactions, and reads nothing if q has only one call.
 func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 	if len(q) == 1 && len(q[0].calls) == 1 {
 		return 1
@@ -316,9 +316,9 @@ func without(q []*request, i int) []*request {
 	return append(q[:i:i], q[i+1:]...)
 }
 
-// evaluateOne runs the commands of one request. A panic in a handler is a bug, but it must cost one
-// client an error, not the cluster a node. refused means that the requests behind it have been answered
-// BUSY meanwhile.
+// evaluateOne runs the commands of one request, or the first of them if the request takes too long or has too much
+// to write or to answer. A panic in a handler is a bug, but it must cost one client an error, not the cluster a node.
+// refused means that the requests in behind have been answered BUSY meanwhile.
 func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -373,9 +373,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	return refused, nil
 }
 
-// evaluateCall runs one command of a request. If its writes have to be undone, because they are too many, or because
-// the command was stopped or has too large a reply, overrun is its error: the batch is evaluated again without the
-// command, which then gets this error.
+// evaluateCall runs call i of a request. If the writes of the call have to be undone, because they are too many, or because
+// the call was stopped or has too large a reply, overrun is the error for the call: the batch is evaluated again without
+// the call, which then gets this error.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
@@ -450,7 +450,8 @@ func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, o
 	return refusal, ok
 }
 
-// settled checks how much a command has written and how large its reply is.
+// settled checks how much a command has written and how large its reply is. It returns the reply, or an error in place of a reply
+// that is too large. If writes must be undone, the second result is the error.
 func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
 	overrun := ctx.Overrun()
 	switch {
@@ -462,7 +463,7 @@ func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
 	return store.Err(ctx.ErrReply()), ""
 }
 
-// evaluateSpecial runs a request that is not a pipeline of commands.
+// evaluateSpecial runs a claim or a blocking command.
 func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 	if r.claim != nil {
 		s.evaluateClaim(r.claim)

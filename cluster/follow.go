@@ -24,14 +24,14 @@ const (
 	strangePause = time.Second
 )
 
-// A follower carries its clients' commands to the leader over one link, many at a time, on the port
+// A follower sends its clients' commands to the leader over one link, many at a time, on the port
 // that Raft uses. When the leader changes, the follower keeps the old link for a while: the deposed
-// leader may still say what became of its requests before another leader can be asked (retire).
+// leader may say what became of the follower's requests before another leader can be asked (retire).
 
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	warned := false
-	linked := false // there was a link to this leader, and no suspicion since
+	linked := false // there was a link to this leader, and since then suspect has not been called
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.Addr)
 		if err == nil && l.Peer.ID != leader.ID {
@@ -70,7 +70,8 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	}
 }
 
-// suspect has this node stand for election if the leader, whose process seems to be gone, stays silent. It returns at once.
+// suspect is called when the leader's process seems to be gone. If the leader stays silent, this node then stands for election.
+// suspect itself returns at once.
 func (n *Node) suspect(leader raftnode.Leadership) {
 	if n.cons.Fixed() {
 		return
@@ -80,8 +81,9 @@ func (n *Node) suspect(leader raftnode.Leadership) {
 	n.work.Go(func() { s.Stand(n.ctx, leader) })
 }
 
-// use makes a link the route to the leader as soon as the leader has accepted
-// it. ended is closed when the link has ended.
+// use claims a link, and makes it the route to the leader when the leader has
+// accepted the claim. It starts the reader of the link. ended is closed when the
+// link has ended.
 func (n *Node) use(ctx context.Context, l *forward.Link, r *bufio.Reader) (ended <-chan struct{}) {
 	over := make(chan struct{})
 	go func() {
@@ -95,8 +97,9 @@ func (n *Node) use(ctx context.Context, l *forward.Link, r *bufio.Reader) (ended
 	return over
 }
 
-// claim makes a link the one that the leader takes this node's writes from. It
-// returns when the leader has accepted it; false if ctx or the link has ended.
+// claim makes a link the only one over which the leader accepts this node's
+// writes and blocking commands. It returns true when the leader has accepted the
+// claim, false if ctx or the link has ended.
 func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}) bool {
 	answers := make(chan error, 1)
 	for {
@@ -125,7 +128,8 @@ func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}
 	}
 }
 
-// sendClaim sends a claim; done gets the position that the log has reached, and the token of the link.
+// sendClaim sends a claim. token is the token of the link, 0 if it has none yet. done is called with the position that
+// the log has reached and the token of the link, or with an error.
 func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, token uint64, err error)) {
 	l.Start(forward.Claim,
 		func(buf []byte) []byte { return forward.AppendClaim(buf, n.boot, token) },
@@ -145,8 +149,8 @@ func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, toke
 		}})
 }
 
-// retire ends a link to a peer that does not lead any more. Before that the peer has time to say what
-// became of the requests that it still has.
+// retire takes a link out of use, because its peer does not lead any more. It ends the link after a while, so that
+// the peer has time to say what became of the requests that it still has.
 func (n *Node) retire(l *forward.Link, ended <-chan struct{}) {
 	n.routes.drop(nil, l)
 	l.Retire()
@@ -172,7 +176,7 @@ func (n *Node) connect(addr string) (*forward.Link, *bufio.Reader, error) {
 	return n.connectOver(conn)
 }
 
-// connectOver exchanges handshakes on a new connection and makes it a link.
+// connectOver exchanges handshakes on a new connection, and returns a link over it and its reader.
 func (n *Node) connectOver(conn net.Conn) (*forward.Link, *bufio.Reader, error) {
 	timer := time.AfterFunc(peerport.DialTimeout, func() { conn.Close() })
 	defer timer.Stop()

@@ -16,31 +16,31 @@ import (
 // A lease counts from its reply. There are four kinds of late reply:
 //
 //   - The leader itself replies late, after a slow log or behind a slow script:
-//     it extends the deadlines (clock.Lateness). Beyond latenessKept an extra entry
-//     lengthens the leases before the reply, so that the next leader knows the later
-//     deadlines (makeUp).
+//     it extends the deadlines (clock.Lateness). If the reply is later than
+//     latenessKept, an extra entry lengthens the leases before the reply, so that the
+//     next leader knows the later deadlines (makeUp).
 //   - A reply was lost with a link or a leader, and the leader that gets the request
 //     again repeats the reply: the answer is kept together with its grants, and these
 //     begin anew (decided).
 //   - A leader loses its leadership before it replies, and then learns that the log
 //     has accepted the write. By then the next leader's clock may have gone on without
-//     the write. So the node asks that leader to let the grants begin anew, and then
-//     answers its client (confirm).
+//     the write. So the deposed leader asks the next one to let the grants begin anew,
+//     and then answers its client (confirm).
 //   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that
 //     node asks the leader in the same way (hold).
 //
 // If the lease has ended meanwhile, the client does not get the reply: another client may own the lock.
 //
 // A write set is stamped when it is evaluated, and acknowledged some milliseconds later. Without
-// correction a lease would end that much early, as its owner sees it. A new leader does not know how late
+// correction a lease would end too early by this difference, as its owner sees it. A new leader does not know how late
 // its predecessor acknowledged. The clock makes up for lateness up to latenessKept: the leader sets its
 // stamps back by the worst lateness, and if the last entry granted leases, the next leader's clock leaves out
 // at least latenessKept of the time since that entry (Lease.Lead). Before a reply that is later than that, the
 // leader logs another entry, which moves the deadlines of the late leases. So a slow write lengthens its own
 // leases and no others.
 //
-// If a leased key is gone, or belongs to another client, a repeated request gets ErrReplyLost instead of its
-// OK: a client that gets OK now would count the lease from now.
+// If a leased key is gone, or belongs to another client, a request that is sent again gets ErrReplyLost instead of
+// its OK: a client that got the OK now would count the lease from now.
 //
 // A leader that was stopped between evaluation and reply may have been replaced without knowing it. So it
 // checks once more that it leads before it gives a reply late (stillLeads). Before promptly has passed no
@@ -66,7 +66,7 @@ type grant struct {
 	key  store.LeasedKey
 }
 
-// granted returns the leases that r was given by write set seq, and has not given back itself.
+// granted returns the leases that write set seq has given r, without those that later calls of r have ended.
 func (r *request) granted(seq uint64, writes []byte) grants {
 	g := grants{seq: seq, at: r.at, list: r.anew}
 	for _, s := range r.spans {
@@ -77,8 +77,8 @@ func (r *request) granted(seq uint64, writes []byte) grants {
 	return g
 }
 
-// leased returns the keys that have leases from the batch. A later request of the batch may have moved a
-// lease to another key.
+// leased returns the keys whose leases the batch has set. If a later request of the batch has moved a lease to another
+// key, that is the key with the lease.
 func (b *batch) leased() []store.LeasedKey {
 	var spans []store.Span
 	var anew []store.LeasedKey
@@ -96,8 +96,8 @@ func (b *batch) leased() []store.LeasedKey {
 
 // promptly is the time after its evaluation within which a write is answered without another check that this node
 // leads. No other leader can begin so early after the majority took the entry, unless this one hands
-// over. latenessKept is the same time in ms. If a reply is later than that, an entry records the lateness
-// before the reply. If it is not, the next leader adds the worst case, latenessKept, to the leases.
+// over. latenessKept is the same time in ms. An entry records the lateness of a later reply, before that reply. For
+// replies that are not later, the next leader adds the worst case, latenessKept, to the leases.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
@@ -107,8 +107,8 @@ const (
 // batch, so a longer spread would make leases longer than their clients have asked for.
 const batchSpread = 20
 
-// pressedSpread takes the place of batchSpread while lighter requests come besides work that takes much time. A lighter request
-// waits for the present batch, and then for its own.
+// pressedSpread takes the place of batchSpread while users with little work send requests (fair.Turns.Pressed), or while other
+// requests come than the long reads that wait: such a request waits until the present batch ends, and then for its own batch.
 const pressedSpread = 6
 
 func appendGrants(buf []byte, g grants) []byte {
@@ -124,7 +124,7 @@ func appendGrants(buf []byte, g grants) []byte {
 	return buf
 }
 
-// maxGranted is the largest number of a call that readGrants accepts. A session sends fewer calls in one request.
+// maxGranted is the largest index of a call (grant.call) that readGrants accepts. A session sends fewer calls in one request.
 const maxGranted = 1 << 12
 
 // readGrants decodes what appendGrants wrote. No bytes mean no grants: the request was given no lease.
@@ -145,9 +145,9 @@ func readGrants(b []byte) (grants, error) {
 	return g, nil
 }
 
-// renew lets leases that were granted before begin now. Calls whose leases are over get ErrReplyLost
-// instead of their replies. held says that the reply is not late but was held. Then a lease that is gone before its deadline
-// was ended by a command, which can happen while any reply is on its way, and the reply stays.
+// renew lets the leases g, which were granted earlier, begin now. A call whose lease is over gets ErrReplyLost instead of its
+// reply. held says that the reply is late only because the client's node held it. If the lease is gone then although its deadline
+// has not come, a command has ended it, as can happen while any reply is on its way: so the call keeps its reply.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
@@ -163,8 +163,8 @@ func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bo
 	}
 }
 
-// confirm runs call.Confirm. The reply has OK or an error for each call up to
-// the last with a lease.
+// confirm runs the command call.Confirm on the leader. Its reply has OK or an error for each call of the executed
+// request, up to the last call with a lease.
 func (r *request) confirm(txn *store.Txn) {
 	said := store.Reply{Kind: store.Array}
 	g, err := readGrants(r.calls[0].Args[1])
@@ -178,7 +178,7 @@ func (r *request) confirm(txn *store.Txn) {
 		}
 	}
 	r.renew(txn, g, said.Elems, r.calls[0].RESP == heldRESP)
-	// The answer that is kept belongs to this one call, and so do all grants in it.
+	// The answer that is kept for r has one reply, that of the Confirm call, so its grants belong to call 0.
 	for i := range r.anew {
 		r.anew[i].call = 0
 	}
@@ -243,13 +243,13 @@ func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []stor
 	return n.confirm(g, now, replies, heldRESP)
 }
 
-// overdue is a batch that was accepted so late that its leases have to be
-// lengthened before it is answered.
+// overdue is a batch that the log accepted so late that the leases of the batch
+// have to be lengthened before the batch is answered.
 type overdue struct {
 	batch *batch
 	keys  []store.LeasedKey
-	seq   uint64 // the write set that has set their deadlines …
-	at    int64  // … to be counted from this lease time
+	seq   uint64 // the write set that has set the present deadlines of keys …
+	at    int64  // … and the lease time from which those deadlines count
 }
 
 // shift moves the deadlines that a write set has set, by ms.
@@ -321,7 +321,7 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 	return true
 }
 
-// moveDeadlines adds to the transaction what shift asks for.
+// moveDeadlines moves the deadlines of s.shift, in the transaction.
 func (s *sequencer) moveDeadlines(txn *store.Txn) {
 	for _, k := range s.shift.keys {
 		txn.Lengthen(k, s.shift.seq, s.shift.ms)

@@ -9,7 +9,7 @@ import (
 // them).
 const (
 	blockedCost = 1 << 10 // itself, its request, and what answers it
-	placeCost   = 256     // a key: an argument, its place, a queue and its entry in their map
+	placeCost   = 256     // for each key: an argument, a place, a queue, and the queue's entry in the map of queues
 )
 
 // BlockedSize returns about how many bytes a blocking command takes on the leader while it waits.
@@ -21,24 +21,24 @@ func BlockedSize(args [][]byte) int64 {
 	return n
 }
 
-// guests are the blocking commands of other nodes' clients on this node, which leads. Their own nodes
-// bound what each client holds there. Here the sum has a bound of its own (limit). Beyond it the leader
-// refuses the largest commands, and of equally large ones the latest, so that a flood does not send away the
-// clients that wait for one key. A refusal is a cancel whose answer is an error: the command has no effect,
-// unless it is served first.
+// guests are the blocking commands of other nodes' clients, on the leader. The node of a client bounds what
+// that client makes it hold; on the leader, limit bounds the sum over all these clients. If the sum would
+// exceed the limit, the leader refuses the largest commands, and of equally large ones the latest, so that a
+// flood does not drive out the clients that wait for one key. A refusal is a cancel whose answer is an error: the
+// command has no effect, unless it is served first.
 type guests struct {
-	limit int64 // bytes; 0: none
+	limit int64 // bytes; 0: no limit
 
 	mu   sync.Mutex
 	last uint64
 	list guestHeap
 	size int64 // bytes of the commands in list
-	all  int64 // size, plus the bytes of refused commands that have not left yet
+	all  int64 // size, plus the bytes of refused commands that have not been answered yet
 }
 
-// arrive adds a blocked client. The caller then queues it, and calls left when it has been answered. refused are
-// blocked clients that the caller has to refuse, which may include this one. at is false if the caller must not
-// queue it, because refused blocked clients that have not left take too much.
+// arrive adds a blocked client. The caller then queues the client, and calls g.left when the client has been answered.
+// refused are the blocked clients that the caller has to refuse; w may be one of them. at is false if w was not added
+// and the caller must not queue it, because the refused clients that have not been answered yet take too much.
 func (g *guests) arrive(w *blockedClient) (refused []*blockedClient, at bool) {
 	w.size = BlockedSize(w.req.calls[0].Args)
 	g.mu.Lock()

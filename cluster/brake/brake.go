@@ -3,8 +3,8 @@
 // Go's memory limit is soft: the collector takes at most half of the processors' time, and allocations go on
 // meanwhile. With many large values from clients, and much data for the collector to mark, a process grows until
 // the kernel ends it, though it uses only a small part of that memory. A node needs most memory for data that it
-// reads from a socket or from its log, and for large replies. So the goroutines that handle these wait for one cycle
-// of the collector, and only near the limit.
+// reads from a socket or from its log, and for large replies. So the goroutines that handle such data wait for one cycle
+// of the collector, but only when the memory in use is close to Go's limit (Set).
 package brake
 
 import (
@@ -14,16 +14,16 @@ import (
 	"sync/atomic"
 )
 
-// step is how many bytes are counted between two looks at the heap.
+// step is how many bytes Bring and Scarce count before they look at the memory in use again.
 const step = 1 << 20
 
-// growth is how much more memory than after the last cycle must be in use before brake starts another cycle. If the
+// growth is by how much the memory in use must have grown since the last cycle before brake starts another one. If the
 // live data itself is above the limit, more cycles would free nothing.
 const growth = 4 << 20
 
 var (
 	limit   atomic.Int64 // 0: none
-	ballast atomic.Int64 // heap bytes that take no memory
+	ballast atomic.Int64 // bytes of the heap that have no physical memory
 	brought atomic.Int64 // bytes counted since the last look at the heap
 	rest    atomic.Int64 // bytes in use after the last cycle
 	looked  atomic.Int64 // bytes ever allocated, at the last Look
@@ -31,8 +31,8 @@ var (
 	mu sync.Mutex // held during a cycle; goroutines that wait for the cycle wait for mu
 )
 
-// Set sets the bytes in use from which callers wait; 0: they never do. unused is how many bytes of the heap take no
-// memory.
+// Set sets the limit: if more bytes than that are in use, callers of Bring wait for a cycle of the collector; 0: they never
+// wait. unused is how many bytes of the heap have no physical memory, as those of a ballast that is never written.
 func Set(bytes, unused int64) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -41,8 +41,8 @@ func Set(bytes, unused int64) {
 	rest.Store(0)
 }
 
-// Bring counts bytes that are about to be read or written. It waits for a cycle of the collector if memory is scarce,
-// or would be with these bytes.
+// Bring counts bytes that the caller is about to read or write. Each time that step bytes have been counted, it looks at
+// the memory in use: if that is above the limit, or would be with these bytes, it waits for a cycle of the collector.
 func Bring(bytes int) {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return
@@ -53,8 +53,8 @@ func Bring(bytes int) {
 	}
 }
 
-// Look is Bring for callers that do not know how much they allocate: it counts all that the process has allocated
-// since the last Look.
+// Look is Bring for callers that do not know how many bytes they allocate: it counts the bytes that the process has
+// allocated since the last Look.
 func Look() {
 	if limit.Load() == 0 {
 		return
@@ -71,7 +71,7 @@ func Look() {
 // fifty times as much memory while it is worked on as in its entry or reply.
 const lookEvery = 64 << 10
 
-// Worker is a goroutine whose work allocates many times the bytes that it works on.
+// Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.
 type Worker struct{ bytes int }
 
 // Did counts bytes that were worked on. It calls Look now and then.
@@ -82,8 +82,8 @@ func (w *Worker) Did(bytes int) {
 	}
 }
 
-// Scarce is Bring for callers that must not wait: it reports whether memory is scarce, as Short does. If so, a cycle of
-// the collector runs.
+// Scarce is Bring for callers that must not wait. Each time that step bytes have been counted, it does what Short does;
+// otherwise it returns false.
 func Scarce(bytes int) bool {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return false
@@ -92,8 +92,8 @@ func Scarce(bytes int) bool {
 	return Short(bytes)
 }
 
-// Short is Scarce without counting: it reports whether memory would be scarce with so many more bytes, and starts a cycle of the
-// collector if none runs. It returns false if the memory in use has hardly grown since the last cycle (growth).
+// Short reports whether the memory in use would be above the limit with so many more bytes. If so, it starts a cycle of the collector,
+// unless one runs, and does not wait for it. It returns false if the memory in use has hardly grown since the last cycle (growth).
 func Short(bytes int) bool {
 	if limit.Load() == 0 {
 		return false
@@ -110,8 +110,8 @@ func Short(bytes int) bool {
 	return true
 }
 
-// Crowded reports whether memory was nearly scarce even after the last cycle, and still is: more cycles would free little, so
-// the caller has to give up data.
+// Crowded reports whether the memory in use was near the limit even after the last cycle, and still is. Then more cycles would free
+// little, so the caller has to give up data.
 func Crowded() bool {
 	most := limit.Load()
 	near := most - most/8
@@ -129,7 +129,7 @@ func collect(bytes int64) {
 	collectAgain(bytes)
 }
 
-// collectAgain runs the collector, unless the cycle that the caller has waited for was enough; the caller holds mu.
+// collectAgain runs the collector, unless a cycle that ended while the caller waited for mu was enough. The caller holds mu.
 func collectAgain(bytes int64) {
 	if now := inUse(); scarce(now+bytes) && now >= rest.Load()+growth {
 		runtime.GC()

@@ -1,5 +1,5 @@
-// Package call is what a session submits to the leader: commands and transactions, how they are coded between nodes, and what
-// is known of their cost before they are run.
+// Package call defines what a session submits to the leader: commands and transactions. It encodes and decodes them for other nodes,
+// and says what is known of their cost before they are run.
 package call
 
 import "lockstep/store"
@@ -11,16 +11,16 @@ type Call struct {
 	DB   int
 	RESP int // protocol version of the client; scripts shape replies by it
 
-	Txn *Transaction // WATCH or EXEC instead of Cmd's handler
+	Txn *Transaction // a WATCH or an EXEC, which is run instead of Cmd; nil for all other commands
 	// Origin names the client in the write set if the client does not want to be
 	// notified of its own changes; else 0.
 	Origin uint64
 
 	// User is the user whose rights apply: a name, "" for the default user, or store.SystemUser.
 	User string
-	// Users is the version of the user list by which the client's node knows this user. If the user has
-	// been deleted since, the call must not get the rights of a new user of the same name. 0: the version
-	// is unknown.
+	// Users is the version of the user list from which the client's node knows this user. If the user has
+	// been deleted since that version, the call must not get the rights of a new user of the same name. 0:
+	// the version is unknown.
 	Users uint64
 }
 
@@ -30,7 +30,7 @@ var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
 
 const ConfirmName = "\x00confirm"
 
-// Unknown stands for a command of a peer that this node does not know: the peer runs a later version.
+// Unknown stands for a command that a peer of a later version has sent, and that this node does not know.
 var Unknown = &store.Command{Name: "unknown", Flags: store.Write}
 
 // UnknownName returns the name of the first command that this node does not know; any is false if it knows all.
@@ -48,5 +48,5 @@ func (c *Call) UnknownName() (name []byte, any bool) {
 	return name, any
 }
 
-// Exec stands for EXEC or WATCH in calls that another node has sent: only the session of the client knows the real command.
+// Exec is the Cmd of a call with Txn that another node has sent: the encoding does not say which command the client gave.
 var Exec = &store.Command{Name: "exec"}

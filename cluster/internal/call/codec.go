@@ -8,7 +8,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// Calls between nodes:
+// The encoding of calls that nodes send each other:
 //
 //	calls:        n, n times call
 //	call:         db | resp | origin | argc | argc times str. resp has 4 added if the name
@@ -25,10 +25,10 @@ const (
 )
 
 const (
-	// asksVersion is the only command of the table that a node may send in its own name: it asks for the version
-	// of the users. All other commands count as commands of a client.
+	// asksVersion is the only command of the table that a node may send in its own name (store.SystemUser): it asks
+	// for the version of the users. In all other commands of the table, Read replaces that name by noUser.
 	asksVersion = "acl|load"
-	// noUser replaces a user name that a peer must not claim. No user can have this name, because it has a blank.
+	// noUser is a name that no user can have, because it has a blank.
 	noUser = "another node"
 )
 
@@ -72,7 +72,7 @@ func Read(body []byte, table *store.Table) ([]Call, error) {
 	return calls, err
 }
 
-// ReadFirst is Read that also returns the bytes behind the calls.
+// ReadFirst does what Read does, and also returns the bytes behind the calls.
 func ReadFirst(body []byte, table *store.Table) (calls []Call, rest []byte, err error) {
 	r := codec.Reader{B: body}
 	calls = make([]Call, 0, 4)

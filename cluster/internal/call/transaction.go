@@ -11,12 +11,13 @@ import (
 // Transaction is the body of a WATCH or an EXEC; each is one call to the leader.
 //
 // WATCH reads the versions of keys (store.Txn.Version) and leaves nothing behind on the leader. The versions
-// are part of the replicated state, so EXEC may compare them on another leader. EXEC carries them along. If no
-// key has another version by then, the leader evaluates EXEC in one piece, as one request in one entry.
+// are part of the replicated state, so any later leader may compare them with those that EXEC brings along. If all
+// keys still have these versions, the leader evaluates EXEC in one piece, as one call in one entry.
 //
 // The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole
-// (EXECABORT) if it would write more than an entry may hold. If its fate is unknown, it is run again
-// only if it does nothing but read.
+// (EXECABORT) if it would write more than an entry may hold. If its outcome is unknown, its node sends it again
+// only if it does nothing but read, or has a number by which the next leader knows whether it was executed
+// (cluster/once.go).
 //
 // A version is the number of the write set that last changed the key. Two writes of one batch give a
 // key the same version, so a WATCH of a key that its own batch has written waits for the next batch
@@ -24,8 +25,8 @@ import (
 //
 // The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of
 // the entry. The node runs them after the answer of the leader, because only that answer says whether the
-// transaction takes place, and puts each reply at its place. So a PUBLISH does not reach a SUBSCRIBE that
-// precedes it in the same transaction.
+// transaction takes place, and puts each reply at its place. So a SUBSCRIBE gets no message of a PUBLISH that
+// follows it in the same transaction.
 type Transaction struct {
 	Watched []Watched
 	Calls   []Call // the commands of EXEC; none of them is a transaction
@@ -42,9 +43,9 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction. It calls run for each command of the transaction, with the refusal if the command is refused.
-// overrun is set if the transaction must have no effect: it has written too much, its replies are too large, or one of its commands
-// or scripts was stopped.
+// Run evaluates the transaction. It calls the function run for each command of an EXEC. refused says that the user may not run the
+// command, and refusal is the error for it. overrun is set if the transaction must have no effect: it has written too much, its
+// replies are too large, or one of its commands or scripts was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""
@@ -67,7 +68,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store
 		txn.SetOrigin(c.Origin)
 		// The rights may have changed since the command was queued.
 		refusal, ok := ctx.Authorize(c.User, c.Users)
-		// A command that would block has set the reply for this case itself (store/wait.go).
+		// A command that would block outside a transaction has returned the reply for a transaction (store/wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx, refusal, !ok))
 		ctx.Wait = nil
 		if ctx.Stopped != "" {
@@ -83,7 +84,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store
 	return replies, ""
 }
 
-// denied reports whether the data is at its limit and the transaction has a command that could add to it.
+// denied reports whether the data or the data directory is at its limit and the transaction has a command that may add data.
 func (t *Transaction) denied(txn *store.Txn) bool {
 	if !txn.OutOfMemory() {
 		return false

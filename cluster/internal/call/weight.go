@@ -7,7 +7,7 @@ import (
 	"lockstep/store"
 )
 
-// HeavyBytes is the number of bytes above which arguments, replies or writes of a command are heavy.
+// HeavyBytes is the number of bytes above which a command's arguments, replies or writes are charged as heavy work (package fair).
 const HeavyBytes = 64 << 10
 
 // MaxRequest bounds what the calls of one request take at the leader: arguments, their places in memory, and with each
@@ -21,7 +21,7 @@ const (
 	argumentTakes = 24
 )
 
-// Fitting returns how many of the first calls one request may have. If that is none, the first is too long by itself.
+// Fitting returns how many of the calls, from the first on, fit into one request. If it is 0, the first call alone is too long.
 func Fitting(calls []Call) int {
 	left := MaxRequest
 	for i := range calls {
@@ -32,7 +32,7 @@ func Fitting(calls []Call) int {
 	return len(calls)
 }
 
-// roomLeft returns left minus what a call takes. It stops as soon as the result is less than 0.
+// roomLeft returns left minus the bytes that a call takes of MaxRequest. It stops as soon as the result is less than 0.
 func roomLeft(c *Call, left int) int {
 	left -= callTakes + len(c.User)
 	for i := 0; i < len(c.Args) && left >= 0; i++ {
@@ -61,8 +61,8 @@ func TooLong(c *Call, limit int64) store.Reply {
 	return store.Err(store.ErrExecAbort(store.ErrEntryTooBig(limit)))
 }
 
-// AnyLarge reports whether one of the calls has large arguments. Many small ones, such as the
-// renewals of a pipeline, are not heavy.
+// AnyLarge reports whether the arguments of one of the calls alone are large (HeavyBytes). Many small
+// calls, such as the renewals in a pipeline, are not heavy together.
 func AnyLarge(calls []Call) bool {
 	for i := range calls {
 		if Exceeds(calls[i:i+1], HeavyBytes) {
@@ -72,8 +72,8 @@ func AnyLarge(calls []Call) bool {
 	return false
 }
 
-// Size returns the bytes of the arguments of calls, and of the keys that their transactions have watched. Each argument and key
-// counts with its place in the list, so an empty argument counts, too.
+// Size returns the bytes of the arguments of calls, and of the keys that their transactions have watched. It adds argumentTakes for
+// each argument and key, even for an empty one.
 func Size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
@@ -116,8 +116,8 @@ func sizeLeft(calls []Call, limit int) int {
 	return limit
 }
 
-// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none: its keys are its
-// arguments, and are counted there.
+// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none: on the client's node, the keys
+// of a WATCH are also its arguments, and are counted as such.
 func (t *Transaction) compared() []Watched {
 	if t.Observe {
 		return nil
@@ -136,8 +136,9 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls without large arguments keep their place in the order of arrival. The calls that do are those
-// of which clients make locks: scripts, transactions, and writes that take the same time whatever the data is.
+// KeepsPlace reports whether calls keep their place in the order of arrival even if their client does heavy work. These are calls of
+// which clients make locks: scripts, transactions, and writes that take the same time whatever the data is. Calls with large arguments
+// do not keep their place, but KeepsPlace does not check that (AnyLarge does).
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -175,12 +176,13 @@ func AreLongReads(calls []Call) bool {
 	return long
 }
 
-// seed is for the hashes that Kind returns.
+// seed is for the hashes in the names that Kind returns.
 var seed = maphash.MakeSeed()
 
-// Kind names what calls run: their command, and of a script a hash. Calls with several commands or scripts have a hash of all their
-// names: otherwise a user could make others' work of one command count as heavy. The name also says whether the arguments of all
-// calls together are large.
+// Kind returns a name of what the calls run. The leader predicts from earlier work of the same kind how long calls take (package
+// fair). The name has the command, and for a script a hash of it. For calls of different commands or scripts it has a hash of all
+// their names: under the name of one command, a user's long pipelines could make others' calls of that command look heavy. The name
+// also says whether the arguments of all calls together are large.
 func Kind(calls []Call) string {
 	if Exceeds(calls, HeavyBytes) {
 		return named(calls) + " with large arguments"
@@ -218,8 +220,8 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the user whose calls these are. any is false if a node makes the calls in its own name: then name is "", or
-// store.SystemUser for a call that asks for the version of the users. A client that logs in waits for that call.
+// User returns the user whose calls these are. any is false if a node makes the calls in its own name. Then name is "", or, because
+// clients that log in wait for that call, store.SystemUser for a call that asks for the version of the users.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false
