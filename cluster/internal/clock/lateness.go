@@ -1,14 +1,15 @@
 package clock
 
-// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from its evaluation
-// to the reply. A lease counts from the reply, so the leader extends the deadlines of the write set by that time.
-// Lateness keeps one value for each recent write set, and the highest value for each block of older ones.
+// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the evaluation
+// of the write set to the reply. A client counts its lease from the reply, so the leader extends the deadlines that the
+// write set has set by that time. Lateness keeps one value for each recent write set, the highest value for each block of
+// latenessBlock older ones, and for still older ones only Worst.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint16
 	blocks [1 << 12]uint16
 	last   uint64
-	Worst  uint16 // the highest value of all write sets
+	Worst  uint16 // the highest value since Reset
 }
 
 const latenessBlock = 1 << 10
@@ -16,7 +17,7 @@ const latenessBlock = 1 << 10
 // Reset forgets everything; next is the first write set of the present leader.
 func (l *Lateness) Reset(next uint64) { *l = Lateness{first: next, last: next} }
 
-// Record notes that write set seq was acknowledged late by ms milliseconds.
+// Record notes that the write set with the number seq was acknowledged ms milliseconds after its evaluation.
 func (l *Lateness) Record(seq uint64, ms int64) {
 	late := uint16(min(max(ms, 0), 1<<16-1))
 	for s := l.last + 1; s < seq && s+uint64(len(l.recent)) > seq; s++ {
@@ -33,7 +34,8 @@ func (l *Lateness) Record(seq uint64, ms int64) {
 	l.last = seq
 }
 
-// Of returns by how many ms the deadlines that write set seq has set are extended.
+// Of returns by how many ms the leader extends the deadlines that write set seq has set. For an older write set this may be
+// more than its own lateness, because Lateness keeps only the highest value of several.
 func (l *Lateness) Of(seq uint64) int64 {
 	switch {
 	case seq < l.first || seq > l.last:

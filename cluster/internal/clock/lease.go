@@ -12,36 +12,39 @@ import (
 // so that a deadline set by Unix time reads back unchanged.
 const wallSlack = 5 * time.Millisecond
 
-// wallEvery is how long one reading of the wall clock serves: every request asks for the time.
+// wallEvery is the least time between two readings of the wall clock. Requests ask for the time more often than that.
 const wallEvery = time.Millisecond
 
-// Lease decides expiry. It is the last stamp applied plus the monotonic
-// time that has passed here since. So a wall clock that jumps never ends a
-// lease, and a new leader goes on where the log stopped.
+// Lease is the lease clock, by which leases expire. Each log entry carries a stamp: the time of its
+// evaluation on the leader's lease clock, set back by the lateness of replies (cluster/grants.go). The
+// lease clock of a node shows the stamp of the last entry that the node has applied, plus the monotonic
+// time that has passed on the node since. So a wall clock that jumps never ends a lease, and a new
+// leader's clock goes on from the end of the log.
 //
-// Three rules follow. A leader's own entries do not move its clock: under load it would stand still. A
-// new leader does not count the time without a leader, because no client could renew a lease then; so a
-// lease may end late by that time, and never early. While a deadline is pending the leader logs the time
-// once a second (stampInterval), which bounds by how much a restart of the whole cluster lengthens a
-// lease.
+// Three more rules hold. The entries that a leader applies do not move its own clock: their stamps are
+// a little old by then, so under load the clock would stand still. A new leader's clock leaves out the
+// time without a leader, because no client could renew a lease then; so a lease may end late by that
+// time, and never early. While a deadline is pending the leader logs the time once a second
+// (stampInterval), which bounds by how much a restart of the whole cluster lengthens a lease.
 //
-// The wall clock serves only what is defined in Unix time. Its offset to the lease clock is kept
-// within wallSlack, so that PEXPIRETIME gives back what PEXPIREAT was given.
+// The wall clock is used only for times that a client sends or gets as Unix time. Its offset to the lease
+// clock changes only when the two have drifted apart by more than wallSlack, so that PEXPIRETIME returns
+// the time that PEXPIREAT has set.
 type Lease struct {
 	src Source
 
 	mu      sync.Mutex
-	base    int64         // lease ms …
+	base    int64         // the lease clock shows this time, in ms, …
 	at      time.Duration // … at this monotonic time
-	stamp   int64         // last stamp applied …
+	stamp   int64         // the stamp of the last entry that was applied …
 	stampAt time.Duration // … at this monotonic time
-	leading bool          // own entries do not move a leader's clock
-	offset  int64         // wall minus lease, µs
-	known   bool          // offset has been set
-	look    time.Duration // monotonic time of the next look at the wall clock
+	leading bool          // this node leads, so Applied does not move the clock
+	offset  int64         // wall clock minus lease clock, µs
+	known   bool          // offset has been set since this node began to lead
+	look    time.Duration // the next reading of the wall clock is due at this monotonic time
 
-	lengthened time.Duration // the time without a leader that Lead has left out in all …
-	lately     time.Duration // … and in the last election
+	lengthened time.Duration // the time without a leader that the clock has left out, over all elections that this node has won …
+	lately     time.Duration // … and for the last of them
 }
 
 // NewLease returns the clock of a follower, at 1 ms.
@@ -50,7 +53,7 @@ func NewLease(src Source) *Lease {
 	return &Lease{src: src, base: 1, at: now, stamp: 1, stampAt: now}
 }
 
-// Applied tells the clock the stamp of an entry that was just applied here.
+// Applied records the stamp lease of an entry that this node has just applied.
 func (c *Lease) Applied(lease int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,16 +63,17 @@ func (c *Lease) Applied(lease int64) {
 	}
 }
 
-// Lead makes the clock a leader's clock. It goes on from the last stamp, without the time in which there
-// was no leader, because no client could renew a lease then. late is the most by which the leader that proposed
-// the last entry can have acknowledged its leases late; only that leader knows the true value.
+// Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but
+// leaves out the time without a leader, of length leaderless, because no client could renew a lease then. It leaves
+// out at least the time late: the most by which the leader that proposed the last entry can have acknowledged its
+// leases late. Only that leader knows the true value.
 func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.src.Monotonic()
 	leaderless = max(leaderless, late)
 	passed := max(now-c.at-leaderless, 0)
-	if leaderless > 0 { // else this node has led all the time, and its last entry granted nothing
+	if leaderless > 0 { // else this node has led all the time, the last entry granted no lease, and no time is left out
 		c.lately = now - c.at - passed
 		c.lengthened += c.lately
 	}
@@ -77,17 +81,17 @@ func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.leading, c.known = true, false
 }
 
-// Leaderless returns by how much the elections that this node has won since it
-// started have lengthened leases, and by how much the last of them has.
+// Leaderless returns by how much the elections that this node has won since its start have
+// lengthened leases: in total, and in the last of these elections.
 func (c *Lease) Leaderless() (total, last time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lengthened, c.lately
 }
 
-// Follow makes the clock a follower's clock again. It goes back to the last stamp, as on every other
-// node: entries of the next leader, whose clock may be behind this one, may have been applied while this
-// node still thought it led.
+// Follow makes the clock a follower's clock again: like every other follower's clock, it goes on from the
+// last stamp. This node may have applied entries of the next leader before the call of Follow, and the next
+// leader's clock may be behind this one.
 func (c *Lease) Follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,13 +99,13 @@ func (c *Lease) Follow() {
 	c.look = c.at
 }
 
-// Now returns the present by both clocks.
+// Now returns the present time on the lease clock and on the wall clock.
 func (c *Lease) Now() store.Time {
 	now, _ := c.Read()
 	return now
 }
 
-// Read returns the present by both clocks, and by the monotonic one.
+// Read returns the present time on the lease clock and on the wall clock, and the monotonic time.
 func (c *Lease) Read() (now store.Time, mono time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,11 +118,12 @@ func (c *Lease) Read() (now store.Time, mono time.Duration) {
 	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}, mono
 }
 
-// compare sets the offset anew if it is not known, or if the wall clock has drifted beyond wallSlack.
+// compare sets offset anew from readings of both clocks in µs, if offset is not known or if they have drifted apart by
+// more than wallSlack.
 func (c *Lease) compare(wall, lease int64) {
 	drift := wall - lease - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {
-		// Whole milliseconds: then both clocks tick over together.
+		// The offset is a whole number of milliseconds, so that both clocks begin a new millisecond at the same time.
 		c.offset, c.known = (wall-lease)/1000*1000, true
 	}
 }

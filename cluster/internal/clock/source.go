@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Source is where time comes from. This file is the only one that asks
-// the operating system; everywhere else time is an argument.
+// Source is where lockstep gets the time from. Apart from tests, their fixtures and the
+// benchmarks, only this file calls time.Now and time.Since.
 type Source interface {
 	// Monotonic never runs back and does not follow the wall clock.
 	Monotonic() time.Duration
@@ -18,18 +18,18 @@ type Source interface {
 // System is the machine's clock.
 type System struct{ start time.Time }
 
-// NewSystem returns the machine's clock, its monotonic part at zero.
+// NewSystem returns the machine's clock. Its monotonic time begins at zero.
 func NewSystem() *System { return &System{start: time.Now()} }
 
-// Monotonic returns the time since the source was made.
+// Monotonic returns the time since NewSystem.
 func (s *System) Monotonic() time.Duration { return time.Since(s.start) }
 
 // Wall returns the time of day.
 func (s *System) Wall() time.Time { return time.Now() }
 
-// ForRaft is the time for Raft, which reads the clock of the machine.
+// ForRaft is a Source that can also convert the times that hashicorp/raft reports: Raft takes them from the machine's clock.
 type ForRaft struct{ Source }
 
-// At converts the time at which Raft heard of something to the monotonic clock. Raft's times have a
-// monotonic part, so no jump of the wall clock, here or elsewhere, makes a difference.
+// At converts a time that Raft has got from time.Now to the monotonic time of the Source. Such a time has a
+// monotonic reading, so a jump of the wall clock makes no difference.
 func (t ForRaft) At(at time.Time) time.Duration { return t.Monotonic() - time.Since(at) }

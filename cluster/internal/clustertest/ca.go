@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// CA signs certificates.
+// CA is a certificate authority.
 type CA struct {
 	t    testing.TB
 	Cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	dir  string
-	File string // the name of the file with its certificate
+	File string // the path of the file with the CA's certificate
 }
 
-// NewCA returns a CA with a new key.
+// NewCA returns a CA with a new key and the common name name.
 func NewCA(t testing.TB, name string) *CA {
 	t.Helper()
 	ca := &CA{t: t, dir: t.TempDir()}
@@ -66,10 +66,10 @@ func (ca *CA) write(name, kind string, der []byte) string {
 	return path
 }
 
-// Files has the names of the files of a node: its certificate, the key of that certificate, and the certificate of the CA.
+// Files has the paths of the files of a node: its certificate, the key of that certificate, and the certificate of the CA.
 type Files struct{ Cert, Key, CA string }
 
-// Files makes the files of a node. Each change alters the node's certificate before it is signed.
+// Files makes the files of a node. The functions in change alter the template of the node's certificate before the CA signs it.
 func (ca *CA) Files(name string, change ...func(*x509.Certificate)) Files {
 	ca.t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "host"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},

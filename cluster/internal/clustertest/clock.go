@@ -5,14 +5,14 @@ import "time"
 // Clock reads the machine's clock, or in a bubble of testing/synctest the bubble's clock.
 type Clock struct{ start time.Time }
 
-// NewClock returns a clock whose monotonic part begins at zero.
+// NewClock returns a clock whose monotonic time begins at zero.
 func NewClock() Clock { return Clock{time.Now()} }
 
-// Monotonic returns the time since the clock was made.
+// Monotonic returns the time since NewClock.
 func (c Clock) Monotonic() time.Duration { return time.Since(c.start) }
 
 // Wall returns the time of day.
 func (c Clock) Wall() time.Time { return time.Now() }
 
-// At converts a time to the monotonic clock.
+// At converts a time from time.Now to the clock's monotonic time.
 func (c Clock) At(at time.Time) time.Duration { return at.Sub(c.start) }

@@ -7,7 +7,8 @@ import (
 	"strconv"
 )
 
-// Garble changes, inserts or removes some bytes of a message, but leaves its first byte, which may name the protocol.
+// Garble returns a copy of a message in which some bytes are changed, inserted or removed. The first byte, which may name the
+// protocol, stays the same.
 func Garble(rng *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + rng.IntN(4) {
@@ -35,7 +36,7 @@ func Garble(rng *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// Number returns the number in an environment variable; if there is none, it returns the parameter otherwise.
+// Number returns the number in the environment variable name. If the variable has no number, it returns the parameter otherwise.
 func Number(name string, otherwise uint64) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
 		return n

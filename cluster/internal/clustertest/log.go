@@ -17,10 +17,10 @@ const (
 	OtherSecret = "another secret, of another cluster"
 )
 
-// Log is a log that a test looks for lines in.
+// Log collects what a node logs, so that a test can look for lines in it.
 type Log struct{ Buffer }
 
-// Lines returns the lines that hold a text.
+// Lines returns the lines that contain the text with.
 func (l *Log) Lines(with string) (found []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, with) {
@@ -33,7 +33,7 @@ func (l *Log) Lines(with string) (found []string) {
 // Logger returns a logger that writes to l.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
-// SecretFile makes a file of secrets. It returns the path, and a function that replaces the secrets in the file.
+// SecretFile makes a secret file with the given text. It returns the path, and a function that replaces the text in the file.
 func SecretFile(t *testing.T, text string) (path string, write func(text string)) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "secret")
@@ -47,7 +47,7 @@ func SecretFile(t *testing.T, text string) (path string, write func(text string)
 	return path, write
 }
 
-// Buffer is a log that may be written and read at the same time.
+// Buffer is a bytes.Buffer that one goroutine may read while others write to it.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

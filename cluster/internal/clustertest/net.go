@@ -11,26 +11,26 @@ import (
 	"time"
 )
 
-// Net is a network in memory, for nodes in a bubble of testing/synctest: with real
-// connections the time of the bubble would stand still. What is written arrives in
-// order and a little later, and a writer never waits, as if the peer always read. Tests
-// of package cluster that cut connections put their wires (cut_test.go) around a Net.
+// Net is a network in memory, for nodes in a bubble of testing/synctest: while a goroutine
+// waits for a real connection, the time of the bubble stands still. What is written arrives
+// in order, after a delay. A writer never waits, as if the peer always read. Tests of
+// package cluster that cut connections put their wires (cut_test.go) around a Net.
 type Net struct {
-	delay time.Duration // one way
+	delay time.Duration // from a write until its bytes can be read
 
 	mu    sync.Mutex
 	ports map[string]*memPort
 }
 
-// NewNet returns a network that delivers what is written after delay.
+// NewNet returns a network in which written bytes arrive after delay.
 func NewNet(delay time.Duration) *Net {
 	return &Net{delay: delay, ports: map[string]*memPort{}}
 }
 
-// memError wraps the error of an operation as package net does.
+// memError wraps an error of the operation op as package net does.
 func memError(op string, err error) error { return &net.OpError{Op: op, Net: "mem", Err: err} }
 
-// Listen opens a port.
+// Listen opens a port. It fails if the port is open already.
 func (m *Net) Listen(addr string) (net.Listener, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,7 +42,8 @@ func (m *Net) Listen(addr string) (net.Listener, error) {
 	return p, nil
 }
 
-// Dial connects to a port. A port on which nobody listens refuses at once.
+// Dial connects to a port, which takes at least one round trip. After that time, it fails if nobody listens on the port. timeout
+// bounds only how long Dial then waits for the listener, whose queue may be full.
 func (m *Net) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	time.Sleep(2 * m.delay)
 	m.mu.Lock()
@@ -64,7 +65,7 @@ func (m *Net) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 }
 
-// Pair returns the two ends of a connection between two addresses.
+// Pair returns the two ends of a connection between the addresses a and b.
 func Pair(a, b Addr, delay time.Duration) (atA, atB net.Conn) {
 	there, back := newMemStream(delay), newMemStream(delay)
 	return &memConn{in: back, out: there, local: a, remote: b}, &memConn{in: there, out: back, local: b, remote: a}
@@ -76,13 +77,13 @@ type Addr string
 func (Addr) Network() string  { return "mem" }
 func (a Addr) String() string { return string(a) }
 
-// AddrPort returns the zero AddrPort if the address is a name.
+// AddrPort returns the address as a netip.AddrPort, or the zero AddrPort if it has a host name instead of an IP address.
 func (a Addr) AddrPort() netip.AddrPort {
 	addr, _ := netip.ParseAddrPort(string(a))
 	return addr
 }
 
-// memPort is a listener.
+// memPort is an open port of a Net.
 type memPort struct {
 	net  *Net
 	addr string
@@ -120,23 +121,23 @@ func (p *memPort) Close() error {
 	}
 }
 
-// memStream is one direction of a connection. No goroutine holds its lock while
-// it waits for time to pass.
+// memStream is one direction of a connection. No goroutine holds mu while it waits for
+// time to pass: as long as another one waits for mu, the time of a bubble stands still.
 type memStream struct {
 	delay time.Duration
 
 	mu       sync.Mutex
-	cond     *sync.Cond // broadcast when a reader may go on
-	chunks   []memChunk // written and not read
+	cond     *sync.Cond // signals that read has to look again
+	chunks   []memChunk // written and not yet read
 	ended    bool       // the writer has closed: no more chunks come
 	gone     bool       // the reader has closed
-	deadline time.Time  // of the reader; zero: none
+	deadline time.Time  // when read fails; zero: never
 	due      *time.Timer
 }
 
 type memChunk struct {
 	b  []byte
-	at time.Time // when it arrives
+	at time.Time // when it can be read
 }
 
 func newMemStream(delay time.Duration) *memStream {
@@ -172,7 +173,7 @@ func (s *memStream) read(b []byte) (int, error) {
 		case len(s.chunks) == 0 && s.ended:
 			return 0, io.EOF
 		}
-		// One timer serves what comes first: an arrival or the deadline.
+		// One timer wakes read at the arrival of the next chunk or at the deadline, whichever comes first.
 		next := s.deadline
 		if len(s.chunks) > 0 && (next.IsZero() || s.chunks[0].at.Before(next)) {
 			next = s.chunks[0].at
@@ -245,10 +246,10 @@ func (c *memConn) RemoteAddr() net.Addr { return c.remote }
 func (c *memConn) SetDeadline(at time.Time) error     { return c.SetReadDeadline(at) }
 func (c *memConn) SetReadDeadline(at time.Time) error { c.in.setDeadline(at); return nil }
 
-// SetWriteDeadline has nothing to bound: writers do not wait.
+// SetWriteDeadline does nothing, because a write never waits.
 func (c *memConn) SetWriteDeadline(time.Time) error { return nil }
 
-// ClosedAt reads until the other side closes, and returns when that was.
+// ClosedAt reads until the other side closes the connection, and returns the time at which it did.
 func ClosedAt(t *testing.T, conn net.Conn) time.Time {
 	t.Helper()
 	if _, err := io.Copy(io.Discard, conn); err != nil {

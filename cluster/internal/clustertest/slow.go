@@ -2,7 +2,8 @@ package clustertest
 
 import "testing"
 
-// Slow marks a test that takes seconds of real time or of processor time: `make check` skips it, and `make test` runs it.
+// Slow skips the test under go test -short. It is called by tests that take seconds of real time or of processor time: `make check`
+// skips them, and `make test` runs them.
 func Slow(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

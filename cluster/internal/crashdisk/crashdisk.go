@@ -1,4 +1,5 @@
-// Package crashdisk is a disk for tests of what a power failure leaves of a data directory.
+// Package crashdisk has disks for tests of data directories: Disk knows what a power failure would leave of a directory,
+// Gate delays syncs or lets them fail, and UnsyncedFiles leaves syncs out.
 package crashdisk
 
 import (
@@ -19,26 +20,26 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// Files of the data directory that a Disk knows by name.
+// Files of the data directory that a Disk treats in a special way.
 const (
 	boltFile  = "raft.db"
 	votesFile = "raft.last"
 	walDir    = "log"
 )
 
-// SegmentSize is how long a segment of the log becomes on a Disk: a short log has many.
+// SegmentSize is the size of a full segment of the log on a Disk. It is small, so that even a short log has many segments.
 const SegmentSize = 8 << 10
 
-// Disk is a disk that counts the steps of what is done to it, and stops at a chosen
-// step. It knows what a power failure would leave: a file has its content, and a
-// directory its names, as of the last sync. It works in a real directory, because
-// other code reads many of the files directly.
+// Disk is a disk that counts each change and each sync as a step, and whose power fails in a
+// chosen step. It keeps the content of each file and the names in each directory, as they are
+// now and as of the last sync. From these, Image makes what a power failure leaves. The files
+// are also in a real directory, because other code reads many of them directly.
 //
-// bbolt maps its file and writes it by itself; what it does in one transaction
-// counts as one step.
+// bbolt maps its files and writes them itself. So a change of raft-wal's list of segments,
+// of the term or of the vote counts as one step, as a whole.
 type Disk struct {
-	// Quiet hides from Raft, which would panic, that its term was not written. That
-	// is safe: the power has failed, and the log accepts no entry any more.
+	// Quiet means that writes of Raft's term and vote report no error after the power
+	// failure: Raft would panic. That is safe, because the log accepts no entry any more.
 	Quiet bool
 
 	base string
@@ -46,14 +47,14 @@ type Disk struct {
 
 	mu     sync.Mutex
 	steps  []string
-	stopAt int // the number of the step that is under way when the power fails
+	stopAt int // the power fails in the step with this number; 0: never
 	down   bool
 }
 
-// ErrPower is what everything fails with after the power has failed.
+// ErrPower is the error of the step in which the power fails, and of all later changes and syncs.
 var ErrPower = errors.New("the power has failed")
 
-// inode is a file or a directory: now, and as of its last sync.
+// inode is a file or a directory, as it is now and as of its last sync.
 type inode struct {
 	dir           bool
 	now, synced   []byte
@@ -64,13 +65,13 @@ func newInode(dir bool) *inode {
 	return &inode{dir: dir, names: map[string]*inode{}, stored: map[string]*inode{}}
 }
 
-// New returns an empty disk in a directory. The power fails in the step with the number
-// stopAt; 0: never.
+// New returns an empty disk that works in the directory base. The power fails in the step
+// with the number stopAt, the first being 1; 0: never.
 func New(base string, stopAt int) *Disk {
 	return &Disk{base: base, root: newInode(true), stopAt: stopAt}
 }
 
-// As is the disk as a data directory sees it.
+// As returns the disk in the form that package datadir uses.
 func (d *Disk) As() datadir.Disk {
 	return datadir.Disk{
 		Files:       crashFiles{d},
@@ -80,8 +81,8 @@ func (d *Disk) As() datadir.Disk {
 	}
 }
 
-// begin counts a step; the caller holds mu. If the power fails in this step, done
-// is false, and the effect of the step may survive or not.
+// begin counts a step; it fails if the power has failed before. If the power fails in this
+// step, done is false, and the effect of the step may survive or not. The caller holds mu.
 func (d *Disk) begin(format string, args ...any) (done bool, err error) {
 	if d.down {
 		return false, ErrPower
@@ -101,7 +102,7 @@ func (d *Disk) rel(path string) string {
 	return rel
 }
 
-// lookup finds the directory of a path, and the name in it.
+// lookup returns the directory that holds path, and the name of path in that directory.
 func (d *Disk) lookup(path string) (dir *inode, name string) {
 	dir, rel := d.root, d.rel(path)
 	for {
@@ -109,7 +110,7 @@ func (d *Disk) lookup(path string) (dir *inode, name string) {
 		if !more {
 			return dir, first
 		}
-		if dir.names[first] == nil { // other code has made it
+		if dir.names[first] == nil { // other code has made this directory
 			dir.names[first] = newInode(true)
 		}
 		dir, rel = dir.names[first], rest
@@ -124,7 +125,7 @@ func (d *Disk) find(path string) *inode {
 	return dir.names[name]
 }
 
-// Base is the directory that the disk works in.
+// Base returns the real directory in which the disk works.
 func (d *Disk) Base() string { return d.base }
 
 // Down reports whether the power has failed.
@@ -134,23 +135,23 @@ func (d *Disk) Down() bool {
 	return d.down
 }
 
-// Steps returns what was done to the disk. If the power has failed, it failed in the last step.
+// Steps returns the description of each step. If the power has failed, it failed in the last step.
 func (d *Disk) Steps() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.steps)
 }
 
-// Resume gives the disk its power again, for good. Everything that was written is still
-// there, synced or not, as if only the process had been killed.
+// Resume gives the disk its power again, for good. Everything that was written before the power
+// failed is still there, synced or not, as if only the process had been killed.
 func (d *Disk) Resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.down, d.stopAt = false, 0
 }
 
-// act counts a step and does it to the picture of the disk, and to the real files too
-// unless the power fails in this step.
+// act counts a step, and calls the function picture to do it to the inodes. If the power does
+// not fail in this step, act also calls the function real to do it to the real files.
 func (d *Disk) act(real func() error, picture func(), format string, args ...any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +166,7 @@ func (d *Disk) act(real func() error, picture func(), format string, args ...any
 	return real()
 }
 
-// crashFiles are the files that lockstep writes.
+// crashFiles implements datadir.Files: the files that lockstep itself writes.
 type crashFiles struct{ d *Disk }
 
 func (c crashFiles) Create(path string) (datadir.File, error) {
@@ -260,7 +261,7 @@ func (f *crashFile) WriteAt(p []byte, at int64) (n int, err error) {
 		}
 		copy(f.node.now[at:], p)
 	}, "write %s %d+%d", f.name, at, len(p))
-	if f.name == votesFile { // this write is a part of storing Raft's term
+	if f.name == votesFile { // Raft's term or vote is being stored
 		err = f.d.silent(err)
 	}
 	return n, err
@@ -285,7 +286,7 @@ func (f *crashFile) Reserve(from, length int64, _ bool) error {
 	}, "reserve %s %d", f.name, size)
 }
 
-// crashMeta is raft-wal's list of segments.
+// crashMeta is raft-wal's list of segments; each change is a step.
 type crashMeta struct {
 	types.MetaStore
 	d *Disk
@@ -295,7 +296,7 @@ func (m crashMeta) CommitState(s types.PersistentState) error {
 	return m.d.act(func() error { return m.MetaStore.CommitState(s) }, func() {}, "commit %s", metadb.FileName)
 }
 
-// crashStable is the term and the vote.
+// crashStable is the store of the term and the vote; each change is a step.
 type crashStable struct {
 	raft.StableStore
 	d *Disk
@@ -309,7 +310,7 @@ func (s crashStable) SetUint64(k []byte, v uint64) error {
 	return s.d.silent(s.d.act(func() error { return s.StableStore.SetUint64(k, v) }, func() {}, "set %s=%d", k, v))
 }
 
-// silent hides the power failure from Raft if Quiet is set.
+// silent returns nil instead of ErrPower if Quiet is set.
 func (d *Disk) silent(err error) error {
 	if d.Quiet && errors.Is(err, ErrPower) {
 		return nil
@@ -317,14 +318,14 @@ func (d *Disk) silent(err error) error {
 	return err
 }
 
-// Outcome says what survives a power failure although it was not synced.
+// Outcome says which changes survive a power failure although they were not synced.
 type Outcome struct {
 	Name            string
 	names, contents bool   // whether unsynced names survive, and unsynced contents
-	torn            uint32 // seed that chooses for each sector its state now or as of the last sync; 0: no choice
+	torn            uint32 // not 0: each sector is as it is now or as of the last sync, by chance with this seed
 }
 
-// Outcomes are what may survive.
+// Outcomes are the outcomes that tests try.
 var Outcomes = []Outcome{
 	{Name: "nothing unsynced"},
 	{Name: "names only", names: true},
@@ -334,14 +335,14 @@ var Outcomes = []Outcome{
 	{Name: "torn otherwise", torn: 2},
 }
 
-// Image makes the directory that is found after a power failure.
+// Image makes a directory at the path to, with what is left after a power failure now, if its outcome is o.
 func (d *Disk) Image(to string, o Outcome) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := d.root.image(to, o); err != nil {
 		return err
 	}
-	// bbolt's files are as their last transaction left them.
+	// bbolt's files are as their last transaction has left them.
 	for _, path := range []string{boltFile, filepath.Join(walDir, metadb.FileName)} {
 		b, err := os.ReadFile(filepath.Join(d.base, path))
 		if errors.Is(err, os.ErrNotExist) {
@@ -379,7 +380,7 @@ func (n *inode) image(path string, o Outcome) error {
 	return nil
 }
 
-// sector is how many bytes a disk writes as a whole.
+// sector is the number of bytes that a disk writes either completely or not at all.
 const sector = 512
 
 func (n *inode) content(path string, o Outcome) []byte {

@@ -7,23 +7,25 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// Gate is a disk whose syncs of data wait while it is shut. A test can also make them slow, or let them fail.
+// Gate has the machine's files, but no sync reaches the disk. While the gate is shut, File.SyncData waits. A test can also make
+// each SyncData slow, or let it fail.
 type Gate struct {
 	UnsyncedFiles
 	mu    sync.Mutex
 	shut  chan struct{} // closed when the gate opens; nil: the gate is open
-	takes time.Duration
-	fails error
+	takes time.Duration // how long each SyncData sleeps
+	fails error         // what each SyncData returns
 }
 
-// Shut makes syncs wait.
+// Shut makes each later SyncData wait until LetGo.
 func (g *Gate) Shut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.shut = make(chan struct{})
 }
 
-// LetGo opens the gate for the syncs that wait. If err is not nil, they and all later syncs fail with it.
+// LetGo opens the gate, so that no SyncData waits any longer. Those that were waiting and all later ones return err, until
+// another call of LetGo changes it. The gate must be shut.
 func (g *Gate) LetGo(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,7 +34,7 @@ func (g *Gate) LetGo(err error) {
 	g.shut = nil
 }
 
-// Slow makes each sync take at least d.
+// Slow makes each SyncData take at least d.
 func (g *Gate) Slow(d time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -67,8 +69,8 @@ type gatedFile struct {
 
 func (f gatedFile) SyncData() error { return f.g.pass() }
 
-// UnsyncedFiles are the machine's files without syncs. No power fails in a bubble of
-// testing/synctest, and a sync is the one operation in it that takes real time.
+// UnsyncedFiles are the machine's files, but every sync does nothing. They are for tests in a
+// bubble of testing/synctest: no power fails there, and a sync would take real time.
 type UnsyncedFiles struct{ SystemFiles }
 
 func (f UnsyncedFiles) Create(path string) (datadir.File, error) {

@@ -18,11 +18,11 @@ import (
 //
 // Every other entry (such as one from another leader, the first of a term, a configuration or a
 // barrier) is written to disk before StoreLogs returns, and after all entries that are still
-// unwritten. So it does no harm if this node acknowledges an unwritten entry to another leader:
-// that leader commits the entry only with an entry of its own term, before which StoreLogs
-// writes the unwritten one. The log that this node knows when it votes or stands for election
-// may be longer than the log on its disk. That can only keep a node with a shorter log from
-// being elected.
+// unwritten. So it does no harm if this node loses its lead and acknowledges an unwritten entry
+// to the next leader: that leader commits the entry only together with an entry of its own term,
+// and StoreLogs writes the unwritten entry before that one. When this node votes or stands for
+// election, Raft may take its log for longer than it is on the disk. That can only keep a node
+// with a shorter log from being elected.
 //
 // StoreLogs also waits for the write if the disk or recentLog may lack room for the entry: Raft
 // cannot take back an entry that it believes is written, and reads unwritten entries from
@@ -30,24 +30,24 @@ import (
 type asyncWrites struct {
 	store func([]*raft.Log) error // writes to the disk
 	fatal func(error)             // ends the process
-	hooks *Hooks                  // asyncWrites calls Leads and Replicates, on Raft's main goroutine
+	hooks *Hooks                  // add calls Leads and Replicates, on Raft's main goroutine
 
 	mu    sync.Mutex
-	moved sync.Cond   // on mu; entries were written, or lost is set
-	more  sync.Cond   // on mu; queue has entries, or over is set
-	over  bool        // no more entries will come
-	runs  bool        // the writer has been started
+	moved sync.Cond   // on mu; signals that entries were written, or that lost was set
+	more  sync.Cond   // on mu; signals that queue has entries, or that over was set
+	over  bool        // the log is closed, so no more entries will come
+	runs  bool        // the writer, the goroutine that calls run, has been started
 	queue []*raft.Log // entries that the writer has not taken yet
-	size  int64       // bytes that all unwritten entries take on the disk, including those being written
+	size  int64       // at most so many bytes on the disk for all unwritten entries, including those being written
 	first uint64      // index of the first unwritten entry; 0: there is none
-	lost  error       // why the unwritten entries will never be written
+	lost  error       // the write error because of which the unwritten entries will never be written
 
-	taken   uint64 // entries ever taken in …
+	taken   uint64 // the number of entries that add has queued so far …
 	written uint64 // … and how many of them are on the disk
 }
 
 const (
-	// asyncCount is how many entries may be unwritten, asyncSize how many bytes they may
+	// asyncCount is how many entries may be unwritten at once, asyncSize how many bytes they may
 	// take on the disk. Raft reads unwritten entries from recentLog, so they must fit there.
 	asyncCount = recentCount / 2
 	asyncSize  = recentSize / 2
@@ -55,16 +55,16 @@ const (
 	EntryOverhead = 256
 )
 
-// init sets the function that writes entries, and the one that is called when a write fails.
+// init sets the hooks, the function store that writes entries to the disk, and the function fatal for a failed write.
 func (u *asyncWrites) init(hooks *Hooks, store func([]*raft.Log) error, fatal func(error)) {
 	u.hooks, u.store, u.fatal = hooks, store, fatal
 	u.moved.L, u.more.L = &u.mu, &u.mu
 }
 
 // add queues entries for the writer; it returns false if the caller has to write them itself.
-// room returns how many bytes can be written to the log without a lack of disk space. add
-// calls room under mu, while size cannot change: a write in between would be missing in both
-// numbers.
+// The function room returns how many bytes can be written to the log without a lack of disk
+// space. add calls it with mu held, so that u.size cannot change: if a write ended after the call
+// of room and before add reads u.size, its bytes would be counted in neither number.
 func (u *asyncWrites) add(logs []*raft.Log, room func() int64) (taken bool, err error) {
 	size := int64(0)
 	for _, l := range logs {
@@ -86,7 +86,7 @@ func (u *asyncWrites) add(logs []*raft.Log, room func() int64) (taken bool, err 
 	}
 	if u.first == 0 {
 		u.first = logs[0].Index
-		if !u.runs { // one goroutine for all batches: its stack grows only once
+		if !u.runs { // one goroutine writes all batches, so that its stack grows only once
 			u.runs = true
 			go u.run()
 		}
@@ -107,8 +107,8 @@ func (u *asyncWrites) firstOr(index uint64) uint64 {
 // run writes queued entries in order until the log is closed or a write fails.
 func (u *asyncWrites) run() {
 	for u.await() {
-		// Let Raft send to the followers first: a thread that waits for the disk keeps its
-		// processor from other goroutines until the runtime notices.
+		// Let Raft send the entries to the followers first: a thread that waits for the disk keeps
+		// its processor (P) from other goroutines until the runtime notices.
 		runtime.Gosched()
 		if err := u.write(); err != nil {
 			u.fatal(err)
@@ -117,7 +117,7 @@ func (u *asyncWrites) run() {
 	}
 }
 
-// await waits for entries; it returns false if no more will come.
+// await waits until queue has entries; it returns false if none will come any more.
 func (u *asyncWrites) await() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -154,7 +154,7 @@ func (u *asyncWrites) write() error {
 	return u.lost
 }
 
-// close waits until all entries are on the disk, and ends the writer.
+// close waits until all entries are on the disk or a write has failed, and ends the writer.
 func (u *asyncWrites) close() error {
 	err := u.drain()
 	u.mu.Lock()
@@ -164,7 +164,8 @@ func (u *asyncWrites) close() error {
 	return err
 }
 
-// wait waits until the entry at index is on the disk, and fails if it never will be.
+// wait waits until the entry at index is on the disk. After a failed write it fails for every
+// index, even if that entry is on the disk.
 func (u *asyncWrites) wait(index uint64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -174,9 +175,9 @@ func (u *asyncWrites) wait(index uint64) error {
 	return u.lost
 }
 
-// drain waits until all entries taken so far are on the disk. It does not wait for entries that
-// come meanwhile: they may never stop coming, and Raft calls LastIndex, which drains, before
-// each snapshot.
+// drain waits until all entries that were queued before the call are on the disk, and fails if a
+// write has failed. It does not wait for entries that are queued later: there may always be more of
+// them, and Raft calls LastIndex, which calls drain, before each snapshot.
 func (u *asyncWrites) drain() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

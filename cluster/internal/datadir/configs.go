@@ -9,11 +9,11 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// configLog remembers the configurations in the log: those read at the start, and those
-// written since.
+// configLog remembers the latest configurations in the log. It learns of a configuration when
+// the entry is read (at the start, Raft reads the log) or written.
 type configLog struct {
 	mu   sync.Mutex
-	list []configEntry // ordered by index; the latest roster.MaxMembers of them
+	list []configEntry // at most roster.MaxMembers, ordered by index
 }
 
 type configEntry struct {
@@ -21,14 +21,14 @@ type configEntry struct {
 	conf  raft.Configuration
 }
 
-// note records the configuration of an entry that was read or written.
+// note records the configuration in an entry that was read or written; it ignores other entries.
 func (c *configLog) note(l *raft.Log) {
 	if l.Type != raft.LogConfiguration {
 		return
 	}
 	conf, err := roster.ReadConfiguration(l.Data)
 	if err != nil {
-		return // an earlier version wrote it; later configurations are not compared with it
+		return // an earlier version of lockstep wrote the configuration; nothing is checked against it
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +58,8 @@ func (c *configLog) cut(first uint64) {
 	c.list = slices.DeleteFunc(c.list, func(e configEntry) bool { return e.index >= first })
 }
 
-// before returns the configuration in force before an index; snap is the newest snapshot.
+// before returns the latest known configuration with an index below index, in snap or in the log.
+// snap is the newest snapshot. If none is known, the configuration has no servers.
 func (c *configLog) before(index uint64, snap raft.SnapshotMeta) (conf raft.Configuration) {
 	at := uint64(0)
 	if snap.ConfigurationIndex < index {

@@ -29,8 +29,8 @@ const (
 )
 
 // AdviceRejoin tells the operator what to do with a directory that has lost acknowledged
-// entries. The node must not go on under its name: its vote would count for entries that it
-// no longer has.
+// entries. The node must not go on under its name: its vote could elect a leader without these
+// entries.
 const AdviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority has lost its data, begin a new cluster from a backup (lockstep restore)"
 
 const dataFormat = 1
@@ -45,17 +45,17 @@ type Dir struct {
 	disk     Disk
 	rec      nodeRecord
 	amending sync.Mutex   // held while rec is changed and written to node.json
-	naming   sync.RWMutex // guards rec and refused, and is never held during disk I/O
+	naming   sync.RWMutex // guards rec and refused; never held during disk I/O
 	lock     *os.File
 
-	refused map[string]string // the unknown directory for which each member id was refused last
+	refused map[string]string // by member id: the wrong directory with which a node of that id was refused last
 
 	bolt  *raftboltdb.BoltStore
 	votes *sealedVotes // keeps its values in bolt; Stable wraps it
 	store logStore     // Log wraps it
 }
 
-// Open opens or makes a data directory.
+// Open opens the data directory at path; if there is none yet, Open makes it.
 func Open(path string, o Options) (*Dir, error) {
 	if err := o.Disk.Mkdir(path); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", path, err)
@@ -69,9 +69,9 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// Unusable returns an error that says why the directory cannot be used: the parameter otherwise,
-// unless err comes from a full or a broken disk. A full disk leaves the data intact, and a broken
-// disk says nothing about the data.
+// Unusable returns the error to show the operator if the directory cannot be used because of err.
+// If err comes from a full or a broken disk, the error says what to do about the disk, because
+// the data may be intact. If not, it is the parameter otherwise.
 func (d *Dir) Unusable(err, otherwise error) error {
 	if isFull(err) {
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", d.path, err)
@@ -100,7 +100,8 @@ func (d *Dir) open(o Options) (err error) {
 	return d.openLog(o.Lines)
 }
 
-// acquire makes sure that no other process uses a directory, until the file is closed.
+// acquire locks a directory against other processes until the returned file is closed. It fails
+// if another process has locked the directory.
 func acquire(path string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -116,7 +117,8 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// identify checks that the directory belongs to this node, and marks a new one.
+// identify checks that the directory belongs to the node id and has its log in the log store kind.
+// In a new directory it writes node.json.
 func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := os.ReadFile(path)
@@ -140,7 +142,7 @@ func (d *Dir) identify(id, kind string) error {
 		return fmt.Errorf("data directory %s belongs to node %q, not to %q: correct --id or --data", d.path, rec.ID, id)
 	}
 	if rec.New {
-		// A start was interrupted; Raft has not seen this log yet.
+		// An earlier start was interrupted before Raft used this log, so begin again with a new one.
 		for _, part := range []string{boltFile, votesFile, walDir, markFile, settledPath, snapshotDir} {
 			if err := d.disk.Remove(filepath.Join(d.path, part)); err != nil {
 				return fmt.Errorf("data directory %s: %w", d.path, err)
@@ -158,15 +160,16 @@ func (d *Dir) identify(id, kind string) error {
 	if err := d.complete(); err != nil {
 		return err
 	}
-	if rec.Directory == "" { // written by a version that did not name directories
+	if rec.Directory == "" { // written by an earlier version, which did not name directories
 		rec.Directory = rand.Text()
 		return d.mark(rec)
 	}
 	return nil
 }
 
-// complete checks that no part of the log is missing: a node that starts without
-// its log could vote twice in a term and would forget what it acknowledged.
+// complete checks that no file of the log, of the term or of the vote is missing or
+// empty: without them the node could vote twice in a term, and would forget what it
+// acknowledged.
 func (d *Dir) complete() error {
 	parts := []string{boltFile, markFile}
 	if d.rec.Log == LogWAL {
@@ -184,8 +187,9 @@ func (d *Dir) complete() error {
 	return nil
 }
 
-// mark writes node.json: first with New set, and again when the log is complete.
-// After a crash in between, the next start makes the log again.
+// mark writes rec to node.json. identify sets New in the record of a new directory, and
+// Finish clears it when the log is complete. After a crash in between, the next start
+// makes the log again.
 func (d *Dir) mark(rec nodeRecord) error {
 	rec.Format = dataFormat
 	b, err := rec.encode()
@@ -201,12 +205,12 @@ func (d *Dir) mark(rec nodeRecord) error {
 	return nil
 }
 
-// amend changes node.json by the function change, which reports whether there is anything to
-// write. Peers' requests read the record, so amend does not hold naming while it writes to the disk.
+// amend changes node.json. The function change alters the record and reports whether it has to
+// be written. Requests of peers read d.rec, so amend does not hold naming while it writes to the disk.
 func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	d.amending.Lock()
 	defer d.amending.Unlock()
-	rec := d.rec // it changes only under amending
+	rec := d.rec // without naming, because after Open d.rec changes only while amending is held
 	write, err := change(&rec)
 	if err != nil || !write {
 		return err
@@ -214,21 +218,22 @@ func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	return d.mark(rec)
 }
 
-// Finish declares the log of a new directory complete. The node is a member of the cluster,
-// or has yet to join one if joining is true.
+// Finish records that the log of a new directory is complete, the name of the cluster, and
+// whether the node has yet to join a cluster. In a directory that is not new, Finish records only
+// that raft.last exists.
 func (d *Dir) Finish(cluster string, joining bool) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		was := rec.New
 		if was {
 			rec.New, rec.Cluster, rec.Joining = false, cluster, joining
 		}
-		was = was || !rec.Votes // version 0.1.0 wrote the record
+		was = was || !rec.Votes // version 0.1.0 wrote the record, without Votes
 		rec.Votes = true
 		return was, nil
 	})
 }
 
-// SetCluster records that the node is now a member of a cluster.
+// SetCluster records that the node is now a member of the cluster with this name.
 func (d *Dir) SetCluster(cluster string) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		write := rec.Cluster != cluster || rec.Joining
@@ -237,21 +242,21 @@ func (d *Dir) SetCluster(cluster string) error {
 	})
 }
 
-// Cluster returns the name of the cluster that the directory belongs to.
+// Cluster returns the name of the cluster to which the directory belongs; "" if it is not recorded.
 func (d *Dir) Cluster() string {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
 	return d.rec.Cluster
 }
 
-// Joining reports whether the node has yet to become a member.
+// Joining reports whether the node has yet to become a member of the cluster that it joins.
 func (d *Dir) Joining() bool {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
 	return d.rec.Joining
 }
 
-// SnapshotConfiguration returns the index of the configuration in the latest
+// SnapshotConfiguration returns the index of the configuration in the newest
 // snapshot; 0 if there is no snapshot.
 func (d *Dir) SnapshotConfiguration() uint64 {
 	list, err := d.Snapshots.List()
@@ -261,7 +266,7 @@ func (d *Dir) SnapshotConfiguration() uint64 {
 	return list[0].ConfigurationIndex
 }
 
-// openLog opens the term, the vote and the log. bbolt panics on some kinds of damage; openLog returns an error then.
+// openLog opens the term, the vote and the log. bbolt panics on some kinds of damage; openLog returns such a panic as an error.
 func (d *Dir) openLog(logs hclog.Logger) (err error) {
 	part := boltFile
 	damaged := func(why any) error {
@@ -311,8 +316,8 @@ func (d *Dir) openBolt() (err error) {
 		BoltOptions: &bbolt.Options{
 			// This process already holds LOCK, so only other tools can hold bbolt's lock.
 			Timeout: time.Second,
-			// bbolt rebuilds the list of free pages at start, instead of
-			// writing it with every append.
+			// bbolt rebuilds the list of free pages at the start, instead of
+			// writing it in every transaction.
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
 		},
@@ -324,8 +329,8 @@ func (d *Dir) openBolt() (err error) {
 	return err
 }
 
-// checkBolt fails if a file is shorter than bbolt says it is. Reading past its
-// end through the memory map would kill the process.
+// checkBolt fails if a database of bbolt is longer than its file. A read past the end
+// of the file through the memory map would kill the process.
 func checkBolt(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {

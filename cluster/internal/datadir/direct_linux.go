@@ -16,8 +16,8 @@ import (
 // disk needed for the write.
 //
 // Only appends to reserved room that holds zeros go past the cache. All other writes go
-// through the cache, and so does everything on a file system without O_DIRECT. An append is
-// written by the next sync at the latest, and can be read only after it.
+// through the cache, and so does everything on a file system without O_DIRECT. An append past
+// the cache waits in memory until the next write or sync of the file, and cannot be read before that.
 //
 // --without direct-io turns direct writes off; docs/performance-history.md says what they bring, and which command measures that.
 type directFile struct {
@@ -26,17 +26,17 @@ type directFile struct {
 
 	past   pastCache // nil: not opened yet, or given up
 	tried  bool      // an open of past was tried
-	proved bool      // a read through the cache has shown a write past it
+	proved bool      // a read through the cache has returned what was written past it
 
-	room int64 // how long the file is
-	// zeros is the offset from which the file holds only zeros; valid if known.
+	room int64 // the length of the file
+	// zeros is the offset from which on the file holds only zeros. It is valid if known is true.
 	zeros int64
 	known bool
 
-	// buf holds the file's content from offset from, which is the start of a block: the used
-	// part of the last written block, and the appends that wait for the sync.
+	// buf holds the end of the file's content: the used part of the last block that was written,
+	// and the appends that wait for the sync. It begins at the offset f.from, the start of a block.
 	buf     []byte
-	from    int64 // -1: buf does not match the file
+	from    int64 // -1: buf does not hold the end of the file
 	waiting bool  // buf has appends that are not written yet
 }
 
@@ -49,17 +49,17 @@ type pastCache interface {
 const (
 	// blockSize is a multiple of the sector size of disks.
 	blockSize = 4096
-	// directLimit is the most that one call writes past the cache, bufferLimit the longest
-	// buffer that a file keeps.
+	// directLimit is the number of bytes that one call writes past the cache at most.
+	// bufferLimit is the longest buffer that a file keeps between syncs.
 	directLimit = 256 << 10
 	bufferLimit = 64 << 10
 )
 
-// longBuffers holds buffers longer than bufferLimit. A file returns such a buffer after each sync,
-// so it keeps none while it waits for the next append.
+// longBuffers is a pool of buffers of directLimit bytes. A file returns such a buffer after each sync,
+// so no file keeps one while it waits for the next append.
 var longBuffers = sync.Pool{New: func() any { return unsafe.SliceData(alignedBuffer(directLimit)) }}
 
-// direct returns a file whose appends go past the cache, if f is a real file of the system.
+// direct returns a file whose appends go past the cache, if f is a real file of the system, else f itself.
 func direct(f File, path string) File {
 	sys, ok := f.(systemFile)
 	if !ok {
@@ -113,8 +113,8 @@ func (f *directFile) WriteAt(p []byte, at int64) (int, error) {
 	}
 }
 
-// appends reports whether n bytes at offset at can be appended past the cache; if so, it
-// prepares buf for them.
+// appends reports whether a write of n bytes at the offset at is an append that can go past the
+// cache. If so, it prepares buf for the bytes.
 func (f *directFile) appends(n, at int64) bool {
 	if roundUp(at+n) > f.room || !f.open() || !f.hasZeros(at) {
 		return false
@@ -152,7 +152,7 @@ func (f *directFile) open() bool {
 	return f.past != nil
 }
 
-// hasZeros reports whether the file holds only zeros from offset at on.
+// hasZeros reports whether the file holds only zeros from the offset at on.
 func (f *directFile) hasZeros(at int64) bool {
 	if f.known {
 		return at >= f.zeros
@@ -180,14 +180,14 @@ func (f *directFile) SyncData() error {
 		err = f.File.SyncData()
 	}
 	if err != nil {
-		f.forget() // the file's content is unknown now
+		f.forget() // what the file holds is unknown now
 	}
 	f.shrink()
 	return err
 }
 
-// shrink gives a long buffer back. At most the unfinished last block is still needed then;
-// after a failed write, nothing is.
+// shrink returns a long buffer to longBuffers. SyncData calls it when only the unfinished last
+// block in buf is still needed, or nothing after a failed write.
 func (f *directFile) shrink() {
 	if cap(f.buf) > bufferLimit {
 		long := f.buf
@@ -196,10 +196,10 @@ func (f *directFile) shrink() {
 	}
 }
 
-// forget makes the next append read the file again first.
+// forget makes the next append read the file again before it is written.
 func (f *directFile) forget() { f.known, f.from = false, -1 }
 
-// writePast writes buf past the cache, and keeps the unfinished last block in it.
+// writePast writes buf past the cache. After that, buf has only the unfinished last block.
 func (f *directFile) writePast() error {
 	used := len(f.buf)
 	blocks := f.buf[:roundUp(int64(used))]

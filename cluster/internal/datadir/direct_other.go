@@ -2,5 +2,5 @@
 
 package datadir
 
-// direct returns the file itself.
+// direct returns f itself: only on Linux do writes go past the page cache.
 func direct(f File, _ string) File { return f }

@@ -12,26 +12,25 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// Disk has the file operations of this package, and wrappers for the stores whose files other
-// packages write. A test replaces it with a disk that stops at any step and forgets what was not
-// synced.
+// Disk has the file operations that this package uses, and wrappers for the stores whose files other
+// packages write. A test passes a Disk that stops at any step and forgets what was not synced.
 type Disk struct {
 	Files
-	SegmentSize int                                     // of raft-wal
-	PageCache   bool                                    // all writes go through the kernel's page cache
+	SegmentSize int                                     // the size of a full segment of the log (raft-wal)
+	PageCache   bool                                    // all writes of the log go through the kernel's page cache
 	Meta        func(types.MetaStore) types.MetaStore   // wraps raft-wal's list of segments
 	Stable      func(raft.StableStore) raft.StableStore // wraps the store of the term and the vote
 }
 
 // Files changes files and directories.
 type Files interface {
-	// Create makes or empties a file.
+	// Create makes a file, or empties it if it exists, and opens it.
 	Create(path string) (File, error)
-	// Open opens a file that exists, for writing.
+	// Open opens a file that exists, for reading and writing.
 	Open(path string) (File, error)
-	Mkdir(path string) error // one that exists is fine
+	Mkdir(path string) error // no error if the directory exists
 	Rename(from, to string) error
-	Remove(path string) error // and everything in it
+	Remove(path string) error // also everything in a directory; no error if path does not exist
 	SyncDir(path string) error
 }
 
@@ -40,12 +39,13 @@ type File interface {
 	io.ReaderAt
 	io.Writer
 	io.WriterAt
-	// Reserve takes disk space for a part of the file and extends the file to hold it. The
-	// new part reads as zeros. With fill, Reserve writes those zeros, so that small writes
-	// there later cost no more than overwriting old data.
+	// Reserve takes disk space for length bytes at the offset from, which hold no data yet, and
+	// extends the file to hold them. They read as zeros. If fill is true, Reserve writes those
+	// zeros, so that later small writes there cost no more than overwriting old data. Where the
+	// system cannot reserve space, Reserve may do nothing.
 	Reserve(from, length int64, fill bool) error
 	Sync() error
-	// SyncData is Sync without the metadata that reading the file does not need.
+	// SyncData is like Sync, but leaves out metadata that a reader of the file does not need.
 	SyncData() error
 	Close() error
 }
@@ -106,7 +106,7 @@ func isBroken(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
 }
 
-// replaceFile writes a file so that a crash leaves the old one or the new one.
+// replaceFile replaces the file at path so that a crash leaves the old file or the new one.
 func replaceFile(d Files, path string, b []byte) error {
 	tmp := path + ".tmp"
 	if err := writeFile(d, tmp, b); err != nil {
@@ -118,7 +118,7 @@ func replaceFile(d Files, path string, b []byte) error {
 	return d.SyncDir(filepath.Dir(path))
 }
 
-// writeFile writes a file and waits until it is on the disk.
+// writeFile writes a file and syncs it, but not its directory.
 func writeFile(d Files, path string, b []byte) error {
 	f, err := d.Create(path)
 	if err != nil {

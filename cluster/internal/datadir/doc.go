@@ -21,22 +21,25 @@
 //     it was part of.
 //   - Open refuses a directory into which a backup was restored in part.
 //   - An entry is on the disk before this node acknowledges it to a leader, applies it, or
-//     tells others that it is committed. A leader may send it earlier; if it then loses its
-//     lead, it may acknowledge that entry early, which does no harm (see asyncWrites).
-//   - Open tells a damaged end of the log from a write that a crash has torn. The torn write
-//     was never acknowledged, and is dropped.
-//   - The log does not replace committed entries, not even for a leader.
+//     tells others that it is committed. There is one exception, which does no harm: a leader
+//     that sends an entry before it is on its own disk, and then loses its lead, may acknowledge
+//     that entry to the next leader too early (see asyncWrites).
+//   - Open tells a damaged end of the log from a write that a crash has torn, as far as log.last
+//     had reached the disk (see Log). The torn write was never acknowledged, and is dropped.
+//   - The log does not replace committed entries, not even for a leader, unless the newest
+//     snapshot holds them (see settled.go).
 //   - The log goes back far enough for the older of the two snapshots, in case the newer one
-//     is damaged.
+//     is damaged. Only a snapshot from a peer may replace the whole log.
 //   - A snapshot gets its final name when all of it is on the disk and has been checked.
-//   - A write to the log that finds no disk space changes nothing, and Raft tries it again.
-//     The process ends where Raft would go on as if the write had succeeded (after a cut, and
-//     for a change of members). It also ends after every other failure, because the content
-//     of the disk is unknown then.
+//   - A write to the log that finds no disk space changes nothing, and the node goes on: a leader
+//     steps down, and a follower gets the entries again. But the process ends where Raft would go
+//     on as if the write had succeeded (after a cut, and for a leader's change of members). It
+//     also ends after every other failed append or cut, because the content of the disk is
+//     unknown then.
 //   - Open refuses files of a newer version, and does not change them. Only a log.settled of
 //     a newer version is ignored and written anew.
 //
-// Open returns the directory as a Dir. The running node passes Hooks. A test passes another
-// Disk: crash_test.go stops the disk at every step of this package, and starts again from
-// each state that a crash may leave.
+// Open returns the directory as a Dir. The running node passes Hooks to it. A test passes another
+// Disk: crash_test.go stops the disk at every step of this package, and opens each directory that
+// a crash may leave.
 package datadir

@@ -11,15 +11,15 @@ import (
 
 // growth counts the bytes that are appended to the log after the newest snapshot was stored.
 type growth struct {
-	much chan struct{} // has room for one: bytes is above limit
+	much chan struct{} // its buffer holds one value, which says that bytes is above limit
 
 	mu    sync.Mutex
 	limit int64  // 0: never signal
-	from  uint64 // index of the snapshot
-	bytes int64
+	from  uint64 // index of the newest snapshot
+	bytes int64  // appended after that snapshot was stored
 }
 
-// add counts entries that have been appended; from is the index of the newest snapshot.
+// add counts the bytes of entries that were appended. The parameter from is the index of the newest snapshot.
 func (g *growth) add(logs []*raft.Log, from uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -32,7 +32,7 @@ func (g *growth) add(logs []*raft.Log, from uint64) {
 	g.tell()
 }
 
-// tell signals on much if bytes is above limit; the caller holds mu.
+// tell sends a value to g.much if bytes is above limit. The caller holds mu.
 func (g *growth) tell() {
 	if g.limit <= 0 || g.bytes <= g.limit {
 		return
@@ -43,7 +43,8 @@ func (g *growth) tell() {
 	}
 }
 
-// since returns how many bytes were appended after the newest snapshot, whose index is from.
+// since returns how many bytes were appended after the newest snapshot was stored. The parameter from is
+// the index of that snapshot.
 func (g *growth) since(from uint64) int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -53,16 +54,16 @@ func (g *growth) since(from uint64) int64 {
 	return g.bytes
 }
 
-// Grown returns a channel that receives a value when the log since the newest snapshot has more
-// bytes than the limit of MeasureLog.
+// Grown returns a channel that receives a value when more bytes than the limit of MeasureLog were
+// appended to the log after the newest snapshot was stored.
 func (g *Log) Grown() <-chan struct{} { return g.grown.much }
 
 // SinceSnapshot returns how many bytes were appended to the log after the newest snapshot was stored.
 func (g *Log) SinceSnapshot() int64 { return g.grown.since(g.snaps.Newest().Index) }
 
-// MeasureLog sets the limit for Grown. It also estimates the bytes of the entries since the newest
-// snapshot, from the size of the files and as if all entries were equally long. last is the index
-// of the last entry.
+// MeasureLog sets the limit for Grown. It also estimates the bytes of the entries behind the newest
+// snapshot: it takes the size of the log's files, as if all entries were equally long. The parameter
+// last is the index of the last entry.
 func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	first, err := d.Log.FirstIndex()
 	if err != nil {
@@ -109,7 +110,7 @@ func filesIn(dir string) (bytes int64, err error) {
 	return bytes, err
 }
 
-// gone returns nil if err says that a file was deleted meanwhile, else err.
+// gone returns nil if err says that a file does not exist any more, else err.
 func gone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -12,34 +12,35 @@ import (
 type Options struct {
 	Disk     Disk
 	ID       string       // of the node that the directory belongs to
-	LogStore string       // LogWAL or LogBolt; "": the directory's own, or LogWAL for a new one
+	LogStore string       // LogWAL or LogBolt; "": the one that the directory has, or LogWAL for a new directory
 	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
 
-	Unfinished bool // Open neither takes LOCK nor checks RESTORING: Make holds the lock, and is restoring
+	Unfinished bool // a restore calls Open inside Make: Open neither locks LOCK, which Make has locked, nor checks RESTORING
 }
 
-// Hooks are functions of the running node that its data directory calls. They take effect when
-// Open has returned; without them every error goes to the caller. Each may be nil, but Logger and
-// Fatal come together, and so do Clock and Stop.
+// Hooks connect the data directory with the running node. They take effect when Open has returned.
+// Each may be nil, but Logger and Fatal must be set together, and so must Clock and Stop. Without
+// Logger and Fatal, an error goes only to the caller of the method that failed.
 type Hooks struct {
 	Logger *slog.Logger
-	// Fatal ends the process: the content of the disk is unknown.
+	// Fatal ends the process. It is called when the data or the disk can no longer be trusted.
 	Fatal func(error)
 
 	// Leads reports whether this node leads. While Raft's main goroutine stores a leader's
 	// entries, the answer stays the same, because only that goroutine changes it. The goroutine
-	// of asyncWrites calls Leads, too.
+	// that writes for asyncWrites calls Leads at the same time.
 	Leads func() bool
-	// Replicates reports whether this node has sent entries to others.
+	// Replicates reports whether this node has ever sent entries to another node since its start.
 	Replicates func() bool
 	// Reached returns the index up to which Raft has committed or applied the log in this process.
 	Reached func() uint64
-	// Cut is called after the end of the log was cut off, with the index of the last entry left.
+	// Cut is called after the end of the log was cut off; last is the index of the last entry left.
 	Cut func(last uint64)
 
-	// Clock is monotonic. It measures each piece of work on a snapshot, after which the work rests
-	// for as long; closing Stop ends the rests. It also tells when a snapshot was read last.
+	// Clock returns the monotonic time. The directory measures with it how long each piece of work
+	// on a snapshot took, because the work rests for as long after each piece (see pace). It also
+	// notes the time of the last read of each snapshot. Once Stop is closed, the work does not rest.
 	Clock func() time.Duration
 	Stop  <-chan struct{}
 }
@@ -64,8 +65,8 @@ func (d *Dir) hook(h Hooks) {
 	}
 }
 
-// Paced returns a reader that reads from in at half speed. It is for the state that a peer has
-// sent: nothing urgent waits for it. The directory must have a clock.
+// Paced returns a reader of in that rests after each read for as long as its caller worked on the
+// data. It is for the state that a peer has sent, because that is not urgent. Hooks.Clock must be set.
 func (d *Dir) Paced(in io.Reader) io.Reader {
 	return &pacedReader{in: in, pace: d.Snapshots.pace()}
 }

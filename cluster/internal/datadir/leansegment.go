@@ -37,18 +37,18 @@ func (f leanFiler) lean(info types.SegmentInfo, w types.SegmentWriter) types.Seg
 type leanSegment struct {
 	filer types.SegmentFiler
 	info  types.SegmentInfo
-	last  atomic.Uint64 // index of the last entry; 0 until the segment is full
+	last  atomic.Uint64 // index of the last entry; 0 as long as there is a writer
 
 	mu     sync.RWMutex
-	writer types.SegmentWriter // nil once the segment is full …
-	reader types.SegmentReader // … and this one reads it
+	writer types.SegmentWriter // nil when the segment is full and a reader has replaced the writer …
+	reader types.SegmentReader // … which is this one; nil before
 }
 
 var _ types.SegmentWriter = (*leanSegment)(nil)
 
 // Append implements types.SegmentWriter.
 func (s *leanSegment) Append(entries []types.LogEntry) error {
-	if s.writer == nil { // only the goroutine that appends changes writer, so Append needs no lock
+	if s.writer == nil { // only the goroutine that appends changes s.writer, so it reads s.writer without mu
 		return types.ErrSealed
 	}
 	return s.writer.Append(entries)
@@ -76,8 +76,8 @@ func (s *leanSegment) ForceSeal() (indexStart uint64, err error) {
 	return indexStart, err
 }
 
-// full replaces the writer by a reader of the file. If the file cannot be opened, as when there are no file
-// descriptors left, the segment keeps its writer.
+// full replaces the writer of a full segment by a reader of the file. If the file cannot be opened, for example
+// because there are no file descriptors left, the segment keeps its writer.
 func (s *leanSegment) full(indexStart uint64) error {
 	info := s.info
 	info.IndexStart, info.MaxIndex, info.SealTime = indexStart, s.writer.LastIndex(), time.Unix(0, 0)

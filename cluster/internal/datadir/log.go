@@ -18,23 +18,24 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// Log is Raft's log. It records the index of its last entry in a file of its own,
+// Log is Raft's log. It records the index of its last entry in a separate file,
 // log.last. A log store takes a damaged end for a write that a crash has torn, and
-// goes on with a shorter log. That is right if the damage is indeed a torn last write,
-// and breaks a promise if this node had acknowledged the entries behind the damage.
-// log.last tells the two cases apart. It is written after the log and not synced, so
+// goes on with a shorter log. That is right if the damage is indeed a torn last write.
+// It is wrong if this node had acknowledged the entries in the damaged part: they would be
+// lost. If log.last names a later entry than the last one that the log store has found,
+// entries were lost, and Open fails. log.last is written after the log and not synced, so
 // after a power failure it may name an earlier entry than the last one, never a later one.
 //
-// Log also keeps the entries that are needed if the newest snapshot turns out to be
-// damaged.
+// When Raft shortens the log at the beginning, Log keeps the entries that are needed if the
+// newest snapshot turns out to be damaged.
 //
-// When a change of the log fails there are two cases (see failed). A write that found no disk space has
-// changed nothing, and Raft tries it again. Every other failure ends the process, because the change
-// cannot be tried again. After a failed sync the kernel may have dropped the written data. raft-wal
-// takes a segment for sealed even if its seal was not written. And if the append after a cut fails,
+// When an append or a cut of the log's end fails, there are two cases (see failed). If it found no disk
+// space, the log is unchanged, and the node goes on. Every other failure ends the process, because the
+// change cannot be tried again: after a failed sync the kernel may have dropped the written data, and raft-wal
+// takes a segment for sealed even if its seal was not written. If the append after a cut fails,
 // hashicorp/raft still believes that it has the cut entries: it would acknowledge them to a leader
-// that has them, and use them when it votes. So cutEnd reserves the room of the next segment before
-// it cuts.
+// that has them, and use them when it votes. So that failure ends the process, too, and cutEnd cuts only
+// when it has reserved room for the next segment.
 type Log struct {
 	logStore
 	snaps *Snapshots
@@ -46,8 +47,8 @@ type Log struct {
 	async  asyncWrites
 	grown  growth
 
-	trouble atomic.Pointer[string] // why the log accepts no entries at present
-	hooks   Hooks                  // of the running node; empty while the directory is being opened
+	trouble atomic.Pointer[string] // why the log accepts no entries at present; nil: it accepts them
+	hooks   Hooks                  // of the running node; empty until Open sets them at its end
 
 	configs configLog
 	noted   atomic.Uint64 // the index in log.settled
@@ -58,20 +59,20 @@ type Log struct {
 
 	settledFile File // nil: not opened yet
 	appends     int
-	cut         bool  // nothing was appended since the end was cut off
-	lost        error // the failure after which the content of the disk is unknown
+	cut         bool  // the end of the log was cut off, and nothing was appended since
+	lost        error // the failure because of which failed has called Hooks.Fatal
 }
 
-// mark is the content of the file, log.last:
+// mark is the content of log.last:
 //
 //	+--------+---------+----------+---------+---------+---------+
 //	| "LAST" | version | reserved | last    | base    | crc32c  |
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes | 4 bytes |
 //	+--------+---------+----------+---------+---------+---------+
 //
-// in little endian. last is the index of the last entry. If there is none, last is 0,
-// and base is the index of the snapshot that replaces the whole log: a start without
-// that snapshot would lose the content of the log. Version 1 had only last and its checksum.
+// in little endian. last is the index of the last entry; 0 if the log is empty. Then base is
+// the index of the snapshot that replaces the whole log, and Open fails without that
+// snapshot or a newer one. Version 1 had only last and its checksum.
 type mark struct{ last, base uint64 }
 
 const (
@@ -122,8 +123,9 @@ func readMark(path string) (mark, error) {
 	return decodeMark(b)
 }
 
-// reached returns the index of the last entry that the file at path names. If the file
-// cannot be read, reached returns the highest index, because the log may have any length.
+// reached returns the index of the last entry according to log.last, the file at path; 0 if
+// the file does not exist. If the file cannot be read, reached returns the highest index,
+// because the log may have had any length.
 func reached(path string) uint64 {
 	m, err := readMark(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -132,8 +134,8 @@ func reached(path string) uint64 {
 	return m.last
 }
 
-// openGuarded checks the log against log.last, the file at path. A new directory
-// has no such file yet.
+// openGuarded returns the log as a Log, after it has checked it against log.last, the file at
+// path. A new directory may have no such file yet; openGuarded makes it.
 func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshots) (*Log, error) {
 	last, err := touchEnds(log)
 	if err != nil {
@@ -163,9 +165,9 @@ func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshot
 }
 
 // join makes sure that the snapshots and the log are one history without a gap.
-// A crash between the arrival of a peer's snapshot and the deletion of the log
-// leaves a log that ends before the newest snapshot or has another history. join
-// deletes such a log.
+// A peer's snapshot replaces the log. If the process ends after the snapshot was stored
+// and before the log was deleted, the log may end before the newest snapshot or have
+// another history. join deletes such a log.
 func (g *Log) join() error {
 	first, err := g.logStore.FirstIndex()
 	if err != nil {
@@ -188,7 +190,7 @@ func (g *Log) join() error {
 			return err
 		}
 	} else if !g.IsMonotonic() {
-		return nil // such a log store can have a gap
+		return nil // this log store (bbolt) may have a gap between the log and the next entry
 	}
 	return g.DeleteRange(first, g.mark.last)
 }
@@ -250,7 +252,7 @@ func (g *Log) StoreLogs(logs []*raft.Log) error {
 	return err
 }
 
-// append writes entries to the disk.
+// append writes entries to the disk, and after them the mark.
 func (g *Log) append(logs []*raft.Log) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -269,16 +271,16 @@ func (g *Log) append(logs []*raft.Log) error {
 	return nil
 }
 
-// configures reports whether this node leads and logs has a change of the members: Raft goes
-// on as if that change were in the log even when it could not be stored.
+// configures reports whether this node leads and logs contains a change of the members: even
+// if such a change could not be stored, Raft goes on as if it were in the log.
 func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
 
 // DeleteRange implements raft.LogStore. Raft deletes entries at the end when another
-// leader's log replaces them, and all entries when a snapshot does. DeleteRange sets
-// the mark back first, so that after a crash in between the mark promises no missing
-// entry. Entries at the beginning stay as long as a snapshot may need them.
+// leader's log replaces them, and all entries when a peer's snapshot does (cutEnd). Raft
+// deletes entries at the beginning when a snapshot of its own covers them; of these,
+// DeleteRange keeps the ones that are needed if that snapshot is damaged.
 func (g *Log) DeleteRange(first, last uint64) error {
 	if err := g.async.wait(last + 1); err != nil {
 		return err
@@ -290,7 +292,7 @@ func (g *Log) DeleteRange(first, last uint64) error {
 		return nil
 	}
 	g.long.forget()
-	// Entries that must stay now are deleted after a later snapshot.
+	// The entries that DeleteRange keeps now, it deletes after a later snapshot.
 	if err := g.shorten(first, last); err != nil {
 		return err
 	}
@@ -298,8 +300,9 @@ func (g *Log) DeleteRange(first, last uint64) error {
 }
 
 // cutEnd deletes the end of the log; done is false if the range does not reach the end. cutEnd
-// cuts only if there is room for the next append: if that append failed, Raft would still believe
-// that it has the cut entries.
+// sets the mark back first, so that after a crash in between log.last does not name an entry that is
+// missing. It cuts only if there is room for the next append: if that append failed, Raft would still
+// believe that it has the cut entries.
 func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -340,7 +343,7 @@ func (g *Log) begins() error {
 	return err
 }
 
-// retract sets the mark back before the end of the log is deleted.
+// retract sets the mark back to the entry before first, and syncs log.last.
 func (g *Log) retract(first uint64) error {
 	low, err := g.FirstIndex()
 	if err != nil {
@@ -353,15 +356,15 @@ func (g *Log) retract(first uint64) error {
 	return errors.Join(g.set(m), g.file.Sync())
 }
 
-// begin records that an empty log begins behind the snapshot of index base.
+// begin records that the log is empty and begins behind the snapshot whose index is base.
 func (g *Log) begin(base uint64) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return errors.Join(g.set(mark{base: base}), g.file.Sync())
 }
 
-// deleteStep is how many entries bbolt deletes in one transaction. Appends wait for
-// the end of the transaction.
+// deleteStep is the highest number of entries that one transaction of bbolt deletes. An append
+// has to wait for the end of the transaction.
 const deleteStep = 500
 
 func (g *Log) shorten(first, last uint64) error {
@@ -384,7 +387,7 @@ func (g *Log) LastIndex() (uint64, error) {
 	return g.logStore.LastIndex()
 }
 
-// GetLog implements raft.LogStore. It returns only the head of a long entry.
+// GetLog implements raft.LogStore. Of a long entry it returns only the head, without the data (longEntries).
 func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	if index >= g.first.Load() && g.long.get(index, l) {
 		return nil
@@ -392,14 +395,14 @@ func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	cuts := g.long.cuts.Load()
 	err := g.Read(index, l)
 	if err == nil {
-		brake.Bring(2 * len(l.Data)) // the log store has read the bytes, and decoded a copy as an entry
+		brake.Bring(2 * len(l.Data)) // twice: the log store has read the bytes, and copied them into the decoded entry
 		g.long.note(l, cuts)
 	}
 	return err
 }
 
-// Read reads a whole entry. An entry below g.first is not found, though raft-wal still returns deleted entries of its newest
-// segment.
+// Read reads a whole entry, also a long one. For a deleted entry (below g.first) it returns raft.ErrLogNotFound, though raft-wal
+// still finds the deleted entries of its newest segment.
 func (g *Log) Read(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
@@ -409,7 +412,7 @@ func (g *Log) Read(index uint64, l *raft.Log) error {
 	}
 	err := g.logStore.GetLog(index, l)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.hooks.Logger != nil && !g.closed.Load() {
-		// Raft would panic, or never get past this entry.
+		// Without a call of Fatal, Raft would panic on the error, or try to read this entry again and again.
 		advice := "repair the disk and start again"
 		if !isBroken(err) {
 			advice = "it is damaged: " + AdviceRejoin
@@ -422,7 +425,7 @@ func (g *Log) Read(index uint64, l *raft.Log) error {
 	return err
 }
 
-// Close implements logStore. Goroutines that answer peers may still read; they get an error.
+// Close implements logStore. Goroutines that answer peers may still call Read; it returns an error then.
 func (g *Log) Close() error {
 	g.closed.Store(true)
 	err := errors.Join(g.async.close(), g.logStore.Close())
@@ -443,7 +446,7 @@ func (g *Log) Trouble() string {
 	return ""
 }
 
-// AwaitWritten waits until an entry is on the disk. It fails if the entry never will be.
+// AwaitWritten waits until the entry at index is on the disk. After a failed write it fails for every index.
 func (g *Log) AwaitWritten(index uint64) error { return g.async.wait(index) }
 
 // WriteError returns why entries that Raft takes for written will never be on the disk; nil if
@@ -453,13 +456,14 @@ func (g *Log) WriteError() error { return g.async.failed() }
 // WrittenUpTo returns index, or the index of the last entry on the disk if that is lower.
 func (g *Log) WrittenUpTo(index uint64) uint64 { return g.async.upTo(index) }
 
-// failed handles a failed change of the log. If the change left the log unchanged, Raft tries
-// again, and the node is not ready until that succeeds. failed ends the process if the content
-// of the disk is unknown, or if Raft takes the log for longer than it is: only a new start can
-// read the true log, and until then the node must not vote or acknowledge.
+// failed handles the error err of an append or of a cut of the log's end; the caller holds mu. If
+// unchanged is true, the log is as it was, and Raft knows it: then the node goes on, but is not ready
+// until an append succeeds. If unchanged is false, the content of the disk is unknown, or Raft takes the log
+// for longer than it is, and failed ends the process: only a new start can read the true log, and until
+// then the node must not vote or acknowledge.
 func (g *Log) failed(err error, unchanged bool) error {
 	if g.hooks.Logger == nil {
-		return err // Raft has not begun
+		return err // Open has not set the hooks, so Raft has not started
 	}
 	text := err.Error()
 	before := g.trouble.Swap(&text)
@@ -479,7 +483,7 @@ func (g *Log) giveUp(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.lost == nil {
-		_ = g.failed(err, false) // failed has passed its result to Fatal already
+		_ = g.failed(err, false) // failed itself passes this error to Fatal
 	}
 }
 

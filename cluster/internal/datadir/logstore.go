@@ -16,7 +16,7 @@ import (
 
 // These are the kinds of log store.
 const (
-	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append where bbolt needs two.
+	// LogWAL is hashicorp/raft-wal: segment files, one disk sync per append.
 	LogWAL = "wal"
 	// LogBolt is raft-boltdb: a B+tree in raft.db, two disk syncs per append.
 	LogBolt = "bolt"
@@ -28,16 +28,15 @@ type logStore interface {
 	// IsMonotonic reports whether the store refuses gaps between entries; see
 	// raft.MonotonicLogStore.
 	IsMonotonic() bool
-	// prepare makes sure that there is room to go on after the end of the log has
-	// been cut off.
+	// prepare reserves the disk space that the first append after a cut of the log's end needs.
 	prepare() error
-	// room returns how many bytes can be appended within the space that is reserved on the disk already.
+	// room returns how many bytes can be appended in the disk space that is already reserved.
 	room() int64
 	Close() error
 }
 
-// walLog is raft-wal as a log store. raft-wal leaves the database of its
-// segments open; we close it.
+// walLog is raft-wal as a log store. When raft-wal is closed, it leaves the database
+// with its list of segments open, so walLog closes it.
 type walLog struct {
 	*wal.WAL
 	meta  *metadb.BoltMetaDB
@@ -45,7 +44,8 @@ type walLog struct {
 	files *segmentFiles
 }
 
-// openWAL opens the segment files in dir. They should hold all entries up to reached.
+// openWAL opens the log whose segment files are in dir. The parameter reached is the index of the last entry that the log
+// should have.
 func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, error) {
 	if err := d.Mkdir(dir); err != nil {
 		return nil, err
@@ -65,17 +65,18 @@ func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 }
 
 // rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
-// with the write that fills it, and starts the next one a little later. If the
+// with the write that fills it, and adds the next one to the list a little later. If the
 // process ends in between, raft-wal opens the log at the next start, but accepts
-// no entries any more. So Load starts the missing segment before raft-wal reads the list.
+// no entries any more. So Load adds the missing segment before raft-wal gets the list.
 type rotatedMeta struct {
 	types.MetaStore
 	files Files
 	filer types.SegmentFiler
-	// reached is how far the log should reach.
+	// reached is the index of the last entry that the log should have.
 	reached uint64
-	// failed is the result of the last write of the list: raft-wal closes a full
-	// segment after StoreLogs has returned, and reports no error.
+	// failed is the error of the last write of the list, or nil. When a segment is full,
+	// raft-wal writes the list after StoreLogs has returned, and does not report the
+	// error; so the next StoreLogs does.
 	failed *atomic.Pointer[error]
 }
 
@@ -116,7 +117,7 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	}
 	w, err := m.filer.RecoverTail(*tail)
 	if errors.Is(err, fs.ErrNotExist) {
-		return state, nil // nothing was written to it
+		return state, nil // nothing was written to the segment
 	}
 	if err != nil {
 		return state, err
@@ -124,7 +125,7 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	sealed, indexStart, err := w.Sealed()
 	last := max(w.LastIndex(), tail.BaseIndex-1)
 	if err = errors.Join(err, w.Close()); err == nil && !sealed && last >= m.reached {
-		// A log that is shorter than before stays as it is: Open will refuse it.
+		// The log is complete. A shorter log stays as it is, because Open refuses it.
 		err = clearTail(m.files, path)
 	}
 	if err != nil || !sealed {
@@ -142,11 +143,11 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 // Close implements logStore.
 func (l walLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
 
-// boltLog is raft-boltdb as a log store; the term and the vote share its file.
+// boltLog is raft-boltdb as a log store. The term and the vote are in the same file.
 type boltLog struct{ raft.LogStore }
 
-// StoreLogs implements raft.LogStore. A transaction that finds no room leaves
-// everything as it was.
+// StoreLogs implements raft.LogStore. It adds errNoRoom to the error of a full disk, because a
+// transaction of bbolt that fails for lack of space has changed nothing.
 func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore.StoreLogs(logs)) }
 
 func (boltLog) prepare() error    { return nil }
@@ -154,8 +155,8 @@ func (boltLog) room() int64       { return 0 }
 func (boltLog) IsMonotonic() bool { return false }
 func (boltLog) Close() error      { return nil } // Dir.Close closes raft.db
 
-// touchEnds reads the first and the last entry of a log, so that damage shows at the
-// start and not under load.
+// touchEnds reads the first and the last entry of a log, so that damage to them is found at
+// the start and not under load. It returns the index of the last entry.
 func touchEnds(log raft.LogStore) (last uint64, err error) {
 	var l raft.Log
 	first, err := log.FirstIndex()

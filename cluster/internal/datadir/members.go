@@ -10,11 +10,11 @@ import (
 // ErrOtherDirectory means that a node has a member's id, but not the directory recorded for that member.
 var ErrOtherDirectory = errors.New("cluster: this node is known with another data directory")
 
-// metPeer records the data directory of a member from the first contact with it.
+// metPeer records the data directory that a member had at the first contact.
 type metPeer struct {
 	Directory string `json:"directory"`
-	// Since is the index of the latest configuration that had the member, or of
-	// the configuration in force at the first contact.
+	// Since is the index of the latest committed configuration in which ForgetRemoved found
+	// the member; until then, of the configuration in force at the first contact.
 	Since uint64 `json:"since"`
 }
 
@@ -25,7 +25,7 @@ func (d *Dir) Name() string {
 	return d.rec.Directory
 }
 
-// Met reports whether a node with this id is known, and whether it is known with this directory.
+// Met reports whether a directory is known for the node id, and whether it is this directory. A node knows itself.
 func (d *Dir) Met(id, directory []byte) (met, same bool) {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
@@ -36,14 +36,14 @@ func (d *Dir) Met(id, directory []byte) (met, same bool) {
 	return met, p.Directory == string(directory)
 }
 
-// Knows reports whether id and directory are those of this node, or of a member that is known with them.
+// Knows reports whether the node id is known with this directory. A node knows itself.
 func (d *Dir) Knows(id, directory []byte) bool {
 	_, same := d.Met(id, directory)
 	return same
 }
 
-// NewlyRefused records that a node is refused because of its directory. It returns false if
-// the last refusal of this id was for the same directory.
+// NewlyRefused records that the node id is refused because it has this directory. It returns false
+// if the last refusal of this id was for the same directory.
 func (d *Dir) NewlyRefused(id, directory string) bool {
 	d.naming.Lock()
 	defer d.naming.Unlock()
@@ -57,8 +57,8 @@ func (d *Dir) NewlyRefused(id, directory string) bool {
 	return true
 }
 
-// Remember records the directory of a member at the first contact; since is the index of the
-// configuration in force. It fails if the member is known with another directory.
+// Remember records the directory of the member id at the first contact. The parameter since is the
+// index of the configuration in force. Remember fails if the member is known with another directory.
 func (d *Dir) Remember(id, directory string, since uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		p, met := peers[id]
@@ -72,8 +72,8 @@ func (d *Dir) Remember(id, directory string, since uint64) error {
 	})
 }
 
-// ForgetRemoved forgets the nodes that are not members in the committed configuration at an
-// index: a node that joins again may have another directory. Nodes whose Since is index or later
+// ForgetRemoved forgets the nodes that are not among members, the ids in the committed configuration
+// at index: a removed node may join again with another directory. Nodes whose Since is index or later
 // stay, because after a restart Raft commits some earlier configurations again.
 func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
@@ -90,8 +90,9 @@ func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	})
 }
 
-// ForgetBefore forgets the nodes whose Since is below index, the index of the configuration of a
-// snapshot. Between the two indexes they may have been removed, and have joined again.
+// ForgetBefore forgets the nodes whose Since is below index, the index of the configuration in a
+// snapshot. Between the two indexes they may have been removed and have joined again, with another
+// directory.
 func (d *Dir) ForgetBefore(index uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })
@@ -99,7 +100,7 @@ func (d *Dir) ForgetBefore(index uint64) error {
 	})
 }
 
-// keepPeers changes the record of known members, and writes node.json if the record differs.
+// keepPeers changes the record of known members by the function change, and writes node.json if the record differs.
 func (d *Dir) keepPeers(change func(map[string]metPeer) error) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		peers := map[string]metPeer{}

@@ -7,38 +7,39 @@ import (
 )
 
 // Writing a snapshot of a million locks, or reading one from a peer, takes a
-// second of CPU time and dozens of disk syncs. In one go, it would delay this
-// node's clients and everything else on the machine. A snapshot is not urgent, so
+// second of CPU time and dozens of disk syncs. Without a pause, this work would delay
+// the node's clients and everything else on the machine. A snapshot is not urgent, so
 // this package works on it at half speed: after each piece of work it rests for as
-// long as the work took.
+// long as that piece took.
 
 const (
-	// workPiece is how much work is done between two rests. The timers of the
-	// system do not go below a millisecond.
+	// workPiece is the least work between two rests. A shorter rest would last longer
+	// than it should, because timers are only accurate to about a millisecond.
 	workPiece = 4 * time.Millisecond
-	// longestRest bounds a rest: if a piece took longer, the machine stood still
-	// meanwhile.
+	// longestRest bounds a rest. If a piece of work took longer, the machine stood
+	// still during that piece.
 	longestRest = 50 * time.Millisecond
 )
 
-// pace makes work rest between its pieces.
+// pace makes a piece of work be followed by a rest.
 type pace struct {
 	now  func() time.Duration
 	stop <-chan struct{} // closing it ends the rests
 	done time.Duration   // work since the last rest
 
-	hurried func() bool // reports whether somebody waits for the end of the work; nil: nobody does
+	hurried func() bool // reports whether somebody waits for the end of the work, so that it must not rest; nil: nobody does
 }
 
 func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 	return &pace{now: now, stop: stop}
 }
 
-// add counts the work since the time began. It rests if there was enough work and nobody waits for its end.
+// add counts the time since began as work. It rests if there was workPiece of work since the last rest, unless somebody waits for
+// the end of the work.
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
 	if p.done < workPiece || p.hurried != nil && p.hurried() {
-		runtime.Gosched() // other goroutines need not wait until the runtime interrupts this one
+		runtime.Gosched() // so that other goroutines do not wait until the runtime interrupts this one
 		return
 	}
 	rest := time.NewTimer(min(p.done, longestRest))
@@ -50,11 +51,11 @@ func (p *pace) add(began time.Duration) {
 	}
 }
 
-// pacedReader rests for as long as its caller worked on the data of the last read.
+// pacedReader rests before a read for as long as its caller has worked since the last read.
 type pacedReader struct {
 	in    io.Reader
 	pace  *pace
-	began time.Duration // 0: nothing has been read yet
+	began time.Duration // when the last read ended; 0: there was none
 }
 
 func (r *pacedReader) Read(b []byte) (int, error) {
@@ -66,12 +67,12 @@ func (r *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pacedWriter rests for as long as it took to make and write the data of the last
-// write.
+// pacedWriter rests after a write for as long as it took to make and to write the
+// data.
 type pacedWriter struct {
 	out   io.Writer
 	pace  *pace
-	began time.Duration
+	began time.Duration // when the caller began to make the data
 }
 
 func (w *pacedWriter) Write(b []byte) (int, error) {

@@ -6,19 +6,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLog keeps the end of the log in memory. Raft reads each entry again after writing it:
-// a leader for every follower, and each node when it applies the entry.
+// recentLog keeps the last entries of the log in memory, because Raft reads each entry again after
+// it has written it: a leader sends it to each follower, and each node applies it.
 type recentLog struct {
 	mu   sync.RWMutex
-	ring [recentCount]raft.Log
-	size int64 // bytes of data in ring
+	ring [recentCount]raft.Log // an entry is in the slot of its index modulo recentCount
+	size int64                 // bytes of data in ring
 }
 
 const (
 	// recentCount bounds the number of kept entries, recentSize the bytes of their data.
 	recentCount = 128
 	recentSize  = 8 << 20
-	// recentLimit is the longest data of an entry that is kept.
+	// recentLimit is the greatest length of an entry's data with which the entry is kept.
 	recentLimit = 1 << 20
 )
 
@@ -31,13 +31,13 @@ func (r *recentLog) add(logs []*raft.Log) {
 			r.ring[l.Index%recentCount] = *l
 			r.size += int64(len(l.Data))
 		}
-		for oldest := l.Index + 1; r.size > recentSize; oldest++ { // the oldest entry is in the slot of the next one
+		for oldest := l.Index + 1; r.size > recentSize; oldest++ { // the oldest entry is in the slot of the next index
 			r.drop(oldest)
 		}
 	}
 }
 
-// drop empties the slot of an index.
+// drop empties the slot of index.
 func (r *recentLog) drop(index uint64) {
 	slot := &r.ring[index%recentCount]
 	r.size -= int64(len(slot.Data))

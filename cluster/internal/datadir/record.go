@@ -13,18 +13,18 @@ type nodeRecord struct {
 	ID     string `json:"id"`
 	Log    string `json:"log"`           // LogWAL or LogBolt
 	New    bool   `json:"new,omitempty"` // the log is not complete yet
-	// Cluster names the cluster; it is empty if the version that wrote the file did not know it.
+	// Cluster is the name of the cluster. It is empty if the node did not know the name when it wrote the file.
 	Cluster string `json:"cluster,omitempty"`
-	// Joining means that the node has asked, or will ask, to join a cluster. It
-	// must not begin one of its own.
+	// Joining means that the node has yet to join a cluster. It must not found a
+	// cluster of its own.
 	Joining bool `json:"joining,omitempty"`
-	// Directory is the name of this directory; Peers holds the directory names of the
-	// members that this node has met, by id. See members.go.
+	// Directory is the name of this directory, a random text. Peers has the names of the
+	// directories of the members that this node has met, by id. See members.go.
 	Directory string             `json:"directory,omitempty"`
 	Peers     map[string]metPeer `json:"peers,omitempty"`
 	// Votes means that the directory has a raft.last.
 	Votes bool `json:"votes,omitempty"`
-	// Sum is the checksum of the file, computed with zeros in its place; version 0.1.0 wrote none.
+	// Sum is the checksum of the record, computed with noSum in its place; version 0.1.0 wrote none.
 	Sum string `json:"sum,omitempty"`
 }
 
@@ -33,7 +33,7 @@ const (
 	noSum    = "00000000"
 )
 
-// encode returns the content of node.json.
+// encode returns the content of node.json, with the checksum.
 func (rec nodeRecord) encode() ([]byte, error) {
 	rec.Sum = noSum
 	b, err := json.Marshal(rec)

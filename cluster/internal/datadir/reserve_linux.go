@@ -6,14 +6,15 @@ import (
 	"syscall"
 )
 
-// reserve takes room on the disk for a part of a file, and extends the file to hold it. On file systems
-// that cannot do that, it writes zeros in any case, because only a write finds out whether there is room.
+// reserve takes room on the disk for length bytes of a file at the offset from, and extends the file to
+// hold them. On file systems that have no fallocate, it always writes zeros, because only a write finds
+// out whether there is room.
 //
-// With fill, reserve writes zeros to the room. The first write to a block that was only allocated makes
-// the file system mark the block as used, and the next sync must commit that mark to the journal, too.
-// Without the zeros a sync cost half as much again. A write of 64 KiB or more gets no zeros, because
-// they would cost more than they save; if such writes leave a part of the room unused, the next short
-// write fills it (segmentFile.reserve). Syncs write only the data (syncData).
+// If fill is true, reserve also writes zeros to the room. The first write to a block that was only allocated
+// makes the file system mark the block as used, and the next sync must commit that mark to the journal, too.
+// Without the zeros a sync cost half as much again. For writes of fillLimit or more the zeros would cost
+// more than they save, so the caller leaves them out. If such writes leave a part of the room unused, the
+// next short write fills that part with zeros (segmentFile.reserve).
 func reserve(f *os.File, from, length int64, fill bool) error {
 	err := retried(func() error { return syscall.Fallocate(int(f.Fd()), 0, from, length) })
 	switch {
@@ -27,13 +28,13 @@ func reserve(f *os.File, from, length int64, fill bool) error {
 	return err
 }
 
-// syncData waits until the data of a file is on the disk, with the metadata that reading the data
-// needs, but without timestamps.
+// syncData waits until the data of a file is on the disk, and the metadata without which the data cannot
+// be read. Other metadata, such as timestamps, may not be on the disk.
 func syncData(f *os.File) error {
 	return os.NewSyscallError("fdatasync", retried(func() error { return syscall.Fdatasync(int(f.Fd())) }))
 }
 
-// retried repeats a system call that a signal has interrupted.
+// retried repeats a system call until no signal interrupts it.
 func retried(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, syscall.EINTR) {

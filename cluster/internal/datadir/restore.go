@@ -9,20 +9,21 @@ import (
 	"strings"
 )
 
-// restoringFile is in a directory while a backup is restored into it. It is on the disk before any other file but LOCK is made,
-// and is removed when the restore has made all files, or has removed them again.
+// restoringFile is the name of a file that marks a directory while a backup is restored into it. It is on the disk before any
+// other file except LOCK is made, and is removed when the restore has made all files or, after a failure, has removed them.
 const restoringFile = "RESTORING"
 
 const restoringText = "lockstep restore has not finished here. Run it again, or name another directory.\n"
 
-// lostAndFound is in the root of a file system. A volume in a container or in Kubernetes has it from the start.
+// lostAndFound is a directory that some file systems have in their root, so a new volume in a container or in Kubernetes may
+// have it from the start.
 const lostAndFound = "lost+found"
 
-// ownFiles are the files and directories of a data directory, without LOCK and RESTORING.
+// ownFiles are the names of the files and directories in a data directory, without LOCK and RESTORING.
 var ownFiles = []string{nodeFile, boltFile, votesFile, walDir, markFile, settledPath, snapshotDir}
 
-// CheckEmpty fails if the directory at path is not empty: a backup is restored into a new directory. It ignores the lost+found of
-// a file system, a LOCK, and what an interrupted restore has left.
+// CheckEmpty fails if the directory at path is not empty: a backup is restored only into a new directory. It ignores the lost+found
+// of a file system, a LOCK, and the files that an interrupted restore has left.
 func CheckEmpty(path string) error {
 	list, err := os.ReadDir(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -44,9 +45,10 @@ func CheckEmpty(path string) error {
 	return nil
 }
 
-// Make creates a data directory at path, which does not exist or is empty, and calls fill to write it. The path may be a mount
-// point or a link, so fill writes there, and nothing is renamed. Open refuses the directory until fill has succeeded, or until
-// Make has removed the files of a fill that failed; fill itself opens it as Unfinished.
+// Make creates a data directory at path and calls the function fill to write its files. It fails if there is a directory at path
+// that is not empty (CheckEmpty). The path may be a mount point or a link, so fill writes directly there; no finished directory
+// is moved there by a rename. Open refuses the directory until fill has succeeded, or until Make has removed the files of a
+// failed fill. Therefore fill itself opens the directory with Options.Unfinished.
 func Make(disk Disk, path string, fill func(path string) error) error {
 	fail := func(err error) error { return fmt.Errorf("data directory %s: %w", path, err) }
 	_, err := os.Stat(path)
@@ -77,12 +79,12 @@ func Make(disk Disk, path string, fill func(path string) error) error {
 	}
 	err = fail(err)
 	if left := clearOut(disk, path); left != nil {
-		return errors.Join(err, left) // the mark stays
+		return errors.Join(err, left) // RESTORING stays
 	}
 	return errors.Join(err, endRestore(disk, path))
 }
 
-// beginRestore marks a directory as being restored, by restoringFile.
+// beginRestore marks a directory by restoringFile: a backup is being restored into it.
 func beginRestore(disk Disk, path string) error {
 	if err := writeFile(disk, filepath.Join(path, restoringFile), []byte(restoringText)); err != nil {
 		return err
@@ -90,7 +92,7 @@ func beginRestore(disk Disk, path string) error {
 	return disk.SyncDir(path)
 }
 
-// clearOut removes what a restore has made in a directory.
+// clearOut removes the files that a restore may have made in a directory (ownFiles).
 func clearOut(disk Disk, path string) error {
 	for _, name := range ownFiles {
 		if err := errors.Join(disk.Remove(filepath.Join(path, name)), disk.Remove(filepath.Join(path, name+".tmp"))); err != nil {
@@ -100,7 +102,7 @@ func clearOut(disk Disk, path string) error {
 	return disk.SyncDir(path)
 }
 
-// endRestore removes the mark of beginRestore: the directory is whole now, or empty.
+// endRestore removes restoringFile, when the directory is complete or has no ownFiles.
 func endRestore(disk Disk, path string) error {
 	if err := disk.Remove(filepath.Join(path, restoringFile)); err != nil {
 		return err
@@ -108,7 +110,7 @@ func endRestore(disk Disk, path string) error {
 	return disk.SyncDir(path)
 }
 
-// checkRestored refuses a directory that was not restored to the end.
+// checkRestored fails if a directory has restoringFile, because then a restore into it was interrupted.
 func checkRestored(path string) error {
 	_, err := os.Lstat(filepath.Join(path, restoringFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -120,8 +122,8 @@ func checkRestored(path string) error {
 	return fmt.Errorf("data directory %s has %s: lockstep restore was interrupted there, so it lacks a part of the backup; run lockstep restore again with it, or name another directory with --data", path, restoringFile)
 }
 
-// Begin records the term of a new directory, and that its log begins behind the snapshot of
-// entry index: Open refuses the directory without that snapshot.
+// Begin records the term of a new directory, and that its log is empty and begins behind the snapshot
+// of the entry at index. From then on Open refuses the directory without that snapshot or a newer one.
 func (d *Dir) Begin(index, term uint64) error {
 	if err := d.Stable.SetUint64([]byte(currentTerm), term); err != nil {
 		return err

@@ -10,8 +10,8 @@ import (
 )
 
 // raft-wal writes a segment as a header and then frames. A frame begins with its type, three zero
-// bytes, and the length of its content; a commit frame has instead of the length a checksum of
-// everything since the last commit.
+// bytes, and the length of its content. A commit frame has no content: instead of the length it has
+// a checksum of everything since the commit frame before it.
 const (
 	segmentHeader = 32
 	frameHeader   = 8
@@ -20,23 +20,23 @@ const (
 	frameCommit   = 3
 )
 
-// unseal opens a segment again that a torn write has half closed. raft-wal writes an index
-// together with the write that fills a segment. If the power fails meanwhile, raft-wal drops
-// that write at the next start, but takes the segment for closed, and reads its entries by
-// an incomplete index.
+// unseal opens a segment again that a torn write has half closed. With the write that fills a
+// segment, raft-wal also writes an index of the segment. If the power fails during this write,
+// raft-wal drops the write at the next start, but takes the segment for closed because of the
+// index, and reads its entries by that index, which may be incomplete.
 func unseal(d Files, path string) error {
 	return wipe(d, path, func(b []byte) (from, to int) {
 		end, index := believed(b)
 		if index < end {
 			return 0, 0
 		}
-		return index, index + frameHeader // raft-wal stops reading at the zeros, behind the last valid commit
+		return index, index + frameHeader // raft-wal stops reading at zeros
 	})
 }
 
-// clearTail overwrites the remains of a torn write behind the last valid commit. raft-wal
-// would write over only a part of them. It also trusts a commit, without a check, if entries
-// come behind it: if the next write is torn, too, the old remains may look like such entries.
+// clearTail overwrites with zeros what a torn write has left behind the last valid commit. raft-wal's
+// next write might cover only a part of that. raft-wal also trusts a commit without a check if
+// entries follow it: if the next write is torn, too, the old remains may look like such entries.
 func clearTail(d Files, path string) error {
 	return wipe(d, path, func(b []byte) (from, to int) {
 		end, _ := believed(b)
@@ -44,8 +44,8 @@ func clearTail(d Files, path string) error {
 	})
 }
 
-// wipe writes zeros over the range of a segment that find returns. It does nothing if the
-// range is empty, or if the segment has no file because nothing was written to it.
+// wipe writes zeros over the range of a segment that the function find returns for its content. It does
+// nothing if the range is empty, or if the segment has no file because nothing was written to it.
 func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,11 +69,11 @@ func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
 	return errors.Join(err, f.Close())
 }
 
-// believed returns the end of the last commit that raft-wal takes for valid: the last one in
-// the file if entries come after it or its checksum is right, else the one before. index is
-// the offset of the last index, -1 if there is none.
+// believed returns the end of the last commit that raft-wal takes for valid: the last commit in
+// the file if entries follow it or its checksum is right, else the commit before it. index is
+// the offset of the last index frame; -1 if there is none.
 func believed(b []byte) (end, index int) {
-	last, before := segmentHeader, segmentHeader // ends of the last commit, and of the one before
+	last, before := segmentHeader, segmentHeader // end of the last commit, and of the commit before it
 	from := 0                                    // start of the bytes that the next commit covers
 	index, whole := -1, true
 	for at := segmentHeader; at+frameHeader <= len(b); {

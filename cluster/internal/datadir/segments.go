@@ -11,50 +11,49 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// segmentFiles is the file system on which raft-wal keeps its segments. It differs
-// from raft-wal's own in when it reserves disk space for a file.
+// segmentFiles is the types.VFS in which raft-wal keeps its segments. It reserves disk space
+// for a segment at other times than raft-wal's own VFS does.
 //
-// raft-wal writes a new segment to its list first and makes the file afterwards,
-// while it closes a full segment or cuts back a log. If the disk has no space for
-// the file then, the list on disk and the list in memory differ, and raft-wal
-// accepts no entries any more. So making a file cannot fail here for lack of space:
-// the first write to a file makes it. And each write reserves its space before it
-// begins, so a write without space changes nothing and can be tried again.
+// When raft-wal closes a full segment or cuts off the end of the log, it first adds a new
+// segment to its list and then calls Create. If Create failed for lack of space, the list
+// on disk and the list in memory would differ, and raft-wal would accept no entries any
+// more. So Create makes no file here; the first write to the segment does. And each write
+// reserves its space before it begins, so a write that finds no space changes nothing and
+// can be tried again.
 //
-// A segment reserves its space in steps and not all at once, because a log that is cut
-// back often has many segments with little in them. It reserves each step ahead of
-// time, because a leader writes an entry synchronously if the reserved space may not
-// suffice for it (asyncWrites).
+// A segment reserves its space in steps of roomStep and not all at once, because a log whose
+// end is cut off often has many short segments. It reserves each step before a write needs
+// it, because a leader writes an entry synchronously if the reserved space may not suffice
+// for the entry (asyncWrites).
 type segmentFiles struct {
 	disk Files
 	dir  string
 	// cached means that all writes go through the kernel's page cache.
 	cached bool
-	// spare means that a file with room for the beginning of a segment exists.
+	// spare means that prepare has made spareFile, with room for the beginning of a segment, and no segment has used it yet.
 	spare bool
-	// limit is the size of a full segment. entries is at least the number of entries in the newest segment, without the batch that
-	// began the segment (index adds room for that batch).
+	// limit is the size of a full segment. entries is at least the number of entries in the newest segment, without the batch of
+	// entries during which raft-wal began the segment (the method index allows for that batch).
 	limit   int64
 	entries atomic.Int64
-	// left is how many bytes can be appended to the newest segment, because their room is
-	// reserved and they do not fill the segment.
+	// left is how many bytes can be appended to the newest segment in the room that is reserved, before the segment is full.
 	left atomic.Int64
 }
 
 const (
-	// segmentSize is the size of a full segment. The last entries may exceed it, up to
-	// the longest possible entry.
+	// segmentSize is the size of a full segment. The last batch of entries may make the
+	// segment longer.
 	segmentSize = 16 << 20
-	// roomStep is how much room a segment reserves at a time.
+	// roomStep is the unit in which a segment reserves room.
 	roomStep = 256 << 10
-	// fillLimit is the length of a write from which its room is not filled with zeros first. For such
-	// a write, zeros cost more than the journal does (measured: as much as the journal with
-	// 64 KiB, half as much again with 256 KiB).
+	// fillLimit is the length from which on a write gets room that is not filled with zeros (see
+	// reserve). For such a write, the zeros cost at least what they save in the file system's
+	// journal (measured: as much with 64 KiB, half as much again with 256 KiB).
 	fillLimit = 64 << 10
 	spareFile = "spare"
 )
 
-// errNoRoom means that a write to the log has not begun, because the disk is full.
+// errNoRoom means that the disk is full, and that therefore a change of the log has not begun.
 var errNoRoom = errors.New("no room on the disk for the log")
 
 var _ types.VFS = (*segmentFiles)(nil)
@@ -92,8 +91,8 @@ func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) 
 	return os.Open(filepath.Join(dir, name))
 }
 
-// OpenWriter implements types.VFS. It syncs the file, because raft-wal takes everything
-// in it for stored, and writes of an earlier process may not be on the disk yet.
+// OpenWriter implements types.VFS. It syncs the file, because raft-wal relies on everything
+// in it, and writes of an earlier process may not be on the disk yet.
 func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f := &segmentFile{fs: s, path: filepath.Join(dir, name)}
 	info, err := os.Stat(f.path)
@@ -112,7 +111,7 @@ func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) 
 	return f, nil
 }
 
-// prepare makes sure that the next segment has room to begin.
+// prepare makes spareFile, so that the next segment has room for its beginning.
 func (s *segmentFiles) prepare() error {
 	if s.spare {
 		return nil
@@ -128,7 +127,7 @@ func (s *segmentFiles) prepare() error {
 	return nil
 }
 
-// direct returns a file whose appends go past the cache, if they may.
+// direct returns a file whose appends go past the page cache; if cached is set, it returns f.
 func (s *segmentFiles) direct(f File, path string) File {
 	if s.cached {
 		return f
@@ -136,15 +135,15 @@ func (s *segmentFiles) direct(f File, path string) File {
 	return direct(f, path)
 }
 
-// segmentFile is one segment. It needs no lock: only the goroutine that writes makes
-// the file, and readers read only what was written.
+// segmentFile is one segment. It needs no lock: only the goroutine that appends to the log
+// makes the file and writes to it, and others read only what was written before.
 type segmentFile struct {
 	fs     *segmentFiles
 	path   string
 	file   File  // nil until the first write
 	room   int64 // bytes for which the file has disk space
-	filled int64 // bytes of that space that were written, if only with zeros
-	tight  bool  // the last reserveAhead failed, and no write has reserved room since
+	filled int64 // bytes of that space that were written, at least with zeros
+	tight  bool  // reserveAhead found no room, and no write has reserved room since
 	named  bool  // the directory entry is on the disk
 }
 
@@ -185,11 +184,11 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 	return n, err
 }
 
-// reserve reserves room up to an offset for a write of n bytes. For a short write it fills that room with zeros.
+// reserve reserves room up to the offset upTo for a write of n bytes. For a short write it fills that room with zeros.
 func (f *segmentFile) reserve(upTo int64, n int) error {
 	fill := n < fillLimit
-	if to := min(steps(upTo), f.room); fill && f.filled < to { // longer writes took that room without zeros
-		_ = f.file.Reserve(f.filled, to-f.filled, true) // an error only leaves out the zeros
+	if to := min(steps(upTo), f.room); fill && f.filled < to { // longer writes reserved the room from f.filled on without zeros
+		_ = f.file.Reserve(f.filled, to-f.filled, true) // after an error only the zeros are missing
 		f.filled = to
 	}
 	if upTo <= f.room {
@@ -206,8 +205,8 @@ func (f *segmentFile) reserve(upTo int64, n int) error {
 	return nil
 }
 
-// reserveAhead reserves room for the writes that may follow a write of n bytes. It reports no
-// error: if there is no room, the write that needs it fails.
+// reserveAhead reserves room for the writes that may follow a write of n bytes, which ends at the
+// offset end. It reports no error: if there is no room, the later write that needs it fails.
 func (f *segmentFile) reserveAhead(end int64, n int) {
 	next := min(end+min(max(roomStep/4, 2*int64(n)), asyncSize), f.fs.limit)
 	if !f.tight && f.reserve(next, n) != nil {
@@ -217,10 +216,10 @@ func (f *segmentFile) reserveAhead(end int64, n int) {
 
 func steps(n int64) int64 { return (n + roomStep - 1) / roomStep * roomStep }
 
-// index returns an upper bound of the bytes that raft-wal needs for the index of the newest segment.
+// index returns an upper bound of the bytes that raft-wal needs for the index that it writes at the end of the newest segment.
 func (s *segmentFiles) index() int64 { return (s.entries.Load()+2*asyncCount)*4 + EntryOverhead }
 
-// wantsRoom adds errNoRoom to the error of a full disk; the caller has changed nothing yet.
+// wantsRoom adds errNoRoom to the error of a full disk. Call it only if the failed operation has changed nothing.
 func wantsRoom(err error) error {
 	if isFull(err) {
 		return fmt.Errorf("%w: %w", errNoRoom, err)

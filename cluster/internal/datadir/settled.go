@@ -11,14 +11,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The log never cuts entries that are committed or applied, unless the newest snapshot holds them.
-// hashicorp/raft would cut them if a leader sent different entries: it relies on a leader to have all
-// committed entries. But one forged request in a leader's name would then end acknowledged locks.
-// raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as
-// well: the node keeps its entries, writes an error to its log output, and acknowledges none of the
-// sent entries.
+// The log never deletes entries at its end that are committed or applied, unless the newest snapshot
+// holds them. hashicorp/raft would delete them if a leader sent different entries: it relies on a leader
+// to have all committed entries. So one forged request in a leader's name would undo acknowledged
+// locks. raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as
+// well: the node keeps its entries, logs an error, and acknowledges none of the sent entries.
 //
-// Raft forgets at the end of the process how much is committed. log.settled keeps it:
+// Raft does not store how far the log is committed. log.settled stores that index:
 //
 //	+--------+---------+----------+---------+---------+
 //	| "SETL" | version | reserved | index   | crc32c  |
@@ -31,7 +30,7 @@ const (
 	settledMagic   = "SETL"
 	settledVersion = 1
 	settledLen     = 4 + 4 + 8 + 4
-	// settledEvery is the number of writes to the log per write of log.settled.
+	// settledEvery is the number of writes to the log after which log.settled is written again.
 	settledEvery = 16
 )
 
@@ -52,7 +51,7 @@ func decodeSettled(b []byte) (uint64, bool) {
 	return binary.LittleEndian.Uint64(b[8:]), true
 }
 
-// openSettled reads log.settled and keeps it open.
+// openSettled reads log.settled, writes it anew, and keeps it open.
 func (g *Log) openSettled(d Files, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -67,11 +66,11 @@ func (g *Log) openSettled(d Files, path string) error {
 	return err
 }
 
-// Settled returns the index up to which the log is committed or applied, and must not change.
+// Settled returns the index up to which this node knows that the log is committed or applied: these entries must not be replaced.
 func (g *Log) Settled() uint64 { return max(g.noted.Load(), g.hooks.reached()) }
 
-// noteSettled writes log.settled on every settledEvery-th call; the caller holds mu. It leaves
-// out entries that are not on this disk yet.
+// noteSettled writes log.settled on every settledEvery-th call; the caller holds mu. The index that
+// it writes is at most that of the last entry on this disk.
 func (g *Log) noteSettled() error {
 	if g.appends++; g.appends%settledEvery != 0 || g.settledFile == nil {
 		return nil
@@ -87,8 +86,8 @@ func (g *Log) noteSettled() error {
 	return err
 }
 
-// refuseCut fails if a cut from index first on would remove committed entries, unless the newest
-// snapshot holds all committed entries.
+// refuseCut fails if a deletion of all entries from the index first on would remove committed ones,
+// unless the newest snapshot holds all committed entries.
 func (g *Log) refuseCut(first uint64) error {
 	settled := g.Settled()
 	if first > settled || g.snaps.Newest().Index >= settled {
@@ -101,7 +100,7 @@ func (g *Log) refuseCut(first uint64) error {
 	return fmt.Errorf("%w: entry %d, and up to entry %d they are committed", errCutsSettled, first, settled)
 }
 
-// TermAt returns the term of an entry; 0 if the entry is not in the log.
+// TermAt returns the term of the entry at index; 0 if it cannot be read from the log.
 func (g *Log) TermAt(index uint64) uint64 {
 	var l raft.Log
 	if g.GetLog(index, &l) != nil {
@@ -110,7 +109,8 @@ func (g *Log) TermAt(index uint64) uint64 {
 	return l.Term
 }
 
-// ConfigurationBefore returns the configuration before an index; it has no servers if that configuration is unknown.
+// ConfigurationBefore returns the configuration in force before the entry at index; it has no servers if that configuration is
+// unknown.
 func (g *Log) ConfigurationBefore(index uint64) raft.Configuration {
 	return g.configs.before(index, g.snaps.Newest())
 }

@@ -33,9 +33,9 @@ import (
 // ".tmp", and gets its final name when all of it is on the disk. So a snapshot with
 // a final name is whole, unless the disk has damaged it since.
 //
-// hashicorp/raft's own store is not used for two reasons. It syncs a whole snapshot
-// at once at the end, and the log's syncs wait for that. And it does not check the
-// data that a peer or an FSM has written.
+// hashicorp/raft's own snapshot store is not used for two reasons. It syncs the whole snapshot
+// at once at the end, and the log's syncs wait for that sync. And it does not check whether
+// the content of a snapshot, from a peer or from the FSM, can be restored.
 const (
 	snapshotDir   = "snapshots"
 	stateFile     = "state.bin"
@@ -44,8 +44,8 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
-	// afterRead is how long the log behind a snapshot stays after the last read of the snapshot for another
-	// node: that node needs the log next. A node that hangs gets no more time.
+	// afterRead is how long the log keeps the entries behind a snapshot after the last read of the snapshot:
+	// the node to which it is sent needs these entries next. For a node that stops reading, they are not kept longer.
 	afterRead = 10 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
@@ -56,34 +56,33 @@ const (
 type snapshotMeta struct {
 	raft.SnapshotMeta
 	CRC    []byte // CRC-64 (ECMA) of state.bin
-	Format int    `json:",omitempty"` // 0: hashicorp/raft's
+	Format int    `json:",omitempty"` // 0: the format of hashicorp/raft's own store
 }
 
 var crc64Table = crc64.MakeTable(crc64.ECMA)
 
-// Snapshots keeps the latest snapshots.
+// Snapshots keeps the latest two snapshots.
 type Snapshots struct {
 	dir  string
 	disk Files
 	log  hclog.Logger
-	pace func() *pace // nil: write as fast as the disk can
-	// clock is monotonic. nil: no node runs on this store, so it sends no snapshot.
+	pace func() *pace // makes the pace for writing a snapshot; nil: write as fast as the disk can
+	// clock returns the monotonic time. nil: no node runs on this directory, so no snapshot is sent.
 	clock func() time.Duration
-	// outgrown reports whether the log already goes on behind a snapshot. nil: there
-	// is no log yet.
+	// outgrown is Log.outgrown. nil: the log is not open yet.
 	outgrown func(index, term uint64) (bool, error)
 
 	mu      sync.Mutex
 	list    []snapshotMeta           // whole snapshots, the newest first
-	spoiled []string                 // directories of damaged snapshots, and of those that could not be deleted
+	spoiled []string                 // ids of damaged snapshots, and of those that could not be deleted
 	number  uint64                   // number of the next snapshot
-	read    map[uint64]time.Duration // time of the last read of a snapshot, by its index
+	read    map[uint64]time.Duration // time of the last read of a snapshot, by the snapshot's index
 }
 
 var _ raft.SnapshotStore = (*Snapshots)(nil)
 
-// openSnapshots verifies every snapshot in the directory. It leaves out damaged ones, and
-// fails on those of a newer program.
+// openSnapshots verifies every snapshot in the directory. It deletes unfinished ones, leaves damaged
+// ones out of the list, and fails on a snapshot of a newer program.
 func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
 	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
 	if err := fs.Mkdir(s.dir); err != nil {
@@ -102,7 +101,7 @@ func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) 
 			continue
 		}
 		if _, _, number, ok := parseSnapshotID(name); !ok {
-			continue // not ours
+			continue // not a snapshot
 		} else {
 			s.number = max(s.number, number+1)
 		}
@@ -138,7 +137,7 @@ func snapshotID(term, index, number uint64) string {
 	return fmt.Sprintf("%d-%d-%d", term, index, number)
 }
 
-// verify reads and checks a whole snapshot.
+// verify reads all of a snapshot, checks it, and returns its metadata.
 func (s *Snapshots) verify(name string) (snapshotMeta, error) {
 	b, err := os.ReadFile(filepath.Join(s.dir, name, metaFile))
 	if err != nil {
@@ -193,7 +192,7 @@ func decodeMeta(b []byte) (meta snapshotMeta, err error) {
 	return meta, nil
 }
 
-// Newest returns the newest snapshot; zero if there is none.
+// Newest returns the metadata of the newest snapshot; zero if there is none.
 func (s *Snapshots) Newest() raft.SnapshotMeta {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,9 +202,10 @@ func (s *Snapshots) Newest() raft.SnapshotMeta {
 	return s.list[0].SnapshotMeta
 }
 
-// covered returns the index up to which the log may be shortened: if the newest snapshot turns
-// out to be damaged, the one before it and the log must replace it. The log behind a snapshot that is
-// being sent stays, too: otherwise a slow follower would need another snapshot after that one.
+// covered returns the index up to which entries at the beginning of the log may be deleted. If the
+// newest snapshot turns out to be damaged, the snapshot before it must replace it, together with the
+// entries behind that one. The entries behind a snapshot that is being sent must stay, too: without
+// them a slow follower would need another snapshot next.
 func (s *Snapshots) covered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,7 +223,7 @@ func (s *Snapshots) covered() uint64 {
 	return index
 }
 
-// noteRead records the time of a read of a snapshot; the caller holds mu.
+// noteRead records that the snapshot of this index is being read now; the caller holds mu.
 func (s *Snapshots) noteRead(index uint64) {
 	if s.clock != nil {
 		s.read[index] = s.clock()
@@ -257,7 +257,7 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
 }
 
-// spoil takes a damaged snapshot out of the list.
+// spoil takes a damaged snapshot out of the list; add deletes it with the next snapshot.
 func (s *Snapshots) spoil(id string) {
 	s.log.Error("a snapshot is damaged and is not used any more; look after the disk", "snapshot", id)
 	s.mu.Lock()
@@ -266,7 +266,7 @@ func (s *Snapshots) spoil(id string) {
 	s.spoiled = append(s.spoiled, id)
 }
 
-// snapshotReader reads a snapshot, and fails at its end if the disk has damaged it since it was written or checked.
+// snapshotReader reads a snapshot. At the end of the snapshot it fails if the content differs from what was written.
 type snapshotReader struct {
 	*os.File
 	store *Snapshots
@@ -332,15 +332,15 @@ type snapshotSink struct {
 	sum    hash.Hash64
 	dirty  int // bytes since the last sync
 	pace   *pace
-	own    bool // the snapshot has this node's own state, not a peer's
+	own    bool // the snapshot is of this node's own state; it does not come from a peer
 	closed bool
 }
 
 // ID implements raft.SnapshotSink.
 func (k *snapshotSink) ID() string { return k.meta.ID }
 
-// Write writes, and syncs after each syncBytes: one large sync at the end would hold up
-// the log's syncs.
+// Write implements io.Writer. It syncs the file after each syncBytes, because the log's syncs
+// would have to wait for one large sync at the end.
 func (k *snapshotSink) Write(p []byte) (int, error) {
 	if k.pace != nil {
 		defer k.pace.add(k.pace.now())
@@ -356,8 +356,8 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OwnState returns the writer for this node's own state, for a snapshot that Raft has begun. The writer rests between pieces of
-// work (pace), but not while hurried returns true.
+// OwnState returns a writer with which this node's own state is written to sink, a snapshot that Raft has begun. The writer rests
+// between pieces of work (pace), but not while the function hurried returns true.
 func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	if k, ok := sink.(*snapshotSink); ok {
 		if k.pace != nil {
@@ -368,8 +368,8 @@ func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	return sink
 }
 
-// whole returns a writer that also counts as work what its caller does between two writes. Between the writes of a peer's
-// snapshot the caller only waits, so a peer's snapshot is written without this writer.
+// whole returns a writer to k whose pace also counts the time between two writes as work, because the caller encodes this
+// node's own state then. For a peer's snapshot whole is not used: between two writes the caller only waits for the peer.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {
@@ -389,8 +389,8 @@ func (k *snapshotSink) Cancel() error {
 	return errors.Join(k.file.Close(), k.store.discard(k.meta.ID))
 }
 
-// Close checks the snapshot and gives it its final name: an inconsistent snapshot must
-// not replace a consistent one.
+// Close completes the snapshot and gives it its final name. It checks the snapshot first, because an
+// inconsistent snapshot must not replace a consistent one.
 func (k *snapshotSink) Close() error {
 	if k.closed {
 		return nil
@@ -414,9 +414,10 @@ func (k *snapshotSink) Close() error {
 
 var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
 
-// late fails if a peer's snapshot is behind this node's log. Such a snapshot comes from a
-// connection that was stuck for a while; Raft would restore it all the same, and delete the
-// log behind it. Raft waits for Close, so the log does not change meanwhile.
+// late fails if a peer's snapshot is older than this node's newest one, or if this node's log already
+// holds its last entry (Log.outgrown). Such a snapshot comes from a connection that was stuck for a
+// while. Raft would restore it all the same, and delete the entries behind it. The log does not change
+// during the check, because Raft waits for Close.
 func (k *snapshotSink) late() error {
 	if k.own || k.store.outgrown == nil {
 		return nil
@@ -450,7 +451,8 @@ func (k *snapshotSink) finish() error {
 	return fs.SyncDir(k.store.dir)
 }
 
-// add adds a new snapshot to the list, and deletes the oldest and the damaged ones.
+// add adds a new snapshot to the list. It deletes the damaged snapshots, and those that are too old
+// to be among the latest snapshotsKept.
 func (s *Snapshots) add(meta snapshotMeta) error {
 	s.mu.Lock()
 	s.list = append(s.list, meta)
@@ -470,7 +472,7 @@ func (s *Snapshots) add(meta snapshotMeta) error {
 	return nil
 }
 
-// discard deletes snapshots that are not in the list. If it cannot delete one, add tries again with the next snapshot.
+// discard deletes snapshots that are not in the list. If it cannot delete one, add tries again when the next snapshot is complete.
 func (s *Snapshots) discard(gone ...string) error {
 	var faults []error
 	for _, id := range gone {
@@ -484,8 +486,8 @@ func (s *Snapshots) discard(gone ...string) error {
 	return errors.Join(faults...)
 }
 
-// erase deletes a snapshot, under its name or as an unfinished one. It renames it to an unfinished one first: after a crash, a
-// half deleted snapshot must not look like a damaged one.
+// erase deletes the snapshot at path, which may still have its unfinished name. If it has its final name, erase gives it the
+// unfinished name first: after a crash, a half deleted snapshot must not look like a damaged one.
 func (s *Snapshots) erase(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		if err := s.disk.Rename(path, path+unfinished); err != nil {

@@ -15,10 +15,11 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// A node must not lose its term or its vote: with an earlier term, or without its vote, it
-// votes twice in a term, and two leaders may be elected. bbolt keeps no checksum of its data, and
-// if the newest of its two roots is damaged it goes on with the state before. So the values of
-// the term and the vote in raft.db end with a checksum of key and value, and raft.last repeats the latest values:
+// A node must not lose its term or its vote: with an earlier term, or without its vote, it may
+// vote twice in a term, and two leaders may be elected. bbolt keeps no checksum of its data, and
+// if the newer of its two meta pages is damaged, it goes on with the state before the last transaction.
+// So each value of the term and the vote in raft.db ends with a checksum of key and value, and raft.last
+// repeats the latest values:
 //
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //	| "VOTE" | version | reserved | term    | vote term | crc32c of   | crc32c  |
@@ -26,8 +27,8 @@ import (
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //
 // in little endian. raft.last is written after raft.db and not synced, so its values may be older than
-// those in raft.db, never newer. Version 0.1.0 ignores the checksum behind a term; it writes
-// values without one, and this version accepts them.
+// those in raft.db, never newer. Version 0.1.0 wrote values without a checksum, which this version
+// accepts; when version 0.1.0 reads a term, it ignores the checksum behind it.
 const (
 	votesFile    = "raft.last"
 	votesMagic   = "VOTE"
@@ -43,7 +44,7 @@ var errVotes = errors.New("the term or the vote is not what was written")
 // votes is the content of raft.last.
 type votes struct {
 	term, voteTerm uint64
-	candidate      uint32 // checksum of the candidate's name; of an empty name before the first vote and while a vote is being written
+	candidate      uint32 // checksum of the candidate's name, which is empty before the first vote and while a vote is being written
 }
 
 func (v votes) encode() []byte {
@@ -64,7 +65,8 @@ func decodeVotes(b []byte) (v votes, err error) {
 	return votes{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint32(b[24:])}, nil
 }
 
-// sealedVotes is where Raft keeps its term and its vote.
+// sealedVotes is the store of Raft's term and vote. It adds a checksum to each value in raft.db, and repeats the values in
+// raft.last.
 type sealedVotes struct {
 	raft.StableStore
 
@@ -75,7 +77,8 @@ type sealedVotes struct {
 
 var _ raft.StableStore = (*sealedVotes)(nil)
 
-// openVotes checks raft.db against raft.last, and makes raft.last in a directory that has none yet.
+// openVotes returns the store of the term and the vote, after it has checked raft.db against raft.last, the file at path.
+// It makes raft.last in a directory that has none yet.
 func openVotes(d Files, inner raft.StableStore, path string) (*sealedVotes, error) {
 	s := &sealedVotes{StableStore: inner}
 	now, err := s.look()
@@ -134,7 +137,7 @@ func seal(k, v []byte) []byte {
 	return binary.LittleEndian.AppendUint32(bytes.Clone(v), sum)
 }
 
-// unsealed returns a value without its checksum, and whether the checksum is there and right.
+// unsealed returns the value in b without its checksum, and whether b ends with the right checksum.
 func unsealed(k, b []byte) (v []byte, ok bool) {
 	if len(b) < sumLen {
 		return b, false
@@ -152,8 +155,8 @@ func (s *sealedVotes) Get(k []byte) ([]byte, error) {
 	v, ok := unsealed(k, b)
 	if !ok {
 		if string(k) == lastVoteCandidate {
-			// Version 0.1.0 wrote the vote's term and the candidate, both without a checksum. So if the term
-			// has none, this candidate needs none.
+			// Version 0.1.0 wrote both the vote's term and the candidate without a checksum. So if the vote's
+			// term has no checksum, this candidate needs none.
 			if term, err := s.StableStore.Get([]byte(lastVoteTerm)); err == nil && len(term) == 8 {
 				return b, nil
 			}
@@ -224,9 +227,9 @@ func (s *sealedVotes) close() error {
 	return s.file.Close()
 }
 
-// CheckTerm fails if the term does not fit the log and the snapshots. A node whose term is behind
-// the term of its own entries has forgotten elections, and may vote in them again. A term that is
-// too far ahead of them is damaged (roster.PlausibleTerm).
+// CheckTerm fails if the node's term does not fit the log and the snapshots. If the node's term is
+// lower than the term of its own entries, the node has forgotten elections, and might vote in
+// them again. If it is too far above the term of these entries, it is damaged (roster.PlausibleTerm).
 func (d *Dir) CheckTerm() error {
 	term, err := d.votes.GetUint64([]byte(currentTerm))
 	if err != nil && !isNotFound(err) {
