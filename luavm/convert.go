@@ -94,21 +94,21 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	return e.record(L, "set", t)
 }
 
-// replyDepth is how many slots of C Lua's stack the tables around a value in a reply may
-// take; beyond it C Lua's stack is full. It is less than store.MaxReplyDepth, so that every
-// reply can also be sent to a client of another node.
+// A value becomes an error in the reply (errReplyDepth) if the tables around it take replyDepth slots or
+// more of C Lua's stack: then C Lua's stack is full. replyDepth is less than store.MaxReplyDepth, so another
+// node can decode every reply that this node forwards to it.
 const replyDepth = 7995
 
-// These are the slots of that stack that a table takes while one of its elements is converted.
+// These are the slots of C Lua's stack that a table takes while one of its elements is converted.
 const (
 	arraySlot  = 1
 	memberSlot = 3 // for a member of a set, or a value in a map
 	keySlot    = 4 // for a key in a map
 )
 
-// elementCost is the number of bytes charged for an element of a reply. replyShare is the divisor of a
-// script's memory limit that bounds its reply: the reply is encoded, sent to another node and
-// encoded there for the client, so it exists several times.
+// elementCost is about how many bytes an element of a reply takes besides its text; toReply charges twice as
+// much. The strings of a reply, with elementCost for each, may take MemoryLimit/replyShare bytes: the reply
+// is encoded, sent to another node and encoded there for the client, so it exists several times.
 const (
 	elementCost = 80
 	replyShare  = 4
@@ -117,7 +117,8 @@ const (
 // replyInStep is how many bytes of a reply are searched for line breaks in the time of an instruction.
 const replyInStep = 64
 
-// replyText charges the memory for a string of the reply, and returns the string.
+// replyText returns a string of the reply unchanged. It stops the script if the strings of the reply have
+// become too large (replyShare), and charges for the copies that oneLine may make of this one.
 func (e *Engine) replyText(s string) string {
 	e.replySize += int64(len(s)) + elementCost
 	if e.replySize > e.opts.MemoryLimit/replyShare {
@@ -130,9 +131,10 @@ func (e *Engine) replyText(s string) string {
 	return s
 }
 
-// toReply converts the value that a script returned. A table that contains itself, or
-// a few tables that contain each other many times, can expand to more than any memory
-// holds, so toReply charges memory for every element.
+// toReply converts a value that a script returned, or an element of one, to a reply. depth is how many slots
+// of C Lua's stack the tables around the value take. A table that contains itself, or a few tables that
+// contain each other many times, can expand to more than any memory holds, so toReply charges memory for
+// every element.
 func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	e.charge(2 * elementCost)
 	e.work(1)
@@ -161,7 +163,7 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 // err or ok, and else as an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
-		e.work(len(s) / replyInStep) // all of it may be line breaks, which are no part of the reply
+		e.work(len(s) / replyInStep) // the time of TrimRight: replyText counts only the bytes that remain
 		return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(strings.TrimRight(string(s), "\r\n")))}
 	}
 	if s, ok := t.RawGetString("ok").(lua.LString); ok {

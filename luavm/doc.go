@@ -1,12 +1,12 @@
 // Package luavm evaluates scripts and functions (EVAL, EVALSHA, FCALL, their _RO
 // forms, SCRIPT and FUNCTION) in a sandboxed Lua 5.1. redis.call runs commands of
-// the server's own table on the script's transaction. Only this package and its
+// the server's command table in the script's transaction. Only this package and its
 // internal packages import gopher-lua.
 //
 // Where to look:
 //
 //	sandbox.go, lib_*.go    what scripts can reach
-//	library.go, kept.go     function libraries, and how much they keep
+//	library.go, kept.go     function libraries, and how much memory they keep between calls
 //	eval.go, function.go    how a script or a function runs
 //	call.go, convert.go     redis.call, and values from and to Lua
 //	link.go, fastpath.go    what makes the scripts of locks fast
@@ -16,7 +16,7 @@
 //	upvalues.go             what becomes of captured variables when an error ends their calls
 //	internal/compile        the compiler
 //	internal/ext            cjson, cmsgpack, struct and bit; host.go gives them access to Engine
-//	internal/auxlib         how functions read arguments and build a string
+//	internal/auxlib         how library functions read their arguments and build strings
 //	internal/clib           numbers, characters and math as C has them
 //	internal/interp         what gopher-lua does not export
 //
@@ -29,30 +29,32 @@
 //   - A script leaves nothing behind in the Lua state: globals and libraries are
 //     read-only, and settings (of redis.setresp and of cjson) go back to their
 //     defaults. Only the state of math.random and the locals of function libraries
-//     stay, as in Redis. All code that writes for a script first checks whether scripts may
-//     change the table that the write changes (isReadonly): hook.go does so for instructions,
-//     writable for functions. canary_test.go checks the shared tables after every script.
+//     stay, as in Redis. Code that changes a table for a script first checks whether scripts
+//     may change that table (isReadonly): hook.go checks for instructions, writable for Go
+//     functions. canary_test.go runs scripts, and compares the shared tables after each.
 //   - Compiled scripts and loaded libraries are a cache. The transaction decides which
 //     scripts and functions exist, and has their texts, from which any node can compile and
 //     load them.
-//   - The engine has no clock and no goroutine. It is used by one goroutine at a
-//     time, except for Kill, KillFunction, Abort, Running, RunningFunction,
-//     BusyError, BusySince, Kept, TimeLimit and SetTimeLimit.
+//   - The engine has no clock but Options.Now, and starts no goroutine. Only one
+//     goroutine at a time may use it. Any goroutine may call Kill, KillFunction, Abort,
+//     Running, RunningFunction, BusyError, BusySince, Kept, TimeLimit and SetTimeLimit
+//     at any time.
 //
 // # How gopher-lua is used
 //
 // gopher-lua provides the interpreter of instructions and the tables. Everything
-// that makes a script behave as on Redis is in this package. The package has a compiler,
-// because gopher-lua's miscompiles some programs and words its errors differently. It has
-// the libraries, which check their arguments and print as C Lua's do. The interpreter
-// calls Done of a context before every instruction. There, hook.go corrects what the
-// interpreter itself does differently: numbers joined to strings, numeric for over
-// strings, % and ^, writes to read-only tables. The hook needs the current call frame,
-// which gopher-lua does not export; internal/interp reads it in memory, and refuses
-// to start if gopher-lua has another layout.
+// that makes a script behave as on Redis is in this package and its internal packages.
+// They have a compiler, because gopher-lua's miscompiles some programs and words its
+// errors differently from C Lua's. They have the libraries, which check their arguments
+// and print as C Lua's do. The interpreter calls Done of a context before every
+// instruction. In Done, hook.go corrects what the interpreter itself does differently:
+// numbers joined to strings, numeric for over strings, % and ^, writes to read-only
+// tables. The hook needs the current call frame, which gopher-lua does not export;
+// internal/interp reads it in memory, and panics at the start of the process if
+// gopher-lua lays it out differently.
 //
-// fastpath.go runs the simplest scripts, such as those of locks. It leaves them to
-// gopher-lua as soon as anything unusual happens.
+// fastpath.go runs the simplest scripts, such as those of locks, without gopher-lua. As
+// soon as anything unusual happens, gopher-lua runs the script from its beginning.
 //
 // The replies in testdata were recorded from redis-server 7.0.15.
 //
@@ -60,7 +62,8 @@
 //
 //   - tostring of a table, function or coroutine prints a number counted from
 //     the start of the script in place of an address.
-//   - The result of an operation is never -0 (a constant -0 is).
+//   - An operator on numbers never results in -0 when it runs. The constant -0 is -0, and
+//     arithmetic on numeric strings can result in -0.
 //   - The last (seventeenth) digit of a result of math may differ from that of
 //     Redis's C library; tostring shows fourteen digits.
 //   - A metamethod of an operator must be a function; C Lua takes anything that can be called.
@@ -68,31 +71,33 @@
 //   - If a coroutine returns more than 8,000 values, resume raises an error, and the
 //     coroutine is dead. In C Lua a script can resume it again, which calls one of the
 //     returned values.
-//   - The length of a table with holes may be another of its borders. pairs goes in
-//     the order of insertion, where C Lua goes in the order of its hash. next does
-//     not refuse a key that was never in the table.
+//   - For a table with holes, # may return another of its borders than in C Lua. pairs
+//     goes in the order of insertion, where C Lua goes in the order of its hash. next
+//     does not refuse a key that was never in the table.
 //   - Setting an index below 4,194,304 fills the array with nil up to that index,
-//     so a sparse table of numbers costs memory; a larger index fills nothing. An array
-//     of 4,194,303 elements is full: a script that adds one more is stopped.
+//     so a sparse array costs memory; a larger index fills nothing. An array of
+//     4,194,303 elements is full: a script that adds one more is stopped.
 //   - cjson's settings last for one script, not for the life of the server.
 //   - string.dump is refused and byte code is not loaded.
 //   - A script may be 1 MiB long, and its compiled form may take a quarter of a
 //     script's memory. It is compiled in 20 million steps at most: a chain of some
 //     6,000 elseif or "or" is "too complex", because the steps to join its jumps grow
-//     with the square of its length. Patterns are matched to a depth of 10,000.
+//     with the square of its length. Pattern matching may recurse 10,000 levels deep.
 //   - A reply may take a quarter of a script's memory (Options.MemoryLimit).
 //     redis.log writes 1,024 bytes at most.
-//   - collectgarbage does nothing; its option count, and gcinfo, return what the
-//     script allocated.
-//   - error with a table that has no err crashes Redis; here it is an error.
-//   - The locals of a function library exist only on the leader, which runs its
-//     functions. They start anew when another node leads, or when a script or
-//     function is stopped. When all libraries together keep more than half of a
-//     script's memory, the largest ones start anew. If a call is evaluated again
-//     because leadership was in doubt, the locals have the changes of both
-//     evaluations. Data that must last belongs in keys.
-//   - All libraries of FUNCTION RESTORE together may load for as long as a
-//     script may run. FUNCTION LIST and DUMP have the libraries in the order of names.
+//   - collectgarbage does nothing; its option count, and gcinfo, return how much the
+//     script has allocated, in KiB.
+//   - An uncaught error whose value is a table without err crashes Redis; here the client
+//     gets an error.
+//   - The locals of a function library are not replicated. Functions run on the leader,
+//     with the locals that earlier calls on the same node have left. The locals of all
+//     libraries start anew when the node starts, when the Lua state is thrown away because
+//     a script or function was stopped, and when more than 1,000 libraries are loaded.
+//     When all libraries together keep more than half of a script's memory, the largest
+//     ones start anew. If a call is evaluated again because leadership was in doubt, the
+//     locals have the changes of both evaluations. Data that must last belongs in keys.
+//   - All libraries of one FUNCTION RESTORE together may load for as long as a script may
+//     run. FUNCTION LIST and FUNCTION DUMP return the libraries in the order of their names.
 //   - SCRIPT DEBUG supports only NO. A script is stopped at the limits of Options,
 //     which Redis does not have.
 package luavm

@@ -20,26 +20,27 @@ type Options struct {
 	Now func() time.Duration
 	// TimeLimit stops a script that runs longer; 0 means never.
 	TimeLimit time.Duration
-	// MemoryLimit stops a script that holds more; 0 means 256 MiB.
+	// MemoryLimit bounds the bytes of memory that a script needs at one time; a script that needs more is stopped. 0 means
+	// 256 MiB.
 	MemoryLimit int64
-	// Bring is called when a script has allocated much since the last call. bytes is what it has allocated since then and is about
-	// to allocate now. Bring may wait before it returns. It may be nil.
+	// Bring is called now and then while a script allocates memory. bytes is roughly how many bytes have been allocated since the
+	// last call for this script and are about to be allocated now. Bring may wait before it returns. Bring may be nil.
 	Bring func(bytes int)
-	// Log receives the messages that scripts pass to redis.log, with redis.LOG_* as
-	// level, and a message for each library that begins anew. Nil drops them.
+	// Log is called for each message that a script passes to redis.log, and when the engine drops the locals of a function
+	// library because they take too much memory. level is one of redis.LOG_*. If Log is nil, the messages are dropped.
 	Log func(level int, msg string)
-	// Fault receives faults of the interpreter. Nil drops them.
+	// Fault is called with a description of each fault (fault.go). It may be nil.
 	Fault func(msg string)
-	// Local runs the commands that have no handler in the table because the
-	// server answers them itself. Nil refuses them in scripts.
+	// Local runs the commands that have no handler in the command table because the
+	// server answers them itself. If Local is nil, scripts cannot call these commands.
 	Local store.Handler
 	// Allow reports whether scripts may call a command that is marked NoScript. Local runs
-	// such a command. Allow may be nil.
+	// such a command. If Allow or Local is nil, scripts may call no such command.
 	Allow func(*store.Command) bool
 	// Absent returns why a command of Redis is absent here, for the error text; "" for a name
 	// that is no command of Redis. It may be nil.
 	Absent func(name string) string
-	// Interpret has gopher-lua run every script (fastpath.go).
+	// Interpret turns the fast path off (fastpath.go): gopher-lua runs every script.
 	Interpret bool
 	// Trace is called after every command that a script has run. It may be nil.
 	Trace func(*store.Ctx)
@@ -47,34 +48,34 @@ type Options struct {
 
 const defaultMemoryLimit = 256 << 20
 
-// Engine evaluates scripts. It is used by one goroutine at a time, except for
-// the methods that say otherwise.
+// Engine evaluates scripts. Only one goroutine at a time may use it, except for the
+// methods that any goroutine may call: their comments say so.
 type Engine struct {
 	opts      Options
 	table     *store.Table
-	watches   func() // commandWorks, for store.Ctx.Watch
+	watches   func() // the method commandWorks: the value of store.Ctx.Watch for the commands of scripts
 	timeLimit atomic.Int64
 
 	L       *lua.LState
 	globals *lua.LTable
 	keyList *lua.LTable    // KEYS, and …
 	argList *lua.LTable    // … ARGV: the same tables for every script, and empty between scripts
-	blank   *lua.LTable    // an empty table: both are made equal to it after every script
-	guard   *lua.LFunction // calls the function of a protected call, see protect.go
-	frames  []interp.Frame // the lowest frames of L, which L keeps after a call returns
+	blank   *lua.LTable    // an empty table: its contents replace those of KEYS and ARGV after every script
+	guard   *lua.LFunction // the method guarded, through which every protected call goes (protect.go)
+	frames  []interp.Frame // the lowest call frames of L; L does not free these when their calls return
 	protect *lua.LTable    // the metatable that marks a table as read-only
 	gmeta   *lua.LTable    // the metatable of _G
 	random  drand48
-	allocs  [1]metrics.Sample // what the process has allocated
+	allocs  [1]metrics.Sample // bytes that the process has allocated, as seeAllocations last read them
 
-	joiner   *lua.LFunction // joinWaiting, and …
-	joinMeta *lua.LTable    // … the metatable of a waiting value
+	joiner   *lua.LFunction // the method joinWaiting (concat.go), and …
+	joinMeta *lua.LTable    // … the metatable of waiting values, which has it as __concat
 
-	ipairsStep, pairsStep *lua.LFunction // what ipairs and pairs return
+	ipairsStep, pairsStep *lua.LFunction // the iterators that ipairs and pairs return
 
 	rawCreate, rawResume lua.LGFunction // gopher-lua's own coroutine.create and resume
-	watchedLoop          interp.Loop    // see nesting.go
-	plainLoop            interp.Loop
+	watchedLoop          interp.Loop    // the interpreter's main loop that calls the hook, and … (nesting.go)
+	plainLoop            interp.Loop    // … the one for scripts that need no hook
 
 	ext *ext.Libraries // loaded in L
 	arg auxlib.Args    // reads the arguments of the running function
@@ -85,7 +86,7 @@ type Engine struct {
 
 	libs map[string]*loadedLibrary // by name
 	keeping
-	kept            atomic.Int64 // see keepsTooMuch
+	kept            atomic.Int64 // the result of Kept
 	libEnv, libMeta *lua.LTable  // the globals of functions, see openFunctions
 	libRun, libLoad *lua.LTable
 	loadingRedis    *lua.LTable // the table redis of libLoad
@@ -96,9 +97,9 @@ type Engine struct {
 	before  int64         // how much of the script's time limit was used up before it began (store.Ctx.ScriptTime)
 
 	// Fields of the fast path:
-	registers [256]value // nil between scripts
+	registers [256]value // between scripts, each has the Lua value nil
 	inFast    bool
-	told      int // commands passed to Trace by an attempt of the fast path that failed
+	told      int // commands that the fast path has passed to Trace: gopher-lua does not pass them again if it runs the script
 
 	// Fields of the running script:
 	run
@@ -119,10 +120,10 @@ type run struct {
 	argBuf   []byte
 	sha      string // the script's name in errors
 	readOnly bool
-	full     bool           // commands that add data are refused
+	full     bool           // memory for data is used up: commands that add data are refused until the script has written (denied)
 	loading  *loadedLibrary // set while the code of a library runs
 	keeps    bool           // the running code may keep values from call to call
-	resp     int            // the version set by redis.setresp
+	resp     int            // the protocol version of replies to the script: 2, unless redis.setresp has changed it
 
 	stopAfter int64  // store.Ctx.StopAfter
 	stop      string // why the script is being stopped; "" while it is not
@@ -133,9 +134,9 @@ type run struct {
 	steps     int64  // instructions run until the last look
 	allocated
 	depth     int                  // calls nested on Go's stack, see nesting.go
-	resuming  bool                 // the next nested call is a coroutine
+	resuming  bool                 // the next nested call resumes a coroutine
 	sources   map[string]string    // full names of loaded chunks by their short names
-	active    map[*lua.LState]bool // coroutines that wait for one that they resumed
+	active    map[*lua.LState]bool // states that have resumed a coroutine and wait until it yields or ends
 	shown     map[lua.LValue]int   // numbers that tostring printed for values
 	errSource string
 	errLine   int
@@ -149,11 +150,11 @@ type run struct {
 
 // allocated says what a script has allocated. If its text was compiled for this run, it includes what the compiler allocated.
 type allocated struct {
-	spent    int64 // bytes, roughly
+	spent    int64 // bytes charged so far: roughly what the script has allocated
 	nextHeap int64 // value of spent at which to look at the heap
-	heapBase int64 // size of the heap without the script; 0: not known yet
-	had      int64 // bytes that the process had allocated at the last call of Bring
-	seen     int64 // … and at the last call of seeAllocations that measured; 0: none did yet
+	heapBase int64 // smallest size of the heap at a check: roughly its size without the script; 0: not known yet
+	had      int64 // bytes that the process had allocated at the last call of Bring, plus those that were about to be allocated
+	seen     int64 // bytes that the process had allocated when seeAllocations last measured; 0: never yet
 	measured int64 // bytes that the process has allocated since the script's first look
 	nextSeen int64 // value of measured at which to look at the heap
 	unseen   int   // looks since the last measurement
@@ -175,8 +176,8 @@ func New(opts Options) *Engine {
 	return e
 }
 
-// Bind tells the engine which commands scripts may call. The table usually
-// holds the engine's own rows, so it cannot be an option.
+// Bind gives the engine the table of the commands that scripts may call. The table usually
+// contains the rows that Commands returns, so it cannot exist before the engine does.
 func (e *Engine) Bind(table *store.Table) { e.table = table }
 
 // SetTimeLimit changes the time limit. It may be called at any time from any
@@ -186,8 +187,8 @@ func (e *Engine) SetTimeLimit(d time.Duration) { e.timeLimit.Store(int64(d)) }
 // TimeLimit returns the time limit. It may be called from any goroutine.
 func (e *Engine) TimeLimit() time.Duration { return time.Duration(e.timeLimit.Load()) }
 
-// BusySince returns when, by the clock of the options, the running script
-// began. It may be called from any goroutine.
+// BusySince returns when, by Options.Now, the running script or function began;
+// running is as Running returns it. It may be called from any goroutine.
 func (e *Engine) BusySince() (since time.Duration, running bool) {
 	if e.state.Load()&stateRunning == 0 {
 		return 0, false
@@ -203,8 +204,8 @@ func (e *Engine) BusySince() (since time.Duration, running bool) {
 	return time.Duration(at), true
 }
 
-// Running reports whether a script is being evaluated. It may be called from
-// any goroutine.
+// Running reports whether a script or function runs. A script that is being compiled
+// counts, a library that is being loaded does not. It may be called from any goroutine.
 func (e *Engine) Running() bool { return e.state.Load()&stateRunning != 0 }
 
 // Kill stops the running script as SCRIPT KILL does, and returns the reply to
@@ -241,8 +242,8 @@ func busyWith(state uint32) store.Error {
 	return store.ErrBusyScript
 }
 
-// Abort stops the running script even if it has written, because this node may
-// not evaluate any more. It may be called from any goroutine.
+// Abort stops the running script or function even if it has written. It is for a node
+// that has lost the leadership or is stopping. It may be called from any goroutine.
 func (e *Engine) Abort() {
 	for {
 		s := e.state.Load()
@@ -274,8 +275,8 @@ func (e *Engine) unwrite() {
 	}
 }
 
-// rebuild makes a fresh Lua state: at start, and after a script was stopped at an
-// arbitrary instruction.
+// rebuild makes a fresh Lua state: in New, and when the old state must not be used again
+// (run.dirty).
 func (e *Engine) rebuild() {
 	setTableLimits()
 	L := lua.NewState(lua.Options{

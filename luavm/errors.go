@@ -162,7 +162,7 @@ func msgUnknownGlobal(name string) string {
 	return "Script attempted to access nonexistent global variable '" + name + "'"
 }
 
-// suffix names the script and the line that an error came from.
+// suffix returns the end of an error text: it names the script, and the source and line of the error.
 func suffix(sha, source string, line int) string {
 	return fmt.Sprintf(" script: %s, on %s:%d.", sha, source, line)
 }

@@ -17,7 +17,7 @@ type chunk struct {
 	body  string
 	proto *lua.FunctionProto
 	plain bool           // the script runs without the hook
-	fn    *lua.LFunction // in the present Lua state
+	fn    *lua.LFunction // the function of the present Lua state; nil: not made yet
 	fast  *fastScript    // the form for the fast path; nil: none
 	flags scriptFlags
 }
@@ -26,20 +26,22 @@ type chunk struct {
 // all of them, and compiles each again when it is called.
 const maxChunks = 1000
 
-// compiledShare is the divisor of a script's memory limit that bounds the memory of all
-// compiled scripts together, and of one alone.
+// compiledShare bounds the memory of compiled scripts: all of them together may take
+// MemoryLimit/compiledShare bytes.
 const compiledShare = 2
 
 // beginning is how a script begins to run.
 type beginning struct {
 	state uint32    // has stateKilled if a kill came too late to stop the compiler: the kill stops the script instead
-	used  allocated // by compiling; zero if the script was compiled before
+	used  allocated // what compiling the script has allocated; zero if it was compiled before
 }
 
 // known is the beginning of a script that is compiled already.
 var known = beginning{state: stateRunning}
 
-// chunkOf returns the compiled form of a body. The time and the memory of compiling count as the script's.
+// chunkOf returns the compiled form of a script's text. It compiles the text if the engine does not have the form yet: the time
+// (ctx.ScriptTime) and the memory (from) of compiling count toward the limits of the script. If the text is refused, or the
+// compiler is stopped, fail is the reply.
 func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning, fail *store.Reply) {
 	if c := e.byBody[body]; c != nil {
 		return c, known, nil
@@ -59,7 +61,7 @@ func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning,
 	if cerr != nil {
 		return refused(store.Err(errCompile(cerr.Error())))
 	}
-	forms := 2 * compiledSize(done.proto) // link makes a second one
+	forms := 2 * compiledSize(done.proto) // link makes a second form
 	size, limit := int64(len(body))+forms, e.opts.MemoryLimit/compiledShare
 	if size > limit {
 		return refused(store.Err(errCompiledSize(size, limit)))
@@ -114,7 +116,8 @@ func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]b
 	return e.end(ctx, save, e.execute(c.fn, keys, args))
 }
 
-// open begins the evaluation of a script.
+// open begins the evaluation of a script: it sets a savepoint, adds the script to the transaction
+// unless it is cached there, and resets the engine's state of the run.
 func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Savepoint {
 	save := ctx.Savepoint()
 	if !cached {
@@ -144,14 +147,15 @@ func (e *Engine) begin(ctx *store.Ctx, sha string, readOnly bool) {
 		readOnly: readOnly, full: ctx.Txn != nil && ctx.OutOfMemory(),
 		resp: 2, budget: lookEvery, pace: lookEvery, allocated: allocated{nextHeap: heapFrom, nextSeen: heapFrom},
 	}
-	// A stop drops the loaded libraries with all that they keep from call to call. A stop by
-	// StopAfter is one of which no client learns, so it is allowed only while no library is loaded.
+	// A stop drops the loaded libraries with all that they keep from call to call. No client learns
+	// of a stop by StopAfter, so such a stop is allowed only while no library is loaded.
 	if len(e.libs) == 0 {
 		e.stopAfter = int64(ctx.StopAfter)
 	}
 }
 
-// end finishes an evaluation, and keeps its writes or rolls them back.
+// end finishes an evaluation, and returns its reply. If the evaluation was stopped, end rolls the writes back, and returns an
+// error.
 func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) store.Reply {
 	e.lastLook()
 	if e.stop == "" {
@@ -165,9 +169,9 @@ func (e *Engine) end(ctx *store.Ctx, save store.Savepoint, reply store.Reply) st
 	return reply
 }
 
-// lastLook ends the time in which a script can be killed. If SCRIPT KILL has been answered OK since the script's last look, the
-// script is stopped after all. If it is a function, the Lua state is thrown away, too: the function may have changed the locals
-// of its library.
+// lastLook ends the time in which a script or function can be killed. If a kill has been answered OK since the last look at the
+// limits, the script or function is stopped after all. For a function, the Lua state is thrown away, too: the function may have
+// changed the locals of its library.
 func (e *Engine) lastLook() {
 	if s := e.state.Swap(0); s&stateKilled != 0 && e.stop == "" {
 		e.stop, e.errSource = msgKilled, ""
@@ -175,7 +179,7 @@ func (e *Engine) lastLook() {
 	}
 }
 
-// stopped returns the reply for a script that was stopped.
+// stopped returns the reply for a script that was stopped, and sets the fields of ctx that say why.
 func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	text := e.stop
 	if text != string(store.ErrOutOfMemory) {
@@ -184,8 +188,8 @@ func (e *Engine) stopped(ctx *store.Ctx) store.Reply {
 	if limit := time.Duration(e.timeLimit.Load()); e.stop == msgTime {
 		text += store.ShortLimit(limit, limit-time.Duration(e.before))
 	}
-	// The source is empty if the stop came during the conversion of the reply. A script can give its source a long name; that is left
-	// out, because after a stop nothing charges for the copy.
+	// errSource is empty if no function was running, as during the conversion of the reply. A script can name a source
+	// (loadstring); a long name is left out, because after a stop nothing charges for its copy.
 	if e.errSource != "" && int64(len(e.errSource)) <= e.opts.MemoryLimit/replyShare {
 		text += suffix(e.sha, e.errSource, e.errLine)
 	}
@@ -201,7 +205,8 @@ func (e *Engine) tookAll() bool {
 	return e.stop == msgMemory || e.stop == msgLoad || e.stop == msgFault
 }
 
-// finish ends an evaluation. Afterwards the engine refers to no value of the script, because no limit counts such values any more.
+// finish ends an evaluation, and replaces the Lua state if it is dirty. It drops the engine's references to values of the script,
+// because from now on no limit counts these values (kept.go counts only what libraries keep).
 func (e *Engine) finish() {
 	e.state.Store(0)
 	e.ext.JSON.Reset()
@@ -222,8 +227,8 @@ func (e *Engine) finish() {
 	}
 }
 
-// keepRegisters is how many registers the Lua state keeps between scripts; a script may have
-// needed 1 << 20.
+// keepRegisters is how many registers the Lua state keeps between scripts at most; a script may
+// need up to maxRegisters.
 const keepRegisters = 1 << 13
 
 // execute calls a compiled script, or a function, and converts its result. If the
@@ -256,10 +261,10 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 	return e.toReply(L.Get(-1), 0)
 }
 
-// keepList is how many elements KEYS and ARGV keep room for between scripts.
+// keepList bounds the memory that KEYS, ARGV and Engine.args keep for the next use: room for so many elements each.
 const keepList = 64
 
-// join copies all elements into one string: one allocation costs less than many.
+// join copies all elements of the lists into one string: one allocation costs less than many.
 func (e *Engine) join(lists ...[][]byte) string {
 	size, n := 0, 0
 	for _, list := range lists {
@@ -309,7 +314,7 @@ func (e *Engine) empty(t *lua.LTable) {
 func (e *Engine) failureReply(failure lua.LValue) store.Reply {
 	text := e.failureText(failure)
 	if e.errSource != "" {
-		e.charge(int64(len(e.errSource)) + suffixCost) // the script may have named its source
+		e.charge(int64(len(e.errSource)) + suffixCost) // the script may have given its source a long name
 		text = e.paste(text, suffix(e.sha, e.errSource, e.errLine))
 	}
 	return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(text))}

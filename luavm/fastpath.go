@@ -13,14 +13,14 @@ import (
 )
 
 // The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the
-// replies, and return. Half of the time of such a script went to gopher-lua's frames, the
-// tables KEYS and ARGV, and an allocation for each value. So a plain script (link.go) that
-// has only the instructions in fastOps runs here, with registers that hold the values themselves.
+// replies, and return. gopher-lua spends half of the time of such a script on its frames, the
+// tables KEYS and ARGV, and an allocation for each value. So this file runs a plain script (link.go)
+// that has only the instructions in fastOps; its registers hold the values themselves.
 //
 // Everything unusual, above all every error, is left to gopher-lua: the writes of the
 // script are rolled back, and gopher-lua runs the script from its beginning. The result is
-// the same, because a script sees only its transaction, and no script with random commands
-// runs here. So only one place words errors and finds their lines.
+// the same, because a script sees only its transaction, and the fast path runs no command with
+// random replies. Therefore this file need not word errors or find their lines.
 //
 // --without fast-scripts turns the fast path off; docs/performance-history.md says how much time it saves, and how to measure that.
 
@@ -41,7 +41,7 @@ const (
 	kindArgs     // ARGV
 	kindCall     // redis.call or redis.pcall, which differ only in errors
 	kindToNumber // tonumber
-	kindLibrary  // a library table; the function that the script calls is a constant of its own (link.go)
+	kindLibrary  // a library table such as redis, from which no field is read: link has made redis.call itself a constant
 )
 
 // value is a value in a register; the zero value is nil.
@@ -49,7 +49,7 @@ type value struct {
 	kind   valueKind
 	number float64
 	text   string
-	cmd    *store.Command // the command that a constant names; nil if it has subcommands or random replies
+	cmd    *store.Command // the command that a constant names; nil if it names none, or one with subcommands or random replies
 }
 
 func (v *value) truth() bool    { return v.kind > kindFalse }
@@ -67,12 +67,12 @@ type fastScript struct {
 	code      []uint32
 	constants []value
 	registers int
-	regret    int // grows with every run that was left to gopher-lua
+	regret    int // tells whether too many runs are left to gopher-lua, see regretLimit
 }
 
 const (
-	// A run that is left to gopher-lua adds regretStep to regret, every other run takes one
-	// off. Above regretLimit the fast path gives the script up: too many runs happen twice.
+	// A run that is left to gopher-lua adds regretStep to the script's regret, every other run subtracts
+	// one. If regret exceeds regretLimit, too many runs happen twice: only gopher-lua runs the script from then on.
 	regretStep  = 8
 	regretLimit = 64
 )
@@ -82,7 +82,7 @@ const fastOps uint64 = 1<<lua.OP_MOVE | 1<<lua.OP_LOADK | 1<<lua.OP_LOADBOOL | 1
 	1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE | 1<<lua.OP_NOT | 1<<lua.OP_TEST | 1<<lua.OP_TESTSET | 1<<lua.OP_JMP |
 	1<<lua.OP_CALL | 1<<lua.OP_TAILCALL | 1<<lua.OP_RETURN
 
-// drawsLots has the commands with random replies, which differ when they run again.
+// drawsLots has the commands with random replies: if such a command runs again, its reply differs.
 var drawsLots = map[string]bool{"spop": true, "srandmember": true, "hrandfield": true, "zrandmember": true, "randomkey": true}
 
 // fast returns the fast path's form of a plain, linked script; nil if the fast path cannot run it.
@@ -135,8 +135,8 @@ func (e *Engine) fastConstant(c lua.LValue) (v value, ok bool) {
 	return value{}, false
 }
 
-// evalFast is eval by the fast path. ok is false if gopher-lua has to run the script:
-// all writes are rolled back then, but the script's time goes on.
+// evalFast evaluates a script on the fast path. ok is false if gopher-lua has to run the script
+// instead: evalFast has rolled all writes back, but its time counts toward the script's time limit.
 func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnly, cached bool) (reply store.Reply, ok bool) {
 	save := e.open(ctx, c, readOnly, cached)
 	reply, ok = e.runFast(c.fast, keys, args)
@@ -159,7 +159,7 @@ func (e *Engine) evalFast(ctx *store.Ctx, c *chunk, keys, args [][]byte, readOnl
 	return reply, false
 }
 
-// runFast runs the instructions; ok is false if gopher-lua has to run them.
+// runFast runs the instructions of a script; ok is false if gopher-lua has to run them.
 func (e *Engine) runFast(s *fastScript, keys, args [][]byte) (reply store.Reply, ok bool) {
 	regs := e.registers[:s.registers]
 	e.inFast = true
@@ -314,8 +314,8 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	return value{}, true
 }
 
-// commandFast does what redisCall does, on the fast path; known is false if the command is refused or
-// fails, or if its reply is more than one value.
+// commandFast does what redisCall does, on the fast path. known is false if the fast path may not run the
+// command, or if value has no kind for the reply, such as an error or a list.
 func (e *Engine) commandFast(params []value) (result value, known bool) {
 	args, ok := e.argumentsFast(params)
 	if !ok {
@@ -326,7 +326,8 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 		cmd, named = e.table.Resolve(args)
 		named = named && !drawsLots[cmd.Name]
 	}
-	// Commands that the server answers itself may have effects outside the transaction.
+	// Commands that the server answers itself (cmd.Run is nil) may have effects outside the transaction, so they must not run
+	// twice.
 	if !named || cmd.Run == nil || e.refusal(cmd, args) != "" || e.mayNot(cmd) || e.denied(cmd, args) {
 		return value{}, false
 	}

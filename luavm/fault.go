@@ -8,10 +8,10 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// A panic that is no error of Lua is a fault: of gopher-lua, of this package, or of a command that the script called. It
-// ends the script as a limit does, and the Lua state is not used again. passErrors must recover it before gopher-lua does.
-// gopher-lua's protected call would make a trace for it, in steps that grow with the square of the calls on the stack. The
-// coroutines of gopher-lua would make an error of it that the script can catch.
+// A panic that is neither an error of Lua nor a stop is a fault: of gopher-lua, of this package, or of a command that the script
+// called. A fault ends the script as a limit does, and the Lua state is not used again. passErrors must recover the panic before
+// gopher-lua does. gopher-lua's protected call would make a trace for the panic, in steps that grow with the square of the calls
+// on the stack. The coroutines of gopher-lua would make an error of it that the script can catch.
 
 // fault stops the script because of a panic; it can be called only while the panic is on the stack.
 func (e *Engine) fault(p any) {
@@ -23,11 +23,11 @@ func (e *Engine) fault(p any) {
 	e.stop = msgFault
 	e.tell(firstLine(fmt.Sprint(p)) + ", at " + faultPlace())
 	e.errSource, e.errLine = "", 0
-	defer func() { _ = recover() }() // the call frames may be what is broken
+	defer func() { _ = recover() }() // notePosition may panic if the fault has broken the call frames
 	e.notePosition(e.running())
 }
 
-// faultPlace returns where the panic began that is being recovered from.
+// faultPlace returns the function and line that raised the panic which is being recovered.
 func faultPlace() string {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
@@ -44,15 +44,17 @@ func faultPlace() string {
 	}
 }
 
-// contain ends every panic, and makes it a fault unless the script is being stopped. Each function that runs Lua for a command
-// defers contain, so that no panic leaves the engine between two states. The reason of the stop is in e.stop.
+// contain recovers every panic; a panic that is not a stop becomes a fault. Either way, e.stop then says why the script was
+// stopped. The functions that compile Lua or call gopher-lua for a command defer contain, so that no panic leaves the engine
+// half changed.
 func (e *Engine) contain() {
 	if p := recover(); p != nil && !isStopped(p) {
 		e.fault(p)
 	}
 }
 
-// passErrors lets errors of Lua pass, and makes any other panic a fault that no call of the script can catch.
+// passErrors lets panics that are errors of Lua or stops continue. Any other panic becomes a fault, which no call of the script
+// can catch.
 func (e *Engine) passErrors() {
 	p := recover()
 	if p == nil {

@@ -85,15 +85,16 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 	return store.Str(l.lib.Name)
 }
 
-// restored holds libraries that were loaded together and are not stored yet.
+// restored holds libraries that one command has loaded and not yet stored.
 type restored struct {
 	list      []*loadedLibrary
 	byName    map[string]bool
 	functions map[string]bool // by function name in lower case
 }
 
-// load reads the first line of a library, checks that its name is free, runs the
-// code, and counts the functions. That is the order of Redis's checks. took is the time that loading the earlier libraries took.
+// load reads the first line of a library, checks that its name is free, runs the code, counts the functions, and adds the library
+// to s. Redis makes its checks in this order. took is how long it took to load the libraries that are already in s. taken reports
+// whether a stored library has that name and may not be replaced.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
@@ -130,7 +131,7 @@ func (s *restored) add(l *loadedLibrary) store.Error {
 	return ""
 }
 
-// collides fails if a function of l exists in a library of c that is not replaced.
+// collides returns an error if a stored library has a function of the same name as one of l, unless s replaces that library.
 func (s *restored) collides(c *store.Ctx, l *loadedLibrary) store.Error {
 	for _, f := range l.lib.Functions {
 		if other, _ := c.Function(f.Name); other != nil && !s.byName[other.Name] {
@@ -199,7 +200,7 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if err != "" || !more {
 			return s, err
 		}
-		// The time limit of a library is its own; this limit bounds all of them together.
+		// loadTimeLimit bounds the time of each library; this limit bounds the time of all of them together.
 		took := e.now() - start
 		if e.timeLimit.Load() > 0 && took > limit {
 			c.TookAll = true
@@ -209,11 +210,11 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if err != "" {
 			return nil, err
 		}
-		l.fns = nil // free it: all libraries together could keep too much memory
+		l.fns = nil // frees the functions: those of all libraries together could take too much memory
 	}
 }
 
-// now returns the time of the clock in the options; 0 if there is none.
+// now returns the time by Options.Now; 0 if there is no such clock.
 func (e *Engine) now() time.Duration {
 	if e.opts.Now == nil {
 		return 0
@@ -221,7 +222,8 @@ func (e *Engine) now() time.Duration {
 	return e.opts.Now()
 }
 
-// join checks that the libraries do not conflict with those of c.
+// join returns an error if the libraries of s conflict with stored ones. replace means that stored libraries of the same names
+// are replaced.
 func (s *restored) join(c *store.Ctx, replace bool) store.Error {
 	for _, l := range s.list {
 		if !replace && c.Library(l.lib.Name) != nil {

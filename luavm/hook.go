@@ -36,14 +36,14 @@ func (*hook) Deadline() (at time.Time, ok bool) { return }
 func (*hook) Err() error                        { return nil }
 func (*hook) Value(any) any                     { return nil }
 
-// watched has a bit for every opcode that the method before looks at in every script, and that a plain script (link.go) must not
-// have.
+// watched has a bit for every opcode for which Done calls h.before in every script that has a hook, and which a plain script
+// (link.go) must not have.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has a bit for the opcodes of calls. The method before looks at these, too, but a plain script may have them: it calls no
-// Lua.
+// calls has the bits of the call instructions. Done calls h.before for these, too, but a plain script may have
+// them: it calls no Lua functions.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.
@@ -61,8 +61,8 @@ func (h *hook) Done() <-chan struct{} {
 	return nil
 }
 
-// maxTailCalls bounds the tail calls counted for one frame: gopher-lua lists each of them when
-// an error leaves the frame, and a script can make any number of them.
+// maxTailCalls bounds Frame.TailCall, the number of tail calls of a frame: gopher-lua's traces list each
+// of them, and a script can make any number.
 const maxTailCalls = 50
 
 // copiedInStep is how many values can be copied in the time of an instruction.
@@ -83,7 +83,8 @@ func (h *hook) look() {
 	f.TailCall = min(f.TailCall, maxTailCalls)
 }
 
-// before checks the instruction that is about to run.
+// before prepares for the instruction that is about to run: it raises an error in its place, corrects its
+// operands, or charges for its memory and time.
 func (h *hook) before(f *interp.Frame, inst uint32) {
 	e, L, a := h.e, h.L, interp.ArgA(inst)
 	switch interp.OpOf(inst) {

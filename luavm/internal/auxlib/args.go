@@ -19,7 +19,7 @@ type Steps interface {
 }
 
 // Args reads the arguments of the running function, and ends the function if an argument
-// has the wrong type. Arguments count from one.
+// has the wrong type. The first argument has the number one.
 type Args struct {
 	Errors Errors
 	Steps  Steps
@@ -65,10 +65,10 @@ func (a Args) OptString(L *lua.LState, n int, def string) string {
 // digitsInStep is how many bytes of a number are read in the time of an instruction.
 const digitsInStep = 16
 
-// longNumber is the length beyond which the copy that clib.ParseNumber may make of a text is charged.
+// longNumber is the size in bytes beyond which Args.ParseNumber charges for the copy that clib.ParseNumber may make of a text.
 const longNumber = 1 << 10
 
-// ParseNumber is clib.ParseNumber, but counts the work: the text may have megabytes.
+// ParseNumber does what clib.ParseNumber does, but counts work and memory: the text may be megabytes long.
 func (a Args) ParseNumber(s string) (lua.LNumber, bool) {
 	if len(s) >= digitsInStep {
 		a.Steps.Work(len(s) / digitsInStep)

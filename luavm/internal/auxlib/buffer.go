@@ -10,14 +10,14 @@ type Memory interface {
 }
 
 // Buffer is a string that a function builds for a script. It charges memory before it
-// allocates, so that no encoding exceeds the script's memory, however much longer than its
-// input it is.
+// allocates. So even an encoding that is much longer than its input cannot exceed the
+// script's memory limit.
 type Buffer struct {
 	Memory Memory
 	B      []byte // call Room before appending to it
 }
 
-// Room makes room for n bytes more.
+// Room makes room for n more bytes.
 func (o *Buffer) Room(n int) {
 	if n > cap(o.B)-len(o.B) {
 		o.grow(n)
@@ -50,7 +50,7 @@ func (o *Buffer) Text() string {
 	return unsafe.String(unsafe.SliceData(o.B), len(o.B))
 }
 
-// Paste charges for the joined string, and returns it.
+// Paste returns a + b; first it charges for that string.
 func Paste(m Memory, a, b string) string {
 	m.Charge(int64(len(a) + len(b)))
 	return a + b
