@@ -6,10 +6,10 @@ import (
 	"lockstep/luavm/internal/clib"
 )
 
-// MaxStack is C Lua's LUAI_MAXCSTACK.
+// MaxStack is C Lua's LUAI_MAXCSTACK: the most stack slots that a C function may use.
 const MaxStack = 8000
 
-// ToString converts a value as lua_tostring does: only strings and numbers.
+// ToString converts a string or a number to a string, as lua_tostring does. It returns false for any other value.
 func ToString(v lua.LValue) (string, bool) {
 	switch v := v.(type) {
 	case lua.LString:
@@ -20,7 +20,7 @@ func ToString(v lua.LValue) (string, bool) {
 	return "", false
 }
 
-// TypeName returns the name of a value's type in messages; a Go nil means that there is no value.
+// TypeName returns the name that error messages give to a value's type. For a Go nil that is "no value".
 func TypeName(v lua.LValue) string {
 	if v == nil {
 		return "no value"

@@ -2,7 +2,7 @@ package clib
 
 import "strings"
 
-// IsAlpha, IsDigit, IsSpace and IsPunct report whether a character is in a class of the C locale.
+// IsAlpha, IsDigit, IsSpace and IsPunct are isalpha, isdigit, isspace and ispunct in the locale "C".
 func IsAlpha(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 func IsDigit(c byte) bool { return '0' <= c && c <= '9' }
 func IsSpace(c byte) bool { return c == ' ' || 9 <= c && c <= 13 }

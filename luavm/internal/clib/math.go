@@ -3,17 +3,17 @@ package clib
 import "math"
 
 // This file has the functions of math whose results differ between Go and C on amd64. In C,
-// NaN keeps its sign, and a function without a result returns one of two NaN values, which
-// tostring prints differently.
+// NaN keeps its sign, and a function that is not defined for its arguments returns one of two
+// NaN values, which tostring prints differently.
 
-// Indefinite is the NaN that the processor makes, -nan. NaN is the one from functions that do
-// not leave the result to the processor.
+// Indefinite is the NaN that amd64's own instructions make, as for 0/0; tostring prints -nan.
+// NaN is the one that a C function returns if it chooses the value itself; tostring prints nan.
 var (
 	Indefinite = math.Float64frombits(0xfff8 << 48)
 	NaN        = math.Float64frombits(0x7ff8 << 48)
 )
 
-// Quiet returns x; a NaN becomes a quiet NaN, as when the processor passes it on.
+// Quiet returns x, or for a signaling NaN the quiet one that an instruction of the processor would make of it.
 func Quiet(x float64) float64 {
 	if math.IsNaN(x) {
 		return math.Float64frombits(math.Float64bits(x) | 1<<51)
@@ -32,7 +32,7 @@ func nanOf(a, b float64) float64 {
 	return Indefinite
 }
 
-// Modulo returns the remainder as Lua 5.1 defines it, with the same rounding errors.
+// Modulo returns a % b of Lua 5.1, with the rounding errors of C Lua's formula.
 func Modulo(a, b float64) float64 {
 	r := a - float64(math.Floor(a/b)*b)
 	if math.IsNaN(r) {
@@ -49,7 +49,7 @@ func Fmod(x, y float64) float64 {
 	return r
 }
 
-// Atan2 returns a result with the sign of y even where y/x is too small for a number.
+// Atan2 returns a result with the sign of y even where y/x underflows to zero.
 func Atan2(y, x float64) float64 {
 	r := math.Atan2(y, x)
 	if math.IsNaN(r) {
@@ -58,7 +58,7 @@ func Atan2(y, x float64) float64 {
 	return math.Copysign(r, y)
 }
 
-// Log10 is fdlibm's e_log10.c. It is exact for the powers of ten from 0 to 22, which matters to scripts that count digits.
+// Log10 computes as fdlibm's e_log10.c does. It is exact for 10^0 to 10^22, which matters to scripts that count digits.
 func Log10(x float64) float64 {
 	if !(x > 0) || math.IsInf(x, 1) {
 		return math.Log10(x)
@@ -71,7 +71,7 @@ func Log10(x float64) float64 {
 	return float64(float64(exponent)*twoLow+float64(perLn*Log(fraction))) + float64(float64(exponent)*twoHigh)
 }
 
-// Cosh and Sinh do not overflow before their results do.
+// Unlike math.Cosh and math.Sinh, Cosh and Sinh return infinity only if the result is too large for a float64.
 func Cosh(x float64) float64 {
 	if x = math.Abs(x); x > 700 {
 		half := Exp(x / 2)
@@ -98,7 +98,7 @@ func Pow(x, y float64) float64 {
 			return r
 		}
 		return nanOf(x, y)
-	case math.IsNaN(x) && isOdd(y): // C handles x like a number for an odd y
+	case math.IsNaN(x) && isOdd(y): // for an odd y, C negates the result if x has a minus sign: -nan becomes nan
 		return math.Abs(Quiet(x))
 	case math.IsNaN(x):
 		return Quiet(x)

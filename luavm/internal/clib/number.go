@@ -19,7 +19,7 @@ func FormatNumber(n lua.LNumber) string {
 	return FormatG(f, 14)
 }
 
-// FormatArgument appends a number formatted as an argument of redis.call.
+// FormatArgument appends n to dst, formatted as Redis formats the arguments of redis.call: with %.17g.
 func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	f := float64(n)
 	if f > -1e15 && f < 1e15 && f == math.Trunc(f) && (f != 0 || !math.Signbit(f)) {
@@ -28,8 +28,8 @@ func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	return append(dst, FormatG(f, 17)...)
 }
 
-// FormatG formats a number as glibc's printf does with %.<prec>g. NaN has its sign: 0/0
-// is -nan on amd64.
+// FormatG formats a number as glibc's printf does with %.<prec>g. A NaN is shown with its
+// sign: 0/0, which is negative on amd64, as -nan.
 func FormatG(f float64, prec int) string {
 	if math.IsNaN(f) {
 		if math.Signbit(f) {
@@ -62,7 +62,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 		}
 		return lua.LNumber(NaN), true
 	}
-	// Go accepts underscores and a second sign; strtod does not.
+	// strtod accepts neither underscores nor a second sign, but ParseFloat would accept them in t.
 	if t == "" || strings.ContainsAny(t, "_") || t[0] == '-' || t[0] == '+' {
 		return 0, false
 	}
@@ -79,7 +79,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
-// NumberPrefix returns how many bytes strtod would read of a text without leading white space. It makes one pass.
+// NumberPrefix returns how many bytes at the start of s strtod would read as a number. Unlike strtod, it skips no white space.
 func NumberPrefix(s string) int {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {
@@ -119,7 +119,7 @@ func NumberPrefix(s string) int {
 	return i
 }
 
-// nanPayload returns the length of the suffix that may follow nan: letters and digits in parentheses.
+// nanPayload returns the length of the suffix that may follow nan: letters, digits and underscores in parentheses.
 func nanPayload(s string) int {
 	if s == "" || s[0] != '(' {
 		return 0
@@ -212,8 +212,8 @@ func DigitValue(c byte) int {
 	return 99
 }
 
-// ToInt64 converts as a C cast on amd64 does: it rounds toward zero, and a number that
-// does not fit becomes the smallest integer.
+// ToInt64 converts as a C cast on amd64 does: it rounds toward zero, and returns the smallest
+// integer for NaN and for a number that does not fit.
 func ToInt64(n lua.LNumber) int64 {
 	f := float64(n)
 	if f >= -9223372036854775808 && f < 9223372036854775808 {
@@ -222,7 +222,7 @@ func ToInt64(n lua.LNumber) int64 {
 	return math.MinInt64
 }
 
-// ToCInt converts as the cast to a 32-bit int does.
+// ToCInt converts as a C cast to a 32-bit int on amd64 does.
 func ToCInt(n lua.LNumber) int {
 	if n > math.MinInt32-1 && n < math.MaxInt32+1 {
 		return int(n)
@@ -241,5 +241,5 @@ func ToUint64(n lua.LNumber) uint64 {
 	return uint64(ToInt64(n))
 }
 
-// ToInt is ToInt64 for values that C Lua holds in an int or ptrdiff_t.
+// ToInt is ToInt64 with an int of Go, which has 64 bits, too.
 func ToInt(n lua.LNumber) int { return int(ToInt64(n)) }

@@ -3,10 +3,10 @@ package clib
 import "math"
 
 // C's pow, exp and log are right to the last digit in 98 of 100 cases, and exact where the
-// result is exact, as 16^0.25. Go's are not; with large exponents and below 2^-1022 even the
+// result is exact, as for 16^0.25. Go's are not; with large exponents and below 2^-1022 even the
 // digits that tostring shows are wrong. So this file computes with twice the digits.
 
-// wide is the sum of two numbers; the second one is below the last digit of the first.
+// wide is the number high+low, where low is smaller than the last digit of high.
 type wide struct{ high, low float64 }
 
 var (
@@ -52,7 +52,7 @@ func wideLog(x float64) wide {
 	return sum.times(z).times(wide{high: 2}).plus(wideLn2.times(wide{high: float64(e)}))
 }
 
-// wideExp returns e^x for |x| < 1000. With x = k·ln 2 + 256·r, it computes e^r by its series.
+// wideExp returns e^x for |x| < 1000. With x = k·ln 2 + 256·r, it computes e^r by its series, and squares it eight times.
 func wideExp(x wide) float64 {
 	k := math.Round(x.high / math.Ln2)
 	r := x.plus(wideLn2.times(wide{high: -k})).times(wide{high: 1. / 256})

@@ -15,8 +15,8 @@ import (
 // the instructions itself, in one pass while the parser reads, by the method of C Lua's
 // compiler: expressions stay descriptions for as long as possible (codegen_expr.go), and
 // jumps with unknown targets form lists that are linked through their operands.
-// Instructions, lines and names of variables equal those of C Lua, and therefore the
-// error messages do, too.
+// But for what gopher-lua needs otherwise, the instructions, their lines and the names of
+// variables equal C Lua's, and therefore the error messages do, too.
 
 const (
 	noJump   = -1
@@ -27,7 +27,7 @@ const (
 	itemsPerFlush = 50 // items that one SETLIST stores
 )
 
-// place is where a local variable is while it is in scope.
+// place identifies a local variable in scope by its function and its register.
 type place struct {
 	f        *function
 	register int
@@ -44,14 +44,14 @@ type local struct {
 type upvalue struct {
 	name    string
 	of      place
-	inFrame bool // true: a local of the enclosing function; false: one of its upvalues
+	inFrame bool // the directly enclosing function has the variable as a local; false: as an upvalue
 	index   int
 }
 
 // block is a block of statements.
 type block struct {
 	previous  *block
-	breaks    int // list of jumps out of the loop
+	breaks    int // list of the break statements' jumps, if the block is a loop
 	active    int // number of locals in scope around the block
 	captured  bool
 	breakable bool
@@ -78,7 +78,7 @@ type function struct {
 	block     *block
 	here      int // list of jumps to the next instruction
 	free      int // first free register
-	size      int // registers used
+	size      int // registers that the function needs in all
 }
 
 func (p *parser) newFunction(parent *function, line int) *function {
@@ -93,11 +93,11 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// maxSpareIndex is how many entries the index of the constants may have for the next function to use it again: emptying a map takes
-// time in proportion to the largest size that it ever had.
+// maxSpareIndex is the most entries of a finished function's index with which another function may use the map again. Larger maps
+// are dropped, because emptying a map takes time in proportion to the largest size that it ever had.
 const maxSpareIndex = 64
 
-// reuse keeps the memory of a finished function for the next one.
+// reuse keeps the memory of a finished function for one that is compiled later.
 func (p *parser) reuse(f *function) {
 	clear(f.consts)
 	clear(f.protos)
@@ -155,12 +155,12 @@ func (f *function) fixJump(pc, dest int) {
 	interp.SetSbx(&f.code[pc], offset)
 }
 
-// label marks the next instruction as the target of a jump.
+// label returns the index of the next instruction, for jumps to it.
 func (f *function) label() int {
 	return f.pc()
 }
 
-// follow returns the next jump of a list.
+// follow returns the jump that comes after the jump at pc in its list, or noJump.
 func (f *function) follow(pc int) int {
 	offset := interp.ArgSbx(f.code[pc])
 	if offset == noJump {
@@ -169,7 +169,8 @@ func (f *function) follow(pc int) int {
 	return pc + 1 + offset
 }
 
-// control returns the instruction that decides whether a jump is taken.
+// control returns the instruction that decides whether the jump at pc is taken: the test before it, or the jump itself if there is
+// no test.
 func (f *function) control(pc int) *uint32 {
 	if pc >= 1 {
 		switch interp.OpOf(f.code[pc-1]) {
@@ -180,7 +181,7 @@ func (f *function) control(pc int) *uint32 {
 	return &f.code[pc]
 }
 
-// needsValue reports whether some jump of a list leaves no value in a register.
+// needsValue reports whether a list has a jump that puts no value into a register: one without a TESTSET.
 func (f *function) needsValue(list int) bool {
 	for ; list != noJump; list = f.follow(list) {
 		f.p.work(1)
@@ -191,8 +192,8 @@ func (f *function) needsValue(list int) bool {
 	return false
 }
 
-// patchTest makes a TESTSET put its value into reg, or turns it into a TEST if there is
-// no value to put.
+// patchTest makes the TESTSET of the jump at pc put its value into reg, or turns it into a
+// TEST if reg is noReg or has the value already. It returns false if the jump has no TESTSET.
 func (f *function) patchTest(pc, reg int) bool {
 	i := f.control(pc)
 	if interp.OpOf(*i) != lua.OP_TESTSET {
@@ -213,8 +214,8 @@ func (f *function) dropValues(list int) {
 	}
 }
 
-// patchList sets the targets of a list of jumps: withValue for jumps that leave a value
-// in reg, without for the others.
+// patchList sets the targets of a list of jumps. Jumps with a TESTSET put their value into
+// reg and go to the instruction withValue; the other jumps go to the instruction without.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
 		f.p.work(1)
@@ -241,7 +242,7 @@ func (f *function) patchHere(list int) {
 	f.join(&f.here, list)
 }
 
-// join appends a list of jumps to another.
+// join appends the jumps of list to the list that to points to.
 func (f *function) join(to *int, list int) {
 	if list == noJump {
 		return
@@ -385,7 +386,8 @@ func (f *function) find(name string) exp {
 	}
 }
 
-// upvalue returns the index of the upvalue for a variable of an enclosing function. All functions between get one, too.
+// upvalue returns the index of f's upvalue for a variable of an enclosing function. If f has none yet, upvalue adds one to f and
+// to the functions between the two.
 func (f *function) upvalue(name string, of place) int {
 	f.p.work(1 + len(f.upvalues)/comparedInStep)
 	for i := range f.upvalues {
@@ -404,7 +406,7 @@ func (f *function) upvalue(name string, of place) int {
 	return len(f.upvalues) - 1
 }
 
-// capture notes that a closure uses a local variable: its block has to close it.
+// capture notes that a closure uses the local variable in a register, so that the end of the variable's block closes it.
 func (f *function) capture(register int) {
 	if b := f.active[register].block; b != nil {
 		b.captured = true
@@ -417,8 +419,8 @@ func (f *function) finish() *lua.FunctionProto {
 	f.emitABC(lua.OP_RETURN, 0, 1, 0)
 	m := &f.p.meter
 	m.keeps(protoBytes)
-	// One register more than used: gopher-lua's tail call does not move the last
-	// register of a frame.
+	// NumUsedRegisters is one more than the function uses, because gopher-lua's tail call
+	// does not move the last register of a frame.
 	p := &lua.FunctionProto{
 		SourceName:         f.p.shown,
 		LineDefined:        f.line,

@@ -14,24 +14,24 @@ type expKind int
 
 const (
 	expVoid    expKind = iota // an empty list
-	expNil                    // the constants, not loaded yet
-	expTrue                   //
-	expFalse                  //
+	expNil                    // nil, in no register yet
+	expTrue                   // true, in no register yet
+	expFalse                  // false, in no register yet
 	expConst                  // info: index of a constant
-	expNumber                 // num
+	expNumber                 // num: a number, in no register yet
 	expLocal                  // info: register
 	expUpvalue                // info: index
 	expGlobal                 // info: index of the name's constant
-	expIndexed                // info: register of the table, aux: key
+	expIndexed                // info: register of the table, aux: register or constant of the key
 	expJump                   // info: the jump that is taken if the expression is true
-	expReloc                  // info: an instruction whose target is still open
+	expReloc                  // info: an instruction whose target register is still open
 	expReg                    // info: register
 	expCall                   // info: the instruction
 	expVararg                 // info: the instruction
 )
 
-// exp describes an expression. yes and no are the lists of jumps out of it that are
-// taken when it is true or false.
+// exp describes an expression. yes is the list of the jumps out of it that are taken when
+// it is true, no of those that are taken when it is false.
 type exp struct {
 	kind      expKind
 	info, aux int
@@ -49,8 +49,7 @@ func (e *exp) isNumeral() bool {
 }
 func (e *exp) isMulti() bool { return e.kind == expCall || e.kind == expVararg }
 
-// setReturns sets the number of results of the call or vararg e, which is not known yet, to n (multiple: all). A vararg also gets
-// a register.
+// setReturns makes the call or vararg e give n results (multiple: all of them). A vararg also gets a register for the first one.
 func (f *function) setReturns(e *exp, n int) {
 	switch e.kind {
 	case expCall:
@@ -63,8 +62,8 @@ func (f *function) setReturns(e *exp, n int) {
 	}
 }
 
-// oneReturn makes an open call or vararg give one result. Unlike C Lua, it does not leave the target of a vararg open:
-// gopher-lua clears all registers above the target, so the target must not be a variable below others.
+// oneReturn makes the call or vararg e give one result. Unlike C Lua, it puts the result of a vararg into a new register: OP_VARARG
+// of gopher-lua clears all registers above its target, so the target must not be a variable that has other variables above it.
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:
@@ -75,7 +74,7 @@ func (f *function) oneReturn(e *exp) {
 	}
 }
 
-// discharge turns a variable into a value.
+// discharge replaces a variable, a call or a vararg by the value that it gives (expReg or expReloc).
 func (f *function) discharge(e *exp) {
 	switch e.kind {
 	case expLocal:
@@ -130,7 +129,7 @@ func (f *function) loadAny(e *exp) {
 	}
 }
 
-// toReg puts the value into a register on every path.
+// toReg puts the value into a register, also if one of the expression's jumps is taken.
 func (f *function) toReg(e *exp, reg int) {
 	f.load(e, reg)
 	if e.kind == expJump {
@@ -192,7 +191,7 @@ func (f *function) toValue(e *exp) {
 	}
 }
 
-// toRK makes the value an operand: a small constant or a register.
+// toRK makes the value an operand: a register, or a constant whose index fits into an operand.
 func (f *function) toRK(e *exp) int {
 	f.toValue(e)
 	switch e.kind {
@@ -242,7 +241,8 @@ func (f *function) store(v, e *exp) {
 	f.freeExp(e)
 }
 
-// self prepares a method call.
+// self generates the instruction that looks up the method key of the object e, and puts both the method and the object into new
+// registers.
 func (f *function) self(e, key *exp) {
 	f.toAnyReg(e)
 	f.freeExp(e)
@@ -276,9 +276,9 @@ func (f *function) jumpIf(e *exp, cond int) int {
 	return f.condJump(lua.OP_TESTSET, noReg, e.info, cond)
 }
 
-// goOnIfTrue lets execution go on here if e is true. It tests even a constant
-// false. A bare jump in place of the test would redirect the earlier jumps that
-// lead here, although they carry a value of their own.
+// goOnIfTrue lets execution go on at the next instruction if e is true, and jump (e.no) if it
+// is false. It tests even a constant false: with a bare jump in place of the test, the earlier
+// jumps that lead to it would join e.no, although they carry a value of their own.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump
@@ -329,7 +329,8 @@ func (f *function) not(e *exp) {
 	f.dropValues(e.yes)
 }
 
-// fold computes an operation on two numerals.
+// fold computes an operation on two numerals at compile time, and puts the result into a. It returns false, and leaves a, for other
+// operands or operations, for a division by zero and for a result that is NaN.
 func fold(op int, a, b *exp) bool {
 	if !a.isNumeral() || !b.isNumeral() {
 		return false
@@ -410,7 +411,7 @@ func (f *function) unary(op tokenKind, e *exp) {
 		}
 		f.arith(lua.OP_UNM, e, &none)
 	case '#':
-		// The hook replaces the operand, so it gets a register of its own.
+		// luavm's hook may replace the operand, so the operand gets a register of its own.
 		if f.toAnyReg(e) < len(f.active) {
 			f.toNextReg(e)
 		}
@@ -477,7 +478,8 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 	}
 }
 
-// setList generates the instruction that stores the waiting items of a constructor from registers.
+// setList generates the instruction that stores items of a constructor in the table in register base. waiting is how many items to
+// store from the registers above base (multiple: all up to the top), items how many the constructor has had with these.
 func (f *function) setList(base, items, waiting int) {
 	n := waiting
 	if waiting == multiple {

@@ -77,7 +77,7 @@ func (k tokenKind) String() string {
 	return string([]byte{byte(k)})
 }
 
-// token is one token; text is its source, value its meaning.
+// token is one token. Names, numbers and strings have their source in text, and what it means in value or number.
 type token struct {
 	kind   tokenKind
 	text   string
@@ -85,7 +85,7 @@ type token struct {
 	number lua.LNumber
 }
 
-// syntaxError is the error that Chunk returns for a script with a syntax error.
+// syntaxError is the error that Chunk returns for a source that it does not compile.
 type syntaxError string
 
 func (e syntaxError) Error() string { return string(e) }
@@ -117,7 +117,7 @@ func (x *lexer) save() {
 
 func (x *lexer) put(c byte) { x.buf = push(x.m, x.buf, c) }
 
-// accept saves the next character if it is in set. As in C Lua, which uses strchr, a zero byte is in every set.
+// accept appends the next character to buf if it is in set. As in C Lua, which uses strchr, a zero byte is in every set.
 func (x *lexer) accept(set string) bool {
 	c := x.cur()
 	if c == eof || c != 0 && strings.IndexByte(set, byte(c)) < 0 {
@@ -129,7 +129,7 @@ func (x *lexer) accept(set string) bool {
 
 // text returns the text of the token.
 func (x *lexer) text() string {
-	x.m.took(len(x.buf) + len(x.buf)/8 + 8) // what the allocator adds
+	x.m.took(len(x.buf) + len(x.buf)/8 + 8) // with what the allocator adds
 	return string(x.buf)
 }
 
@@ -260,7 +260,7 @@ func (x *lexer) symbol(c int) token {
 	return token{kind: tokenKind(c)}
 }
 
-// number reads all characters that read_numeral accepts, and then checks the numeral.
+// number reads all characters that C Lua's read_numeral accepts, and then checks the numeral.
 func (x *lexer) number() token {
 	for c := x.cur(); c != eof && (clib.IsDigit(byte(c)) || c == '.'); c = x.cur() {
 		x.save()
@@ -280,8 +280,9 @@ func (x *lexer) number() token {
 	return token{kind: tkNumber, text: s, number: n}
 }
 
-// bracket reads [, [= and so on up to a second bracket. It returns the number
-// of equal signs, -1 for a single bracket, or less than -1 for a malformed one.
+// bracket reads a bracket, [ or ], and the equal signs after it. If the same bracket
+// follows, which it does not read, it returns the number of equal signs. Otherwise it
+// returns -1 if there is no equal sign, and less than -1 if there is one.
 func (x *lexer) bracket() int {
 	first := x.cur()
 	x.save()
@@ -296,7 +297,8 @@ func (x *lexer) bracket() int {
 	return -count - 1
 }
 
-// long reads a long string or comment whose first bracket has been read. It returns where its content begins in the buffer.
+// long reads a long string or comment from its second bracket on; level is the number of equal signs before that bracket. With
+// keep, it saves the content in buf. It returns where in buf the content begins.
 func (x *lexer) long(level int, unfinished string, keep bool) (start int) {
 	x.save()
 	if x.atNewline() {

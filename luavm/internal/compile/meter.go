@@ -4,18 +4,19 @@ import "unsafe"
 
 // These bound the time of compiling. A step is a token, or one element of a list that the compiler goes through.
 const (
-	maxSteps       = 20_000_000 // lists of jumps grow with every "or" of a chain
-	comparedInStep = 8          // how many variables are compared in the time of a step
+	maxSteps       = 20_000_000 // each "or" of a chain walks over the list of the jumps of those before it
+	comparedInStep = 8          // how many upvalues are compared in the time of a step
 )
 
-// These are the steps, and the bytes, after which Chunk's watch is called.
+// After so many steps, or so many bytes, the meter calls its function watch.
 const (
 	watchSteps = 4096
 	watchBytes = 64 << 10
 )
 
-// These are the bytes of what the compiler allocates, besides the slices that push and exact count. A map takes up to twice
-// what its entries need, and as much again while it grows.
+// These are the bytes that the compiler counts for what it allocates, besides the slices, which push and exact count.
+// constantBytes and nameBytes are for entries of maps: a map takes up to twice what its entries need, and as much again while
+// it grows.
 const (
 	functionBytes = 1 << 10
 	blockBytes    = 64
@@ -27,14 +28,14 @@ const (
 	protoBytes    = 320
 )
 
-// Progress says what compiling has taken since the last call of watch, and what it keeps in all.
+// Progress says how many steps and bytes compiling has taken since the last call of watch, and how many bytes it keeps in all.
 type Progress struct {
 	Steps int
 	Bytes int64
-	Kept  int64 // the prototypes so far, without constants that are strings
+	Kept  int64 // bytes of the finished prototypes, without the constants and local variables that they point to
 }
 
-// meter counts the steps and the memory of compiling, and passes them to watch. What it counts depends on the text alone.
+// meter counts the steps and the memory of compiling, and passes them to watch. The counts depend on the source alone.
 type meter struct {
 	steps int
 	told  int   // the steps that were passed to watch
@@ -64,7 +65,8 @@ func (m *meter) keeps(bytes int) {
 	m.took(bytes)
 }
 
-// tell is a function of its own so that Go's compiler inlines its callers.
+// tell calls over if there are too many steps, and passes the counts to watch. It is a function of its own so that Go's compiler
+// inlines its callers.
 func (m *meter) tell() {
 	if m.steps > maxSteps {
 		m.over()
@@ -88,7 +90,7 @@ func grow[T any](m *meter, s []T) []T {
 	return append(make([]T, 0, n), s...)
 }
 
-// exact returns a copy of s that has no room to grow.
+// exact returns a copy of s, for a prototype, that has no room to grow, and counts its bytes.
 func exact[T any](m *meter, s []T) []T {
 	if len(s) == 0 {
 		return nil

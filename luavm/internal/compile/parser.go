@@ -8,7 +8,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// These are limits of C Lua (luaconf.h).
+// These are limits of C Lua (luaconf.h), but for maxSourceBytes: C Lua does not limit the length of a source.
 const (
 	maxLevels      = 200
 	maxLocals      = 200
@@ -93,7 +93,7 @@ func (p *parser) accept(k tokenKind) bool {
 	return true
 }
 
-// match expects the token what, which closes the token who of an earlier line.
+// match expects a token of the kind what. It closes the token of the kind who, which was on the given line.
 func (p *parser) match(what, who tokenKind, line int) {
 	if p.accept(what) {
 		return
@@ -241,7 +241,7 @@ func (p *parser) repeatStatement(line int) {
 	p.advance()
 	p.chunk()
 	p.match(tkUntil, tkRepeat, line)
-	exit := p.condition() // it may use the variables of the body
+	exit := p.condition() // the condition may use the variables of the body
 	if !scope.captured {
 		f.leave()
 		f.patch(exit, start)

@@ -6,7 +6,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// target is a variable on the left of an assignment; previous is the one before it.
+// target is a variable on the left of an assignment; previous is the target before it, or nil.
 type target struct {
 	previous *target
 	v        exp
@@ -55,8 +55,8 @@ func (p *parser) assignment(t *target, n int) {
 	f.store(&t.v, &e)
 }
 
-// keepIndexes copies a local variable that gets a new value while earlier targets
-// use it as a table or an index.
+// keepIndexes copies the local variable v, a target of an assignment, if targets before it
+// use v as a table or an index: they must use the value from before the assignment.
 func (p *parser) keepIndexes(t *target, v *exp) {
 	f := p.f
 	extra, conflict := f.free, false
@@ -78,7 +78,8 @@ func (p *parser) keepIndexes(t *target, v *exp) {
 	}
 }
 
-// adjust makes n expressions give exactly vars values; e is the last expression.
+// adjust makes a list of n expressions, of which e is the last, give vars values in registers. If n is larger than vars, the values
+// of the expressions beyond vars stay in registers, too.
 func (p *parser) adjust(vars, n int, e *exp) {
 	f := p.f
 	extra := vars - n
@@ -268,7 +269,7 @@ func (p *parser) table() exp {
 // for more could be wasted, because a field whose value is nil takes none.
 const roomForFields = 8
 
-// record reads a field with a key.
+// record reads a field of a constructor with its key, name = value or [key] = value. table is the table's register.
 func (p *parser) record(table int) {
 	f := p.f
 	reg := f.free
@@ -385,7 +386,8 @@ func (p *parser) simple() exp {
 	return e
 }
 
-// priority has the priorities of the binary operators, to the left and to the right.
+// priority has two priorities of each binary operator: by the first it competes for the operand to its left, by the second for the
+// operand to its right.
 var priority = map[tokenKind][2]int{
 	'+': {6, 6}, '-': {6, 6}, '*': {7, 7}, '/': {7, 7}, '%': {7, 7},
 	'^': {10, 9}, tkConcat: {5, 4},
@@ -397,7 +399,7 @@ const unaryPriority = 8
 
 func (p *parser) expr() exp { return p.subExpr(0) }
 
-// subExpr reads an expression whose operators bind more strongly than limit.
+// subExpr reads an expression up to the first binary operator whose priority to the left is not above limit.
 func (p *parser) subExpr(limit int) exp {
 	p.enterLevel()
 	var e exp
@@ -430,9 +432,9 @@ func (p *parser) subExpr(limit int) exp {
 	return e
 }
 
-// ownOperands puts both operands of % or ^ into registers of their own, where the
-// hook replaces them: gopher-lua computes % and ^ differently from C Lua. As in C Lua, a
-// local variable is read only when the second operand has been computed.
+// ownOperands puts both operands of % or ^ into registers of their own, where luavm's hook
+// replaces them: gopher-lua computes % and ^ differently from C Lua. As in C Lua, a local
+// variable that is the first operand is read only after the second operand has been computed.
 func (p *parser) ownOperands(a, b *exp) {
 	f := p.f
 	f.toNextReg(b)

@@ -24,8 +24,8 @@ var bitLibrary = library{
 	"tohex":   (*Libraries).bitToHex,
 }
 
-// bitArg returns the low 32 bits of a number. It rounds to the nearest integer by adding
-// 2^52+2^51 to the double.
+// bitArg returns the low 32 bits of argument n, a number. It rounds the number to the nearest
+// integer by adding 2^52+2^51, as BitOp does.
 func (lib *Libraries) bitArg(L *lua.LState, n int) int32 {
 	f := float64(lib.arg.Number(L, n)) + 6755399441055744
 	return int32(uint32(math.Float64bits(f)))

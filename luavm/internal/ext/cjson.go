@@ -12,7 +12,7 @@ import (
 )
 
 // jsonFunctions has the functions of lua-cjson 2.1.0 except new, which jsonModule adds. Each
-// module has settings of its own.
+// module that new makes has settings of its own.
 var jsonFunctions = map[string]func(*JSONSettings, *Libraries, *lua.LState) int{
 	"decode": func(c *JSONSettings, lib *Libraries, L *lua.LState) int { return lib.jsonDecode(L, c) },
 	"encode": func(c *JSONSettings, lib *Libraries, L *lua.LState) int { return lib.jsonEncode(L, c) },
@@ -26,7 +26,7 @@ var jsonFunctions = map[string]func(*JSONSettings, *Libraries, *lua.LState) int{
 	"encode_sparse_array":     (*JSONSettings).setSparse,
 }
 
-// These are the values of the invalid_numbers settings.
+// These are the values of the settings encode_invalid_numbers and decode_invalid_numbers.
 const (
 	invalidRefused = iota
 	invalidAllowed
@@ -45,7 +45,7 @@ type JSONSettings struct {
 	sparseRatio, sparseSafe      int
 }
 
-// defaultJSON has the first settings of a module.
+// defaultJSON has the settings with which a module begins.
 var defaultJSON = JSONSettings{decodeInvalid: invalidAllowed, keepBuffer: true, encodeDepth: 1000, decodeDepth: 1000,
 	precision: 14, sparseRatio: 2, sparseSafe: 10}
 
@@ -65,7 +65,7 @@ func (lib *Libraries) jsonModule(L *lua.LState, c *JSONSettings) *lua.LTable {
 	return t
 }
 
-// jsonModuleCost is the number of bytes charged for a module.
+// jsonModuleCost is the number of bytes charged for a module that new makes.
 const jsonModuleCost = 5 << 10
 
 func (lib *Libraries) jsonNew(L *lua.LState) int {
@@ -75,7 +75,7 @@ func (lib *Libraries) jsonNew(L *lua.LState) int {
 	return 1
 }
 
-// maxArgs raises an error for more than n arguments, and sets missing ones to nil.
+// maxArgs raises an error if there are more than n arguments, and sets missing ones to nil.
 func (lib *Libraries) maxArgs(L *lua.LState, n int) {
 	if L.GetTop() > n {
 		lib.host.ArgError(L, n+1, "found too many arguments")
@@ -96,8 +96,8 @@ func (lib *Libraries) integerOption(L *lua.LState, n, low, high int, setting *in
 	L.Push(lua.LNumber(*setting))
 }
 
-// enumOption reads a setting, which is a boolean or one of the given words, and pushes it. It pushes the first two words as
-// booleans.
+// enumOption sets a setting to argument n, unless that is nil, and pushes the setting. The argument is one of the given words, or a
+// boolean: false stands for the first word, true for the second. enumOption pushes these two as booleans.
 func (lib *Libraries) enumOption(L *lua.LState, n int, words []string, setting *int) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:
@@ -205,8 +205,8 @@ func (j *jsonEncoder) fail(v lua.LValue, why string) {
 	j.host.Throw(j.L, "Cannot serialise "+auxlib.TypeName(v)+": "+why)
 }
 
-// value writes a value. slots is how many slots of C Lua's stack cjson would use here; it
-// bounds the depth, however large the setting is.
+// value writes a value. slots is how many slots of C Lua's stack cjson would use at this
+// point; the size of that stack bounds the depth, however large encode_max_depth is.
 func (j *jsonEncoder) value(v lua.LValue, depth, slots int) {
 	j.host.Work(1)
 	switch v := v.(type) {
@@ -296,7 +296,7 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 // and -1 for an object.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0
-	j.host.Work(interp.Slots(t) / 8) // the table is walked twice
+	j.host.Work(interp.Slots(t) / 8) // one or two walks over the table pass its empty slots, too
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		n, ok := k.(lua.LNumber)
 		if !ok || n != lua.LNumber(math.Floor(float64(n))) || n < 1 {

@@ -39,12 +39,12 @@ type jsonDecoder struct {
 	s     string
 	i     int // offset of the next token
 	depth int
-	slots int // slots of C Lua's stack that cjson would use
+	slots int // slots of C Lua's stack that cjson would use at this point
 
 	kind  string
-	at    int        // offset of the token
+	at    int        // offset of the current token
 	value lua.LValue // value of a string, number or boolean
-	wrong string     // the error of an error token
+	wrong string     // the error, if kind is tokenError
 }
 
 func (lib *Libraries) jsonDecode(L *lua.LState, c *JSONSettings) int {
@@ -92,15 +92,15 @@ func (d *jsonDecoder) parse() lua.LValue {
 	return nil
 }
 
-// These are the slots of C Lua's stack that cjson needs: for a table, a key and a value, or
-// for a table and a value.
+// These are the slots of C Lua's stack that cjson needs for an object (the table, a key and a
+// value) and for an array (the table and a value).
 const (
 	objectSlots = 3
 	arraySlots  = 2
 )
 
-// descend begins an array or an object. slots is how many slots of C Lua's stack it needs; the
-// size of that stack bounds the depth, however large the setting is. All slots but the last stay
+// descend begins an array or an object, which needs the given slots of C Lua's stack. The size of
+// that stack bounds the depth, however large decode_max_depth is. All these slots but the last stay
 // in use until ascend.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
@@ -220,8 +220,9 @@ func (d *jsonDecoder) word(w, kind string, v lua.LValue) bool {
 	return true
 }
 
-// invalidNumber reports whether s begins with a number that strtod reads but JSON does
-// not allow: with leading zeros, hexadecimal, infinity or NaN.
+// invalidNumber reports whether s begins like a number that strtod reads but JSON does not
+// allow: one with a plus sign or leading zeros, a hexadecimal one, infinity or NaN. s must not
+// be empty.
 func invalidNumber(s string) bool {
 	if s[0] == '+' {
 		return true
@@ -240,7 +241,7 @@ func invalidNumber(s string) bool {
 	return low == "inf" || low == "nan"
 }
 
-// number reads the longest prefix that strtod would read.
+// number reads the longest prefix that strtod would read as a number.
 func (d *jsonDecoder) number() {
 	n := clib.NumberPrefix(d.s[d.i:])
 	d.host.Work(n / 16)
@@ -255,8 +256,8 @@ func (d *jsonDecoder) number() {
 
 var jsonEscapes = map[byte]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 't': '\t', 'n': '\n', 'f': '\f', 'r': '\r'}
 
-// readInStep is how many bytes of a string are read in the time of an instruction, and readAtOnce how many between two calls of
-// Work.
+// readInStep is how many bytes of a string are read in the time of an instruction, and readAtOnce how many are read between two
+// calls of Work.
 const (
 	readInStep = 64
 	readAtOnce = 16 << 10

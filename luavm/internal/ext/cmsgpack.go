@@ -19,7 +19,7 @@ var cmsgpackLibrary = library{
 	"unpack_one":   (*Libraries).msgpackUnpackOne,
 }
 
-// packNesting is how deep nested tables are packed; deeper ones become nil.
+// packNesting is how many levels of nested tables are packed; tables on deeper levels are packed as nil.
 const packNesting = 16
 
 func (lib *Libraries) packModule(L *lua.LState) *lua.LTable {
@@ -44,7 +44,7 @@ func (lib *Libraries) msgpackPack(L *lua.LState) int {
 	return 1
 }
 
-// packScalar is the room for a value other than a string or table, or for the length of one of these.
+// packScalar is the most bytes that a value other than a string or a table takes, or the length of one of these.
 const packScalar = 9
 
 func (lib *Libraries) packValue(o *auxlib.Buffer, v lua.LValue, level int) {
@@ -122,7 +122,7 @@ func packInt(b []byte, n int64) []byte {
 // its elements.
 func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	highest, array := 0, true
-	lib.host.Work(interp.Slots(t) / 8) // the table is walked twice
+	lib.host.Work(interp.Slots(t) / 8) // one or two walks over the table pass its empty slots, too
 	for k, _ := t.Next(lua.LNil); k != lua.LNil; k, _ = t.Next(k) {
 		lib.host.Work(1)
 		passKey(lib.host, k)
@@ -137,8 +137,9 @@ func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	return n, array && n == highest
 }
 
-// packLength writes the length of an array or a map. short is the type byte that holds a
-// small length, long the type byte before a larger one.
+// packLength writes the type and the length of an array or a map. The type byte short also has
+// the length, up to 15. The type byte long stands before a length of 16 bits, long+1 before one
+// of 32 bits.
 func packLength(o *auxlib.Buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:

@@ -26,7 +26,7 @@ func (lib *Libraries) msgpackUnpackLimit(L *lua.LState) int {
 
 func (lib *Libraries) unpackFull(L *lua.LState, s string, limit, offset int) int {
 	if offset < 0 || limit < 0 {
-		// Redis prints the length in place of the limit, too.
+		// Redis, too, prints the length of s in place of the limit.
 		lib.host.Throw(L, fmt.Sprintf("Invalid request to unpack with offset of %d and limit of %d.", int32(offset), len(s)))
 	}
 	if offset > len(s) {
@@ -35,7 +35,7 @@ func (lib *Libraries) unpackFull(L *lua.LState, s string, limit, offset int) int
 	all := limit == 0 && offset == 0
 	u := unpacker{host: lib.host, L: L, s: s, i: offset}
 	var values []lua.LValue
-	slots := 1 // C's unpack_one and unpack_limit remove their other arguments from the stack first
+	slots := 1 // cmsgpack's unpack_one and unpack_limit first remove all arguments but s from the stack
 	if all {
 		slots = L.GetTop()
 	}
@@ -87,8 +87,8 @@ func (u *unpacker) str(n int) lua.LValue {
 // tableCost is the number of bytes charged for an empty table.
 const tableCost = 128
 
-// room does what luaL_checkstack does for one more value, with slots values on C Lua's stack.
-// It bounds the nesting of the data and the number of values.
+// room raises the error of luaL_checkstack if C Lua's stack has no room for one more value, with
+// slots values on it. This bounds the nesting of the data and the number of values.
 func (u *unpacker) room(slots int, what string) {
 	if slots+1 > auxlib.MaxStack {
 		u.host.Throw(u.L, "stack overflow ("+what+")")

@@ -1,7 +1,7 @@
-// Package ext has the four libraries that Redis gives to scripts besides those of Lua:
+// Package ext has four of the libraries that Redis gives to scripts besides those of Lua:
 // cjson, cmsgpack, struct and bit. They decode bytes from clients, and charge memory for
 // their results while these grow.
 //
-// They use the engine through Host, and must not import luavm. luavm has the replies
-// recorded from Redis, and tests the libraries there (TestCorpus, FuzzDecoders).
+// The libraries use the engine through Host, and must not import luavm. Tests in luavm compare them
+// with replies recorded from Redis (TestCorpus), and fuzz their decoders (FuzzDecoders).
 package ext

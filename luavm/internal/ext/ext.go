@@ -14,8 +14,8 @@ type Host interface {
 	auxlib.Steps
 	// Throw does what luaL_error does.
 	Throw(L *lua.LState, msg string)
-	// Own returns a part of a larger string. If a function library keeps the part, that does not
-	// keep the larger string alive.
+	// Own returns part, which is a part of a larger string, as a string of Lua. It copies part if a
+	// function library may keep it after the call, so that the larger string does not stay in memory.
 	Own(part string) lua.LString
 	// RawSet does what lua_rawset does, with its errors, and charges for the growth of the table.
 	RawSet(L *lua.LState, t *lua.LTable, key, value lua.LValue)
@@ -34,7 +34,7 @@ type Libraries struct {
 // library holds the functions that a Lua library exports, by name.
 type library map[string]func(*Libraries, *lua.LState) int
 
-// Open makes the libraries. Their tables belong to the caller.
+// Open makes the libraries. The caller makes their Tables global, and may change them.
 func Open(host Host, L *lua.LState) *Libraries {
 	lib := &Libraries{Null: L.NewUserData(), JSON: defaultJSON, host: host, arg: auxlib.Args{Errors: host, Steps: host, Memory: host}}
 	lib.Tables = map[string]*lua.LTable{
@@ -49,7 +49,7 @@ func Open(host Host, L *lua.LState) *Libraries {
 // keyInStep is how many bytes of a long key are hashed in the time of an instruction.
 const keyInStep = 256
 
-// passKey counts the work of finding a key in a table.
+// passKey counts the work of finding a key in a table, if the key is long.
 func passKey(host Host, key lua.LValue) {
 	if s, ok := key.(lua.LString); ok && len(s) > keyInStep {
 		host.Work(len(s) / keyInStep)
