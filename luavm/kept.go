@@ -12,30 +12,32 @@ import (
 )
 
 // Function libraries keep memory from call to call: the locals of their code, and all
-// values that can be reached from there. Each call may add a little, so this file bounds the
-// sum, besides the limit on the memory of one running script.
+// values that can be reached from these. Each call may add a little, and the limit on the memory
+// of one running script does not see the sum. So this file bounds what all libraries keep.
 //
-// The engine knows roughly how much calls allocate (charge). When calls have allocated
-// enough, a walk over the kept values measures them. It enters only libraries whose calls have
-// allocated much since the last walk (grownShare). For the others, the allocated bytes are added to
-// the last size, because no library can reach the values of another. The walk over the called
-// library counts as work of the call. If the values are too large, the largest library begins anew
-// from its code, as all libraries do when a stop throws the Lua state away.
+// The engine knows roughly how many bytes calls allocate (charge). When calls have allocated
+// enough since the last measurement, a walk over the kept values measures them. No library can
+// reach the values of another, so the walk enters only the libraries whose calls have allocated
+// much since their own last measurement (grownShare). For every other library the engine adds the
+// bytes allocated since then to its last size. The walk over the called library counts as work of
+// the call. If the total is too large, the engine drops the largest libraries; the code of a
+// dropped library runs again before the next call of one of its functions. The engine drops all
+// libraries when it throws the Lua state away because a script or function was stopped.
 
-// keptShare is the divisor of a script's memory limit that bounds what all libraries keep.
+// All libraries together may keep 1/keptShare of the memory limit of a script.
 const keptShare = 2
 
-// grownShare is the divisor of a library's size: a library is measured again when its calls have allocated more than this share
-// of its size. When the limit may be near, it is measured again even if they have allocated less.
+// A measurement enters a library only if, since the library was last measured, its calls have allocated more than 1/grownShare
+// of its size. If the total is above the limit, a second measurement enters each library whose calls have allocated anything.
 const grownShare = 8
 
 // mayKeep returns how many bytes all libraries together may keep.
 func (e *Engine) mayKeep() int64 { return e.opts.MemoryLimit / keptShare }
 
-// keeping says when the kept values are measured again.
+// keeping says when the next measurement of the kept values is due.
 type keeping struct {
 	since int64 // bytes that calls have allocated since the last measurement
-	next  int64 // value of since for the next measurement
+	next  int64 // value of since at which the next measurement is due
 
 	walked int // calls of walk.count since the engine began
 }
@@ -51,14 +53,14 @@ func (e *Engine) forget() {
 	e.keeping = keeping{next: e.mayKeep() / 8, walked: e.walked}
 }
 
-// keepsTooMuch runs after code of library l. When a measurement is due, it measures the
-// libraries that may have grown, and restarts libraries until the total is within the limit. It reports
-// whether it has restarted l. It restarts l if the total is above the limit and l keeps more than half
-// of the limit; while l is being loaded, l must keep more than the whole limit. If the script's time is
-// over before l is measured, e.stop is set.
+// keepsTooMuch must be called after code of library l has run. When a measurement is due, it measures
+// the libraries that may have grown, and restarts libraries until the total is within the limit. It
+// reports whether it has restarted l. If the total is above the limit, it restarts l if l keeps more
+// than half of the limit, or, while l is being loaded, if l keeps more than the whole limit. If the
+// call is killed or exceeds a limit while l is measured, keepsTooMuch returns false, with e.stop set.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	if e.stop != "" || e.dirty {
-		return false // finish drops all that is kept
+		return false // finish will drop all libraries
 	}
 	defer e.contain()
 	by := e.spent + int64(e.pace-e.budget)*instructionCost
@@ -90,7 +92,7 @@ func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	return is
 }
 
-// restart drops a library, and returns how many bytes it kept. The next call loads it again.
+// restart drops a library, and returns how many bytes it kept. The next call of one of its functions loads it again.
 func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	if e.libs[l.lib.Name] == l {
 		delete(e.libs, l.lib.Name)
@@ -100,8 +102,8 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	return kept
 }
 
-// measure sets the size of l, which may still be loading, and of every other library whose calls have allocated more than
-// size/share since it was measured. It returns an upper bound of the total.
+// measure returns an upper bound of the bytes that l, which may still be loading, and all loaded libraries keep. It walks over
+// each of these libraries whose calls have allocated more than size/share bytes since its last measurement, and sets its size.
 func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	w := walk{e: e, seen: map[unsafe.Pointer]bool{}, blocks: map[uintptr]bool{}}
 	visit := func(l *loadedLibrary) {
@@ -126,20 +128,20 @@ func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	return total
 }
 
-// walk adds up the memory of all values that can be reached from those passed to add. It does not enter values that the
-// engine shares with all scripts.
+// walk adds up the memory of all values that can be reached from those passed to add. It does not enter the read-only tables
+// and the main Lua state, which all scripts share.
 type walk struct {
 	e    *Engine
-	work func(steps int) // may be nil
+	work func(steps int) // counts the walk as work; may be nil
 	seen map[unsafe.Pointer]bool
 
-	blocks map[uintptr]bool // the blocks of numbers that were met
+	blocks map[uintptr]bool // the blocks of numbers that are counted already
 
 	todo []lua.LValue
 	size int64
 }
 
-// first reports whether an object is met for the first time; if so, it counts the size.
+// first reports whether the walk meets the object at p for the first time; if so, it adds size to w.size.
 func (w *walk) first(p unsafe.Pointer, size int) bool {
 	if p == nil || w.seen[p] {
 		return false
@@ -152,7 +154,7 @@ func (w *walk) first(p unsafe.Pointer, size int) bool {
 // These are the sizes of objects in bytes, without the values that they hold.
 const (
 	tableSize    = 160
-	pairSize     = 200 // a pair of a hash: gopher-lua has its key and value in three places
+	pairSize     = 200 // a key with its value in a hash part: gopher-lua has the key in a list and in two maps
 	placesSize   = 256 // the smallest map of keys, which has room for smallMap keys, …
 	mapSize      = 336 // … and the smallest map of values
 	smallMap     = 8
@@ -190,7 +192,7 @@ func (w *walk) add(value lua.LValue) {
 
 func (w *walk) text(s string) {
 	w.size += boxSize
-	// A string may be built in steps, and its memory may be half as long again.
+	// A string that was built piece by piece may have memory for half as many bytes again.
 	if n := len(s) + len(s)/2; n <= shortString {
 		w.size += int64(n)
 	} else {
@@ -217,7 +219,7 @@ func (w *walk) run() {
 // walkSteps is how many instructions take as long as the visit of one object.
 const walkSteps = 4
 
-// count counts the steps of the walk as work of the function that was called, if work is set.
+// count counts steps of the walk; if w.work is set, they count as work of the called function.
 func (w *walk) count(steps int) {
 	w.e.walked++
 	if w.work != nil {
@@ -235,7 +237,7 @@ func (w *walk) table(t *lua.LTable) {
 	for _, v := range array[:cap(array)] {
 		w.add(v)
 	}
-	// gopher-lua keeps a key after its value was set to nil.
+	// These include keys whose values were set to nil: gopher-lua keeps such keys.
 	keys := interp.HashKeys(t)
 	if cap(keys) > 0 || interp.Maps(t) > 0 {
 		w.size += placesSize + int64(interp.Maps(t))*mapSize + int64(cap(keys))*boxSize
@@ -316,8 +318,8 @@ func (w *walk) thread(th *lua.LState) {
 	}
 }
 
-// own returns part as a Lua string. If the script may keep the string, own copies it, so that the
-// script does not keep the larger string that part belongs to.
+// own returns part as a Lua string. If the running code may keep values from call to call (e.keeps), own
+// copies part, so that the larger string that part belongs to is not kept with it.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
 		e.charge(int64(len(part)) + boxSize)

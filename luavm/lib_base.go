@@ -138,8 +138,8 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	return 2
 }
 
-// next returns the key after a key, and its value. If table.remove has cut the given index off the array, gopher-lua's Next would
-// skip the first key of the hash.
+// next returns the key that follows the key from in t, and its value. It differs from gopher-lua's Next if from is an index that
+// table.remove has cut off the array: Next would skip the first key of the hash part.
 func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	n, ok := from.(lua.LNumber)
 	if keys := interp.HashKeys(t); ok && len(keys) > 0 && removed(t, float64(n)) {
@@ -150,18 +150,18 @@ func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	return t.Next(from)
 }
 
-// removed reports whether a number is an index that gopher-lua keeps in the array, but beyond the present end of the array.
+// removed reports whether n is an index that belongs into the array part of t, but lies beyond the present end of the array.
 func removed(t *lua.LTable, n float64) bool {
 	return n > float64(len(interp.ArrayPart(t))) && n < float64(lua.MaxArrayIndex) && n == math.Trunc(n)
 }
 
-// slotsInStep is how many elements or keys are passed in the time of an instruction.
+// slotsInStep is how many elements or keys a walk over a table passes in the time of an instruction.
 const slotsInStep = 16
 
-// workSlots counts the work of a walk over a table: the walk meets elements and keys that were set to nil, too.
+// workSlots counts the work of a walk over a table. The walk also meets elements and keys whose values were set to nil.
 func (e *Engine) workSlots(t *lua.LTable) { e.work(interp.Slots(t) / slotsInStep) }
 
-// workNext counts the work of skipping the elements and keys without a value between two keys.
+// workNext counts the work of next: it skips the elements and keys without a value between the keys from and to.
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	if interp.DeadKeys(t) > slotsInStep {
 		end := interp.PlaceOf(t, to)
@@ -188,7 +188,8 @@ func (e *Engine) basePairs(L *lua.LState) int {
 	return 3
 }
 
-// basePcall is Redis's pcall: it returns only the text of an error table.
+// basePcall is Redis's pcall: if the error is a table, it returns false and the table's field err; if that field is no text, it
+// returns false, the table and the field.
 func (e *Engine) basePcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
 		// Redis pushes false as a placeholder for the first result, and calls it here.
@@ -237,14 +238,14 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	return 2
 }
 
-// isHandler reports whether a function calls the handler of an error.
+// isHandler reports whether fn is the function that baseXpcall makes to call an error handler.
 func (e *Engine) isHandler(fn *lua.LFunction) bool {
 	return fn.IsG && len(fn.Upvalues) == 1 && fn.Upvalues[0].Value() == lua.LValue(e.guard)
 }
 
-// handle calls the handler of an error with the error, and leaves its result on the stack; ok is false if the handler
-// fails. handle panics only with values that are not gopher-lua's, because gopher-lua would make a trace for an error of its own
-// (see panicStopped).
+// handle calls an error handler with the error at index 1, and leaves the handler's result on the stack; ok is false if the
+// handler fails. If handle itself panics, the value is never a *lua.ApiError: gopher-lua would make a trace for it (see
+// panicStopped).
 func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
 	defer func() {
 		p := recover()
@@ -371,9 +372,9 @@ func (e *Engine) baseToString(L *lua.LState) int {
 	return 1
 }
 
-// display is tostring without metamethods. C Lua prints addresses; display prints
-// numbers counted from the start of the script instead, so that they reveal nothing
-// about the process and are the same on every node.
+// display is tostring without metamethods. For a table, a function or a coroutine C Lua
+// prints its address. display prints a number instead, which counts the values that the
+// script has displayed: it reveals nothing about the process and is the same on every node.
 func (e *Engine) display(v lua.LValue) string {
 	switch v := v.(type) {
 	case lua.LString:
@@ -427,8 +428,8 @@ func (e *Engine) baseUnpack(L *lua.LState) int {
 	return n
 }
 
-// baseErrHandler is Redis's error handler, which Redis leaves among the globals. Redis
-// has it in Lua, so errors in the handler itself have a position.
+// baseErrHandler is Redis's error handler, which Redis leaves among the globals. In Redis
+// the handler is a Lua function, so an error in the handler itself has a position.
 func (e *Engine) baseErrHandler(L *lua.LState) int {
 	t, ok := L.Get(1).(*lua.LTable)
 	if !ok {

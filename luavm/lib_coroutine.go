@@ -81,8 +81,8 @@ func (e *Engine) coRunning(L *lua.LState) int {
 }
 
 // resume runs the coroutine at index 1 of the stack with the arguments above it. It
-// pushes true and results, or false and an error, and returns how many values it pushed. slots is how many slots C Lua has on
-// the stack beside the results.
+// pushes true and the results, or false and an error, and returns how many values it pushed. slots is how many values C Lua
+// has below the results on the stack: one for coroutine.resume, the coroutine itself, and none for a wrapped coroutine.
 func (e *Engine) resume(L *lua.LState, slots int) int {
 	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
 		e.throw(L, "too many arguments to resume")
@@ -94,7 +94,8 @@ func (e *Engine) resume(L *lua.LState, slots int) int {
 	return n
 }
 
-// waitingValues returns how many values C Lua has on the stack of a waiting coroutine: one, its function, if it has not begun.
+// waitingValues returns how many values C Lua has on the stack of a coroutine that waits to be resumed: one, its function, if
+// the coroutine has not begun; none if it has.
 func waitingValues(th *lua.LState) int {
 	if th.Dead || interp.TopFrame(th) != nil {
 		return 0
@@ -102,7 +103,7 @@ func waitingValues(th *lua.LState) int {
 	return 1
 }
 
-// proceed does what resume does, without its checks.
+// proceed is resume without the limits on the number of arguments and results.
 func (e *Engine) proceed(L *lua.LState) int {
 	th := L.Get(1).(*lua.LState)
 	failure := ""
@@ -173,12 +174,13 @@ func (e *Engine) coWrap(L *lua.LState) int {
 		}
 		e.throwValue(L, failure)
 		return 0
-	}, th)) // as an upvalue, so that walk finds it
+	}, th)) // an upvalue, too, because walk (kept.go) does not see what a Go closure captures
 	return 1
 }
 
-// coYield leaves the coroutine. It fails if a Go function or a metamethod is between
-// it and its resume, because gopher-lua cannot continue there.
+// coYield suspends the running coroutine. It raises an error in the main Lua state, and if a Go
+// function, a metamethod or an iterator is among the calls of the coroutine that have not
+// returned, because gopher-lua cannot continue such a call.
 func (e *Engine) coYield(L *lua.LState) int {
 	if L == e.L || !yieldable(interp.TopFrame(L)) {
 		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
@@ -189,8 +191,8 @@ func (e *Engine) coYield(L *lua.LState) int {
 	return -1
 }
 
-// yieldable reports whether all frames below f are Lua functions that called the next
-// one by an instruction for calls, and not as a metamethod or an iterator.
+// yieldable reports whether all frames below f are of Lua functions, each of which called the
+// next by CALL or TAILCALL and not as a metamethod or an iterator.
 func yieldable(f *interp.Frame) bool {
 	for f = f.Parent; f != nil; f = f.Parent {
 		if f.Fn.IsG {

@@ -134,7 +134,8 @@ func (f formatSpec) pad(s string) string {
 	return s
 }
 
-// zeroPad pads with zeros between a sign or base prefix and the digits.
+// zeroPad joins a sign or base prefix and digits, and pads them to the width: with zeros between
+// the two if the format has the flag 0 without the flag -, else with spaces.
 func (f formatSpec) zeroPad(prefix, digits string) string {
 	if n := f.width - len(prefix) - len(digits); n > 0 && f.zero && !f.minus {
 		return prefix + strings.Repeat("0", n) + digits

@@ -17,8 +17,8 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is what load counts for each call of its reader function, in instructions. A reader that is a Go function runs no
-// instruction that would be counted.
+// pieceSteps is how many instructions load counts for each call of its reader function, because a reader that is a Go function
+// runs no instructions that the hook could count.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.
@@ -73,14 +73,14 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 // compiled is what compile returns.
 type compiled struct {
 	proto  *lua.FunctionProto
-	took   time.Duration // 0 if it was short
-	killed bool          // SCRIPT KILL has been answered OK meanwhile
-	used   allocated
+	took   time.Duration // the time that compiling took; 0 if it ended before the first look at the clock
+	killed bool          // SCRIPT KILL was answered OK during the compiling
+	used   allocated     // what compiling allocated
 }
 
-// compile compiles the text of a script or a library. Its time is limited, and with stateRunning in state it can be killed. If it
-// was stopped, e.stop is set. The compiled form belongs to the memory of the script or library, which therefore begins with
-// c.used.
+// compile compiles the text of a script or a library, within the time limit of a script. If state has stateRunning, SCRIPT KILL
+// can stop the compiling. If compile was stopped, e.stop is set. What compiling allocates counts as memory of the script or
+// library, so gopher-lua's first run of the compiled form begins with c.used in e.allocated.
 func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c compiled, err error) {
 	e.begin(ctx, "", true)
 	e.heapBase = heapBytes()
@@ -91,15 +91,15 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 		}
 		c.killed = e.state.Swap(0)&stateKilled != 0
 		c.used = e.allocated
-		e.call, e.dirty = store.Ctx{}, false // no Lua has run
+		e.call, e.dirty = store.Ctx{}, false // no Lua has run, so the Lua state is good even after a stop
 	}()
 	defer e.contain()
 	c.proto, err = compile.Chunk(source, name, 0, e.watchCompiler)
 	return c, err
 }
 
-// watchCompiler looks at the limits while a text is compiled. The size of the compiled form is known, whatever else is on the
-// heap, so it has a limit of its own, too.
+// watchCompiler charges for the compiling of a text and checks the limits meanwhile. Besides the heap, it limits the size of the
+// compiled form alone (compiledShare), which the compiler knows whatever else is on the heap.
 func (e *Engine) watchCompiler(p compile.Progress) {
 	e.charge(p.Bytes)
 	if p.Kept > e.opts.MemoryLimit/compiledShare {

@@ -46,7 +46,8 @@ func (e *Engine) openMath() {
 	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 }
 
-// oneNumber makes a library function from fn. For a number without a result the function returns invalid.
+// oneNumber makes a library function from fn. If fn returns NaN for a number, the library function returns invalid, the NaN of
+// the C function; for a NaN it returns that NaN, made quiet.
 func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
 		x := float64(e.arg.Number(L, 1))
@@ -64,7 +65,7 @@ func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LSt
 
 func twoNumbers(fn func(a, b float64) float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
-		b := float64(e.arg.Number(L, 2)) // first, as C evaluates the arguments of a call
+		b := float64(e.arg.Number(L, 2)) // before argument 1, as the C code of Redis reads them
 		L.Push(lua.LNumber(fn(float64(e.arg.Number(L, 1)), b)))
 		return 1
 	}
@@ -127,7 +128,7 @@ func (e *Engine) mathMin(L *lua.LState) int {
 // congruential generator. Its state lives as long as the engine.
 type drand48 struct{ x uint64 }
 
-// seed sets the state from the low 32 bits of n, as srand48 does.
+// seed sets the state from n, as srand48 does.
 func (d *drand48) seed(n int32) { d.x = uint64(uint32(n))<<16 | 0x330e }
 
 func (d *drand48) next() int64 {

@@ -28,7 +28,8 @@ var stringLibrary = library{
 	"upper":   (*Engine).stringUpper,
 }
 
-// relative returns the absolute position of pos, which counts from the end if negative.
+// relative returns the position pos in a string of n bytes, where a negative pos counts from the end. It returns 0 for a
+// position before the start.
 func relative(pos, n int) int {
 	if pos < 0 {
 		pos += n + 1
@@ -214,7 +215,7 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 			}
 		}
 		return 0
-	}, lua.LString(s), lua.LString(p))) // as upvalues, so that walk finds them
+	}, lua.LString(s), lua.LString(p))) // upvalues, too, because walk (kept.go) does not see what a Go closure captures
 	return 1
 }
 
@@ -264,10 +265,10 @@ func (e *Engine) stringGsub(L *lua.LState) int {
 	return 2
 }
 
-// substitutionSteps is how many instructions take as long as a replacement.
+// substitutionSteps is how many instructions take as long as the replacement of one match.
 const substitutionSteps = 4
 
-// substitute writes the replacement of the match s[from:end].
+// substitute appends the replacement of the match m.s[from:end] to out.
 func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, from, end int) {
 	L := m.L
 	e.work(substitutionSteps)
@@ -297,7 +298,7 @@ func (e *Engine) substitute(m *matcher, out *auxlib.Buffer, repl lua.LValue, fro
 	out.Str(text)
 }
 
-// expand writes a replacement text, with captures in place of %1 and so on.
+// expand appends a replacement text to out, with captures in place of %1 and so on.
 func (e *Engine) expand(m *matcher, out *auxlib.Buffer, text string, from, end int) {
 	for i := 0; i < len(text); i++ {
 		plain := strings.IndexByte(text[i:], '%')
@@ -309,11 +310,11 @@ func (e *Engine) expand(m *matcher, out *auxlib.Buffer, text string, from, end i
 		if i += plain; i == len(text) {
 			break
 		}
-		e.work(1) // a capture may be empty
+		e.work(1) // an empty capture counts no other work
 		i++
 		switch {
 		case i >= len(text):
-			out.Byte(0) // C reads the terminator here
+			out.Byte(0) // C reads the zero byte that ends the text
 		case !clib.IsDigit(text[i]):
 			out.Byte(text[i])
 		case text[i] == '0':

@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// libraryEngine is the only engine of functions.
+// libraryEngine is the only engine that the first line of a library may name.
 const libraryEngine = "LUA"
 
 // maxFunctions is how many functions a library may register when FUNCTION LOAD or RESTORE creates it: every node inserts each
@@ -20,32 +20,34 @@ const maxFunctions = 10_000
 // loadedLibrary is a library whose code has run in the present Lua state. The
 // store has the code and the registered names and flags. The functions themselves exist
 // only in the Lua state: if they are not there when one of them is called, the engine runs
-// the code again. They keep the locals of their library from call to call as long as the
-// state lives.
+// the code again. The functions keep the locals of their library from call to call, until the
+// engine drops the library or the Lua state.
 type loadedLibrary struct {
 	lib *store.Library
 	fns map[string]*lua.LFunction // by registered name
 
-	size  int64 // bytes that it keeps, by the last measurement
-	since int64 // bytes that its calls have allocated since then
+	size  int64 // bytes that the library keeps, by the last measurement (kept.go)
+	since int64 // bytes that calls of its functions have allocated since that measurement
 }
 
-// notInFunctions has the globals of scripts that functions do not have,
-// notInTheirRedis the fields that are missing in their table redis.
+// notInFunctions has the globals of scripts that functions do not have.
+// notInTheirRedis has the fields of the scripts' table redis that the functions' table redis
+// does not have.
 var (
 	notInFunctions  = [...]string{"KEYS", "ARGV", "__redis__err__handler"}
 	notInTheirRedis = [...]string{"breakpoint", "debug", "replicate_commands"}
 )
 
-// whileLoading has the constants in the table redis while the code of a library
-// runs.
+// whileLoading has the constants in the table redis that the code of a library sees
+// while the library loads.
 var whileLoading = [...]string{
 	"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
 }
 
-// openFunctions makes the globals of libraries: an empty table that looks up
-// everything in libLoad while a library loads, and in libRun afterwards. So the code
-// of a library cannot call, while it loads, what its functions can call later.
+// openFunctions makes the table with the globals of libraries, libEnv. It is empty:
+// its metatable looks up every name in libLoad while a library loads, and in libRun
+// afterwards. So while a library loads, its code cannot call what its functions can
+// call later.
 func (e *Engine) openFunctions() {
 	L := e.L
 	e.libRun = L.CreateTable(0, 32)
@@ -82,8 +84,9 @@ func (e *Engine) openFunctions() {
 	e.libEnv.Metatable = e.libMeta
 }
 
-// loadLibrary runs the code of a library, and returns the functions that it registered.
-// The first line, of skip bytes, has been read already.
+// loadLibrary compiles and runs the code of a library, and returns the library with the
+// functions that the code registered. skip is the length of the code's first line, which
+// parseLibrary has read. before is how much of the time limit is already used up.
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
@@ -142,7 +145,8 @@ func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	return ""
 }
 
-// loaded returns a library ready to be called. If it must load the library, the time counts as that of the call.
+// loaded returns a library whose functions can be called. If it must load the library first, the time of loading counts towards
+// the time limit of the call.
 func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store.Error) {
 	l := e.libs[lib.Name]
 	if l != nil && (l.lib == lib || l.lib.Code == lib.Code) {

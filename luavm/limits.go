@@ -15,19 +15,21 @@ import (
 const (
 	// loadTimeLimit is how long the code of a library may run to register its functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// The time limit does not stop a script or library that has run fewer than shortScript instructions for less than shortTime,
-	// even if earlier work has used up the limit (store.Ctx.ScriptTime): then the machine was slow, not the script.
+	// The time limit does not stop a script or library that has run fewer than shortScript instructions and less than shortTime.
+	// Earlier work may have used up its limit (store.Ctx.ScriptTime), on a slow machine: that is no fault of the script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
-	// lookEvery is how many instructions run between two looks at the limits. If they
-	// take longer than slowLook, as those that compare or join long strings, the looks come
-	// more often, at most one before every instruction. A script that has made large
-	// values can have slow instructions at any time, so lookOften applies to it instead.
+	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If
+	// they take longer than slowLook, because they compare or join long strings for example, the
+	// looks come more often, at most one before every instruction. A script that may have large
+	// values can have slow instructions at any time. So at most lookOften instructions run
+	// between two looks once a script was charged for more than 32*largeBytes, and for a while
+	// after a script has allocated more than largeBytes at once.
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
-	// The process's allocations are measured if the instructions between two looks took longer than slowAlloc, and every
-	// unseenLooks looks.
+	// A look measures the process's allocations (seeAllocations) if the instructions before it took longer than slowAlloc, or if
+	// the last unseenLooks-1 looks did not measure them.
 	slowAlloc   = 50 * time.Microsecond
 	unseenLooks = 16
 	largeBytes  = 1 << 20
@@ -35,12 +37,12 @@ const (
 	passedInStep = 256
 	// instructionCost is the number of bytes charged for an instruction.
 	instructionCost = 32
-	// commandCost is the number of bytes charged for a command between two calls of its Watch.
+	// commandCost is the number of bytes charged each time a long command calls store.Ctx.Watch.
 	commandCost = 256 << 10
-	// heapFrom is how much a script must have allocated before checkHeap looks at
-	// the heap.
+	// heapFrom is how many bytes a script may allocate before checkHeap first looks at the heap,
+	// and at least between two later looks.
 	heapFrom = 1 << 20
-	// heapStep bounds what a script allocates between two looks at the heap, unless a sixteenth of its limit is more.
+	// heapStep is how many bytes a script may allocate between two looks at the heap, unless a sixteenth of its limit is more.
 	heapStep = 4 << 20
 )
 
@@ -49,7 +51,8 @@ const (
 // variable for that.
 var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
 
-// stopped is a panic value that ends a script which must stop, or the cause of such a panic value (panicStopped).
+// stopped is the mark of a panic that ends a script which must stop: either it is the panic value itself, or it is the cause of
+// the error that is the panic value (panicStopped).
 type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
@@ -73,7 +76,7 @@ func isStopped(p any) bool {
 // call passes the panic on.
 func (e *Engine) halt(why string) {
 	if e.inFast {
-		panic(stopped{}) // gopher-lua runs the script again and halts, too; it knows the line
+		panic(stopped{}) // gopher-lua runs the script again and comes to the same stop; unlike the fast path, it knows the line
 	}
 	if e.stop == "" {
 		e.stop = why
@@ -83,7 +86,7 @@ func (e *Engine) halt(why string) {
 	e.notePosition(e.running())
 	for th := e.running(); th != nil; th = th.Parent {
 		for f := interp.TopFrame(th); f != nil; f = f.Parent {
-			f.TailCall = 0 // gopher-lua need not list them
+			f.TailCall = 0 // a trace by gopher-lua would list every tail call
 		}
 	}
 	panicStopped()
@@ -114,9 +117,10 @@ func (e *Engine) checkLimits() {
 	e.seeAllocations()
 }
 
-// seeAllocations measures what has been allocated since the script's first look, whether it was charged or not. It does so
-// after slow instructions, because instructions that allocate much are slow, and every unseenLooks looks. What other goroutines
-// allocate counts, too. They cannot stop a script of a lock, which ends before its first look.
+// seeAllocations measures how many bytes the process has allocated since the script's first look, whether the script was charged
+// for them or not. It does so after slow instructions, because instructions that allocate much are slow, and at least every
+// unseenLooks looks. What other goroutines allocate counts, too. It does no harm to the short scripts of locks, which end
+// before a second look.
 func (e *Engine) seeAllocations() {
 	if e.unseen++; e.unseen < unseenLooks && !e.slow && e.seen > 0 {
 		return
@@ -169,7 +173,7 @@ func (e *Engine) checkClock() {
 	}
 }
 
-// setPace sets how many instructions run until the next look, by the time that the
+// setPace sets how many instructions run until the next look. took is the time that the
 // instructions since the last look took.
 func (e *Engine) setPace(took time.Duration) {
 	most := lookEvery
@@ -199,7 +203,8 @@ func (e *Engine) pass(n int) {
 	}
 }
 
-// charge counts bytes that are about to be allocated, and checks the heap when it is time. To fill them is work, too.
+// charge counts n bytes that the script is about to allocate, and checks the heap when a check is due. If n is large, charge also
+// counts the work of filling the bytes.
 func (e *Engine) charge(n int64) {
 	e.spend(n)
 	if n > longText {
@@ -222,15 +227,16 @@ func (e *Engine) chargeLong(n int64) {
 	e.pass(int(n))
 }
 
-// paste charges for the joined string, and returns it.
+// paste returns a+b. It charges for the new string first.
 func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) }
 
 // buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap stops the script if the heap has grown by more than MemoryLimit since its smallest size at a check of this
-// script, unless the script has allocated so little that others must have filled the heap. Unreachable objects count until a
-// collection; checkHeap runs one before it stops the script. next is how many bytes are about to be allocated.
+// checkHeap stops the script if the heap, with the next allocation, would be more than MemoryLimit larger than its smallest size
+// at a check of this script. next is the number of bytes of that allocation. The size of the heap includes unreachable objects,
+// so checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than an
+// eighth of the limit, others must have filled the heap, and the script goes on.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)
@@ -256,8 +262,9 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the sum of the bytes allocated since the last call and those about to be allocated. From the
-// second call on, it measures what the process has allocated, because charge counts too little where tables grow.
+// bring calls Options.Bring with the number of bytes allocated since the last call of Bring plus next, the number of bytes about
+// to be allocated. For the script's first call of Bring, the number is what the script was charged. From the second call on,
+// bring measures what the process has allocated, because charge counts too little where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

@@ -10,11 +10,11 @@ import (
 )
 
 // Scripts look up the same globals in every run: redis, redis.call, KEYS and ARGV.
-// These never change (sandbox.go), so link makes them constants when it links a script
-// with a Lua state. The number and order of the instructions stay the same, because
-// errors find their lines and the names of variables by them.
+// These names never get other values (sandbox.go), so link makes the values constants when
+// it links a script with a Lua state. The number and order of the instructions stay the same,
+// because an error text finds its line and the names of variables by the index of the instruction.
 
-// link returns a copy of p in which constants replace the reads of globals.
+// link returns a copy of p in which constants replace reads of globals and of fields of library tables.
 func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 	l := *p
 	l.Code = slices.Clone(p.Code)
@@ -42,7 +42,8 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 		}
 	}
 	targets := jumpTargets(p)
-	// Some words are operands of the instruction before them. They look like MOVE or GETUPVAL, so the loop passes over them.
+	// Some words of p.Code are no instructions, but operands of the CLOSURE or SETLIST before them. Read as an instruction, such a
+	// word is a MOVE or GETUPVAL, so the loop leaves it alone.
 	for at, inst := range p.Code {
 		switch interp.OpOf(inst) {
 		case lua.OP_GETGLOBAL:
@@ -80,7 +81,8 @@ func (e *Engine) libraryOf(p *lua.FunctionProto, at int) *lua.LTable {
 	return lib
 }
 
-// linkedName returns the script's name for a constant that link has added.
+// linkedName returns the name by which the script reads the value of a constant that link has added; kind is "global" or
+// "field". Both results are empty for any other constant.
 func linkedName(p *lua.FunctionProto, i int) (kind, name string) {
 	switch p.Constants[i].(type) {
 	case *lua.LTable, *lua.LFunction:
@@ -104,11 +106,11 @@ func jumpTargets(p *lua.FunctionProto) []bool {
 }
 
 const (
-	// plainLength is how many instructions a script may have to run without the hook: as many
+	// plainLength is how many instructions a script that runs without the hook may have: as many
 	// run between two looks at the limits anyway.
 	plainLength = lookEvery
-	// These bound a plain script's comparisons for equality and for order: without the hook, nothing counts the time of comparing
-	// long texts.
+	// plainComparisons and plainOrders are how many comparisons for equality and for order a plain script may have: without the
+	// hook, nothing counts the time of comparing long texts.
 	plainComparisons, plainOrders = 32, 4
 	// plainGlobals has the globals that a plain script may use: their functions run no Lua.
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "

@@ -10,15 +10,15 @@ import (
 // gopher-lua would copy a long text into the error of an instruction, uncharged; this file raises that error instead. It also
 // counts the time that an instruction takes for a long text.
 
-// longText is the size in bytes from which a text is long. Until a script has a text of that size, the hook does not look at the
-// instructions that read a field or compare.
+// longText is the size in bytes from which a text is long. As long as a script cannot have a long text, the hook does not look at
+// the instructions that read a field or compare.
 const longText = 16 << 10
 
 // onTexts has a bit for every opcode that reads a field or compares.
 const onTexts uint64 = 1<<lua.OP_GETTABLE | 1<<lua.OP_GETTABLEKS | 1<<lua.OP_SELF | 1<<lua.OP_EQ | 1<<lua.OP_LT | 1<<lua.OP_LE
 
-// watchTexts is called with the number of bytes that a script has when it begins, in its own text or in what its library keeps:
-// all of them may be one long text.
+// watchTexts must be called when a script or function begins. size is the number of bytes of the script's text, or the number of
+// bytes that the function's library keeps: all of these may be one long text.
 func (e *Engine) watchTexts(size int) {
 	if size > longText {
 		e.onTexts = onTexts
@@ -58,11 +58,11 @@ func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 	}
 }
 
-// orderedInStep is how many bytes gopher-lua compares in the time of an instruction to tell which text is less: it goes byte
-// by byte.
+// orderedInStep is how many bytes of two texts gopher-lua compares in the time of an instruction to tell which text is less: it
+// goes byte by byte.
 const orderedInStep = 16
 
-// beforeComparison counts the work of comparing two long texts.
+// beforeComparison counts the work of an instruction that compares two long texts.
 func (e *Engine) beforeComparison(L *lua.LState, f *interp.Frame, inst uint32) {
 	a, isText := f.Operand(L, interp.ArgB(inst)).(lua.LString)
 	b, areTexts := f.Operand(L, interp.ArgC(inst)).(lua.LString)
@@ -75,7 +75,7 @@ func (e *Engine) beforeComparison(L *lua.LState, f *interp.Frame, inst uint32) {
 	}
 }
 
-// passKey counts the work of finding a key in a table: a text is hashed, and compared.
+// passKey counts the work of finding a key in a table: a key that is a text must be hashed and compared.
 func (e *Engine) passKey(key lua.LValue) {
 	if s, ok := key.(lua.LString); ok {
 		e.pass(len(s))

@@ -14,12 +14,12 @@ import (
 const (
 	// maxNesting is LUAI_MAXCCALLS.
 	maxNesting = 200
-	// errorNesting is the limit for the handler of an error, which may nest deeper.
+	// errorNesting is the limit for the calls of an error handler, which may nest deeper than others.
 	errorNesting = maxNesting + maxNesting/8
 )
 
-// openLoops wraps gopher-lua's two main loops with the count: one calls the hook, the other
-// is for scripts that need no hook.
+// openLoops makes the engine's two main loops, which add the count of nested calls to
+// gopher-lua's: watchedLoop calls the hook, plainLoop is for scripts that need no hook.
 func (e *Engine) openLoops() {
 	L := e.L
 	L.SetContext(newHook(e, L))
@@ -50,11 +50,11 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 // so that gopher-lua makes no trace for it (see panicStopped).
 const noRoomForHandler = "no room for the handler"
 
-// tooDeep raises the errors that luaD_call raises for too many nested calls.
+// tooDeep raises an error where luaD_call raises one for too many nested calls.
 func (e *Engine) tooDeep(L *lua.LState) {
 	switch {
 	case e.isHandler(interp.TopFrame(L).Fn) && (e.depth == maxNesting || e.depth >= errorNesting):
-		panic(noRoomForHandler) // the failure of a handler has no text
+		panic(noRoomForHandler) // no error text is needed: xpcall has its own for a handler that fails
 	case e.depth >= errorNesting:
 		e.leaveCallee(L)
 		e.throwValue(L, lua.LString("error in error handling"))

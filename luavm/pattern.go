@@ -13,24 +13,24 @@ import (
 
 const (
 	maxCaptures     = 32
-	captureOpen     = -1 // unfinished
-	capturePosition = -2
-	matchDepth      = 10000 // nested calls of match: it bounds Go's stack
+	captureOpen     = -1    // as the length of a capture: its end is not matched yet
+	capturePosition = -2    // as the length of a capture: it is a position capture, ()
+	matchDepth      = 10000 // limit on nested calls of match, which bounds Go's stack
 )
 
 // matcher is one match of a pattern against a subject.
 type matcher struct {
 	e        *Engine
 	L        *lua.LState
-	s, p     string
-	level    int
-	depth    int
-	captures [maxCaptures]struct{ start, n int }
+	s, p     string                              // the subject and the pattern
+	level    int                                 // number of captures that have begun
+	depth    int                                 // nested calls of match
+	captures [maxCaptures]struct{ start, n int } // n is a length, captureOpen or capturePosition
 }
 
 func (m *matcher) fail(msg string) { m.e.throw(m.L, msg) }
 
-// classEnd returns the index after the single-character class at p.
+// classEnd returns the index in the pattern after the single-character class at index p.
 func (m *matcher) classEnd(p int) int {
 	from, c := p, m.p[p]
 	p++
@@ -63,7 +63,7 @@ func (m *matcher) classEnd(p int) int {
 // inStep is how many bytes of a set, or of a text that is searched, are read in the time of an instruction.
 const inStep = 16
 
-// read counts the bytes of a set that were read. Most sets are short.
+// read counts the work of reading n bytes of a set. Most sets are too short to count.
 func (m *matcher) read(n int) {
 	if n >= inStep {
 		m.e.work(n / inStep)
@@ -111,7 +111,7 @@ func (m *matcher) matchSet(c byte, p, end int) bool {
 	return !found
 }
 
-// matchClass reports whether a character matches %class.
+// matchClass reports whether a character matches % followed by the byte class, for example %a.
 func matchClass(c, class byte) bool {
 	var is bool
 	switch class | 0x20 {
@@ -204,8 +204,9 @@ func (m *matcher) match(s, p int) int {
 	return s
 }
 
-// item matches one pattern item at p. If done, end is the end of the whole match;
-// else matching goes on at p=next, s=end.
+// item matches the pattern item at p. If done is true, the result of the whole match is
+// decided: end is where the match ends, or -1. Otherwise matching must go on with the pattern
+// at next and the subject at end.
 func (m *matcher) item(s, p int) (next, end int, done bool) {
 	ep := m.classEnd(p)
 	hit := s < len(m.s) && m.single(m.s[s], p, ep)
@@ -341,7 +342,7 @@ func (m *matcher) matchCapture(s int, digit byte) int {
 	}
 	c := m.captures[l]
 	if c.n == capturePosition {
-		return -1 // C takes it for a length, a huge one
+		return -1 // C takes capturePosition for a length, a huge one, so nothing matches
 	}
 	n := c.n
 	m.e.work(n / inStep)
@@ -351,7 +352,7 @@ func (m *matcher) matchCapture(s int, digit byte) int {
 	return -1
 }
 
-// capture returns capture i; without captures, capture 0 is the whole match.
+// capture returns capture i of the match m.s[s:e]. If the pattern has no captures, capture 0 is the whole match.
 func (m *matcher) capture(i, s, e int) lua.LValue {
 	if i >= m.level {
 		if i != 0 {
@@ -369,8 +370,8 @@ func (m *matcher) capture(i, s, e int) lua.LValue {
 	return m.e.own(m.s[c.start : c.start+c.n])
 }
 
-// push pushes the captures and returns their number; with whole, the whole match is
-// the capture of a pattern without captures.
+// push pushes the captures of the match m.s[s:e] and returns their number. If whole is true
+// and the pattern has no captures, it pushes the whole match.
 func (m *matcher) push(s, e int, whole bool) int {
 	n := m.level
 	if n == 0 && whole {

@@ -18,21 +18,21 @@ var structLibrary = library{
 	"unpack": (*Libraries).structUnpack,
 }
 
-// digitsInStep is how many digits of a size are read in the time of an instruction.
+// digitsInStep is how many digits of a number in a format are read in the time of an instruction.
 const digitsInStep = 16
 
 // maxIntSize is the largest size in bytes for the options i and I.
 const maxIntSize = 32
 
-// layout walks over a format. It keeps the byte order, the alignment and the position.
+// layout reads a format one option at a time.
 type layout struct {
 	host  Host
 	L     *lua.LState
 	fmt   string
-	i     int
-	big   bool
-	align int
-	total int
+	i     int  // offset in fmt of the next option
+	big   bool // the byte order is big-endian
+	align int  // largest alignment of a value
+	total int  // offset in the packed string of the next value and its padding
 }
 
 func (lib *Libraries) newLayout(L *lua.LState, format string) *layout {
@@ -41,7 +41,7 @@ func (lib *Libraries) newLayout(L *lua.LState, format string) *layout {
 
 func (l *layout) more() bool { return l.i < len(l.fmt) }
 
-// number reads the digits after an option; it returns def if there are none.
+// number reads the number that follows an option; it returns def if no digit follows.
 func (l *layout) number(def int) int {
 	if l.i >= len(l.fmt) || !clib.IsDigit(l.fmt[l.i]) {
 		return def
@@ -60,8 +60,9 @@ func (l *layout) number(def int) int {
 	return n
 }
 
-// option reads the next option and its size; kind is 0 for options that only
-// change the layout.
+// option reads the next option and returns it with the size of its value in bytes: 0 for s and
+// c0, whose size the option does not say. kind is 0 for an option that only changes l, such as
+// the byte order.
 func (l *layout) option() (kind byte, size int) {
 	l.host.Work(1)
 	kind = l.fmt[l.i]
@@ -107,7 +108,7 @@ func (l *layout) control(c byte) {
 	}
 }
 
-// padding returns the number of padding bytes before a value of this size.
+// padding returns the number of padding bytes before the value of an option.
 func (l *layout) padding(kind byte, size int) int {
 	if size == 0 || kind == 'c' {
 		return 0
@@ -121,7 +122,7 @@ func (l *layout) padding(kind byte, size int) int {
 
 func (lib *Libraries) structPack(L *lua.LState) int {
 	l := lib.newLayout(L, lib.arg.String(L, 1))
-	L.Push(lua.LNil) // the C library pushes it as a mark, so a missing argument reads as nil
+	L.Push(lua.LNil) // the C library pushes this nil as a mark, so the first missing argument reads as nil
 	o := auxlib.Buffer{Memory: lib.host}
 	arg := 2
 	for l.more() {
@@ -164,8 +165,8 @@ func (lib *Libraries) structPack(L *lua.LState) int {
 	return 1
 }
 
-// appendUint appends the size low bytes of u. Bytes beyond the eighth are zero, as in
-// the C code, which shifts an unsigned long.
+// appendUint appends u as an integer of size bytes. The bytes beyond the lowest eight are zero,
+// as in the C code, which shifts an unsigned long.
 func appendUint(b []byte, u uint64, size int, big bool) []byte {
 	var buf [maxIntSize]byte
 	binary.LittleEndian.PutUint64(buf[:], u)
@@ -198,13 +199,13 @@ func (lib *Libraries) structUnpack(L *lua.LState) int {
 	switch {
 	case pos == -1:
 		lib.host.ArgError(L, 3, "offset must be 1 or greater")
-	case pos < 0: // the C library has an unsigned offset
+	case pos < 0: // in C the offset is unsigned, so a negative one is beyond the end
 		pos = len(data) + 1
 	}
 	n := 0
 	for l.more() {
 		if pos > len(data) && strings.IndexByte("BbxHhLlTdfciIs ", l.fmt[l.i]) < 0 {
-			lib.host.ArgError(L, 2, "data string too short") // the C library fails before options that only change the layout, too
+			lib.host.ArgError(L, 2, "data string too short") // C checks the offset even before an option without a value
 		}
 		kind, size := l.option()
 		l.total = pos
@@ -251,7 +252,8 @@ func (lib *Libraries) structUnpack(L *lua.LState) int {
 	return n + 1
 }
 
-// sizeBefore returns the number just read as the size of a string (c0).
+// sizeBefore returns the size of a string with the option c0: it pops the value before the string,
+// which must be a number. n is how many values have been unpacked.
 func (lib *Libraries) sizeBefore(L *lua.LState, n int, data string, pos int) int {
 	size, ok := L.Get(-1).(lua.LNumber)
 	if n == 0 || !ok {
@@ -278,7 +280,7 @@ func (lib *Libraries) structSize(L *lua.LState) int {
 	for l.more() {
 		if !strings.ContainsRune("BbxHhLlTdfciIs !<>", rune(l.fmt[l.i])) && (clib.IsAlpha(l.fmt[l.i]) || clib.IsDigit(l.fmt[l.i])) {
 			l.host.Work(1)
-			l.i++ // only pack and unpack refuse unknown letters
+			l.i++ // only pack and unpack refuse unknown letters and digits
 			continue
 		}
 		kind, size := l.option()

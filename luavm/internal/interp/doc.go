@@ -1,8 +1,9 @@
 // Package interp gives access to parts of gopher-lua's interpreter that it does not export:
 // the fields of an instruction, call frames, the parts of a table, the registers, the open
-// upvalues and the main loop of a state. It reads and sets them in memory.
+// upvalues and the main loop of a state. It reads and sets them through unsafe pointers.
 //
-// The version of gopher-lua is pinned, and the package refuses to start with a layout that
-// it does not know. It has no logic of its own, and must not import luavm or another package
-// of luavm/internal.
+// go.mod pins the version of gopher-lua. When the program starts, the package panics if one of
+// gopher-lua's fields whose offsets it uses is missing or has another type. The package knows
+// nothing of scripts and their limits, and must not import luavm or another package of
+// luavm/internal.
 package interp

@@ -24,7 +24,7 @@ type Frame struct {
 	TailCall   int
 }
 
-// frameOffset is the offset of the current frame in an LState.
+// frameOffset is the offset of the field currentFrame in an LState.
 var frameOffset = checkedFrameOffset()
 
 func checkedFrameOffset() uintptr {
@@ -45,9 +45,9 @@ func checkedFrameOffset() uintptr {
 	return field.Offset
 }
 
-// LowestFrames returns the frames that gopher-lua keeps after their calls have returned, with
-// references to their functions; gopher-lua frees all others. L must have been made with
-// MinimizeStackMemory.
+// LowestFrames returns the lowest segment of L's call stack. While L is open, gopher-lua never
+// frees that segment, so its frames refer to their functions even after the calls have returned.
+// L must have been made with MinimizeStackMemory.
 func LowestFrames(L *lua.LState) []Frame {
 	stack := reflect.ValueOf(L).Elem().FieldByName("stack").Elem().Elem()
 	lowest := stack.FieldByName("segments").Index(0).Elem().FieldByName("array")
@@ -62,7 +62,8 @@ func FramePlace(L *lua.LState) **Frame {
 // TopFrame returns the current frame of L.
 func TopFrame(L *lua.LState) *Frame { return *FramePlace(L) }
 
-// Line returns the source line that a Lua frame executes.
+// Line returns the source line that f executes; -1 if f's function is a Go function or the line
+// is not known.
 func (f *Frame) Line() int {
 	if f.Fn.IsG {
 		return -1
@@ -74,10 +75,11 @@ func (f *Frame) Line() int {
 	return f.Fn.Proto.DbgSourcePositions[pc]
 }
 
-// Inst returns the instruction that a frame executes.
+// Inst returns the instruction that f executes. f's function must be a Lua function.
 func (f *Frame) Inst() uint32 { return f.Fn.Proto.Code[max(f.Pc-1, 0)] }
 
-// Operand returns the value of a register or constant of the running frame.
+// Operand returns the value of the operand rk, a register or a constant. f must be L's current
+// frame, with a Lua function.
 func (f *Frame) Operand(L *lua.LState, rk int) lua.LValue {
 	if rk&RKConst != 0 {
 		return f.Fn.Proto.Constants[rk&^RKConst]

@@ -53,8 +53,8 @@ func checkedLoopOffset() uintptr {
 	return field.Offset
 }
 
-// ArrayPart returns the array part of a table, with its nil values. The caller must
-// not keep it.
+// ArrayPart returns the array part of a table, including elements that are nil. The caller
+// must not keep the slice: gopher-lua changes and replaces it.
 func ArrayPart(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset))
 }
@@ -64,13 +64,13 @@ func SetArrayPart(t *lua.LTable, elems []lua.LValue) {
 	*(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), arrayOffset)) = elems
 }
 
-// HashKeys returns the keys of the hash part of a table, with keys whose values were set to
-// nil. The caller must not keep it.
+// HashKeys returns the keys of the hash part of a table, including keys whose values were set
+// to nil. The caller must not keep the slice: gopher-lua changes and replaces it.
 func HashKeys(t *lua.LTable) []lua.LValue {
 	return *(*[]lua.LValue)(unsafe.Add(unsafe.Pointer(t), keysOffset))
 }
 
-// Slots returns how many elements and keys a table has, with those that were set to nil: a walk over the table meets them all.
+// Slots returns how many array elements and hash keys a walk over a table meets, including those whose values were set to nil.
 func Slots(t *lua.LTable) int { return len(ArrayPart(t)) + len(HashKeys(t)) }
 
 // DeadKeys returns how many keys of the hash part have no value.
@@ -79,7 +79,7 @@ func DeadKeys(t *lua.LTable) int {
 	return len(HashKeys(t)) - alive
 }
 
-// PlaceOf returns the place of a key among HashKeys, -1 if it is none of them.
+// PlaceOf returns the index of a key in HashKeys(t), -1 if the key is not there.
 func PlaceOf(t *lua.LTable, key lua.LValue) int {
 	if i, ok := part[map[lua.LValue]int](t, placesOffset)[key]; ok {
 		return i
@@ -107,7 +107,7 @@ func Registers(L *lua.LState) *[]lua.LValue {
 	return *(**[]lua.LValue)(unsafe.Add(unsafe.Pointer(L), registryOffset))
 }
 
-// Loop is gopher-lua's main loop: it runs the function called last until that returns.
+// Loop is a main loop of gopher-lua: it runs the function that was called last until that function returns.
 type Loop func(L *lua.LState, base *Frame)
 
 // LoopPlace returns the address of the field with L's main loop, so that another loop can take its place. gopher-lua has two
@@ -146,7 +146,8 @@ func Compact(t *lua.LTable) {
 	setPart(t, othersOffset, newOthers)
 }
 
-// Maps returns how many maps the hash part of a table has for its keys and values.
+// Maps returns how many maps from keys to values the hash part of a table has: gopher-lua makes one for keys that are strings
+// and one for all others, each when it needs the map.
 func Maps(t *lua.LTable) (n int) {
 	if part[map[string]lua.LValue](t, stringsOffset) != nil {
 		n++
@@ -161,10 +162,11 @@ func setPart[T any](t *lua.LTable, offset uintptr, v T) {
 	*(*T)(unsafe.Add(unsafe.Pointer(t), offset)) = v
 }
 
-// numberBlock is how many bytes gopher-lua allocates for numbers at a time.
+// numberBlock is the size of the blocks, in bytes, in which gopher-lua allocates numbers.
 const numberBlock = 256
 
-// BlockOf returns which block of memory a number is in, and the size of the block, which the number keeps from being freed.
+// BlockOf returns an identifier of the block of memory that the number v is in, and the size of the block. A number in use keeps
+// its whole block from being freed.
 func BlockOf(v lua.LValue) (block uintptr, size int64) {
 	at := (*[2]uintptr)(unsafe.Pointer(&v))[1]
 	return at / numberBlock, numberBlock

@@ -14,16 +14,17 @@ var (
 	handledOffset = checkedOffset[lua.LState, bool]("hasErrorFunc")
 )
 
-// OpenPlace returns the address of L's list of open upvalues.
+// OpenPlace returns the address of the field of L that points to the first of its open upvalues.
 func OpenPlace(L *lua.LState) **lua.Upvalue {
 	return (**lua.Upvalue)(unsafe.Add(unsafe.Pointer(L), openOffset))
 }
 
-// NextPlace returns the address of the upvalue behind u in its list.
+// NextPlace returns the address of the field of u that points to the next upvalue in the list.
 func NextPlace(u *lua.Upvalue) **lua.Upvalue {
 	return (**lua.Upvalue)(unsafe.Add(unsafe.Pointer(u), nextOffset))
 }
 
-// HandledPlace returns the address of a mark of L. While it is set, a raised error leaves all upvalues open; otherwise it
-// closes those of all frames. A protected call with a handler sets it, and every protected call clears it at its end.
+// HandledPlace returns the address of L's field hasErrorFunc. While the field is true, gopher-lua leaves all upvalues open when
+// an error is raised; while it is false, gopher-lua then closes the upvalues of all frames. PCall sets the field to true if it
+// has a handler, and always sets it to false when it ends.
 func HandledPlace(L *lua.LState) *bool { return (*bool)(unsafe.Add(unsafe.Pointer(L), handledOffset)) }
