@@ -14,7 +14,8 @@ type library map[string]func(*Engine, *lua.LState) int
 // This file is C Lua's auxiliary library: how functions check their arguments,
 // and which errors they raise when an argument is wrong.
 
-// calleeName returns the name by which the caller of the running function calls it.
+// calleeName returns the name by which the caller of the running function calls it, and what kind of name that is, such as method.
+// It returns "" for both if the name is not known.
 func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	f := interp.TopFrame(L)
 	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {

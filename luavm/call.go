@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// callCost is the number of bytes charged for a command that a script calls, and
-	// callSteps the number of instructions that it counts for.
+	// For each command that a script calls, the engine charges callCost bytes besides the arguments, and callSteps
+	// instructions.
 	callCost  = 256
 	callSteps = 16
 	// keepBuffer is the size in bytes of the largest argument buffer that is kept for the next call.
 	keepBuffer = 64 << 10
 )
 
-// redisCall implements redis.call and redis.pcall. It uses the engine's command table and
-// transaction, and makes the checks of Redis's scriptCall in the same order.
+// redisCall implements redis.call, which raises errors, and redis.pcall, which returns them. It uses the engine's command table
+// and transaction, and makes the checks of Redis's scriptCall in the same order.
 func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	if L.GetTop() == 0 {
 		return e.refuse(L, raises, e.errorTable(L, msgNoArguments))
@@ -45,7 +45,7 @@ func (e *Engine) redisCall(L *lua.LState, raises bool) int {
 	return 1
 }
 
-// runCommand runs a command that a script may call.
+// runCommand runs a command that verify has permitted.
 func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	e.work(callSteps)
 	if cmd.Is(store.Write) {
@@ -70,8 +70,8 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	return r
 }
 
-// trace passes a command that has run to Options.Trace. It skips the commands that an
-// attempt of the fast path has passed already.
+// trace passes a command that has run to Options.Trace. If the fast path gave the script up and gopher-lua runs it again, trace
+// skips the commands that it passed during the attempt of the fast path: e.told counts these.
 func (e *Engine) trace() {
 	switch {
 	case e.opts.Trace == nil:
@@ -85,7 +85,7 @@ func (e *Engine) trace() {
 	}
 }
 
-// refuse raises or returns an error.
+// refuse raises the error t if raises is true. Otherwise it returns t to the script.
 func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
 	if raises {
 		e.throwValue(L, t)
@@ -101,7 +101,7 @@ func markCounted(t *lua.LTable) *lua.LTable {
 	return t
 }
 
-// verify finds the command; if a script may not call it, text is the reason.
+// verify finds the command that args names. If the running script may not call it, cmd is nil and text is the error.
 func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	cmd, known := e.table.Resolve(args)
 	switch {
@@ -129,9 +129,9 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	return cmd, ""
 }
 
-// denied reports whether a command would add data while memory for data is used up. As in
-// Redis, a script that has begun to write goes on, so that it is not left half done; runCommand
-// limits how much it may write.
+// denied reports whether a command is refused because it may add data while the memory for data is used up. As in
+// Redis, no command of a script that has begun to write is refused, so that the script is not left half done; runCommand
+// limits how much the script may write.
 func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	if !e.full || e.state.Load()&stateWrote != 0 || cmd.Flags&store.DenyOOM == 0 {
 		return false
@@ -152,18 +152,18 @@ func (e *Engine) refusal(cmd *store.Command, args [][]byte) (text string) {
 	return ""
 }
 
-// allows reports whether this engine's scripts may call a command that scripts in general may not.
+// allows reports whether Options.Allow permits scripts to call a command although it has the flag NoScript.
 func (e *Engine) allows(cmd *store.Command) bool {
 	return e.opts.Allow != nil && e.opts.Local != nil && e.opts.Allow(cmd)
 }
 
-// mayNot reports whether a command writes while the running script is read-only.
+// mayNot reports whether the running script is read-only and the command may write or be replicated.
 func (e *Engine) mayNot(cmd *store.Command) bool {
 	return e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0
 }
 
-// authorize checks whether the user that runs the script may run a command; if
-// not, text is the reason.
+// authorize checks whether the user that runs the script may run a command. If the user may not, text is the error, and
+// store.Ctx.Deny records the denial.
 func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	why, arg := e.call.User.Check(cmd, args)
 	switch why {
@@ -183,7 +183,7 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 }
 
 // arguments turns the arguments of the running function into arguments of a
-// command. They are valid until the next call.
+// command. They are valid until the next call of arguments. ok is false if one is neither a string nor a number.
 func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	n := L.GetTop()
 	size := 0
@@ -215,13 +215,13 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 // numberSize is the longest text of a number in an argument.
 const numberSize = 32
 
-// room charges for n arguments of size bytes, and returns the memory for them.
+// room charges for a command with n arguments that take size bytes together, and returns empty slices with room for them.
 func (e *Engine) room(n, size int) (args [][]byte, buf []byte) {
 	e.charge(callCost + int64(n)*24 + 2*int64(size))
 	return slices.Grow(e.args[:0], n), slices.Grow(e.argBuf[:0], size)
 }
 
-// keepArguments keeps the memory of arguments for the next call, unless it is large.
+// keepArguments keeps the memory of the arguments for room to use again, unless it is large.
 func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	e.args, e.argBuf = args, buf
 	if cap(buf) > keepBuffer {

@@ -8,12 +8,12 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Commands returns the rows of the scripting commands.
+// Commands returns the rows of the command table for the scripting commands.
 func (e *Engine) Commands() []store.Command {
 	const common = store.NoScript | store.Stale | store.SkipMonitor | store.NoMandatoryKeys | store.MovableKeys | store.Scripting
 	rw := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRW | store.KeyAccess | store.KeyUpdate}}
 	ro := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRO | store.KeyAccess}}
-	// The key specs of EVAL assume the worst case.
+	// The key specs of EVAL assume that the script reads and writes all its keys; those of EVAL_RO, that it reads them.
 	const notes = "What the script does with its keys is not known."
 	rwNoted, roNoted := []store.KeySpec{rw[0]}, []store.KeySpec{ro[0]}
 	rwNoted[0].Notes, roNoted[0].Notes = notes, notes

@@ -13,8 +13,8 @@ import (
 // known yet, so the strings and numbers left of its call become waiting values, which joinWaiting joins.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
-	last, joined := to+1, joins(L.Get(to+1)) // joined: the value right of register i is a string or a number
-	called := false                          // called: a metamethod will return that value
+	last, joined := to+1, joins(L.Get(to+1)) // joined: all values right of i, or the one at last itself, are strings or numbers
+	called := false                          // called: a metamethod will return the value that v is joined to
 	for i := last; i > from; i-- {
 		v := L.Get(i)
 		beside := i < last && joined || i == last && joins(L.Get(i-1))

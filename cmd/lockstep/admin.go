@@ -10,7 +10,7 @@ import (
 	"lockstep/cluster"
 )
 
-// adminArgs gives the arguments of the administration commands; commands that are not in it take none.
+// adminArgs says how many arguments each administration command has. A command that is not in adminArgs has none.
 var adminArgs = map[string]struct {
 	least, most int
 	usage       string
@@ -20,7 +20,7 @@ var adminArgs = map[string]struct {
 	"transfer": {0, 1, "transfer [ID]"},
 }
 
-// administer runs an administration command as one LOCKSTEP command of the Redis protocol.
+// administer sends an administration command to a node as one LOCKSTEP command of the Redis protocol, and prints the reply.
 func administer(name string, args []string, stdout io.Writer) error {
 	var o adminOptions
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
@@ -38,7 +38,7 @@ func administer(name string, args []string, stdout io.Writer) error {
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
 	if name == "remove" && err != nil && strings.HasPrefix(err.Error(), "ERR "+cluster.ErrNoMember.Error()) {
-		// A repeated command succeeds, because the first one may have taken effect without a reply.
+		// This is no failure: an earlier remove may have taken effect although its reply was lost.
 		_, err = fmt.Fprintf(stdout, "%s is no member: there is nothing to remove\n", rest[0])
 		return err
 	}
@@ -48,7 +48,7 @@ func administer(name string, args []string, stdout io.Writer) error {
 	return printReply(stdout, name, reply)
 }
 
-// printReply prints a status as one name and value per line, and members as a table.
+// printReply prints the reply to status as one name and value per line, the reply to members as a table, and any other reply as it is.
 func printReply(w io.Writer, name string, reply any) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch name {

@@ -15,8 +15,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// parseMixed is parse for commands that accept flags before, between and after their arguments. It
-// returns the arguments.
+// parseMixed parses a command line as the function parse does, for commands that accept flags before, between and after
+// their arguments. It returns the arguments. If help is asked for, it prints the command's help.
 func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []string, err error) {
 	if err := parseEnvironment(fs); err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []strin
 	}
 }
 
-// backup writes a backup of a running node's state to a file, or verifies a backup.
+// backup writes a backup of a running node's state to a file and verifies it. With --verify it only verifies an existing backup.
 func backup(args []string, stdout io.Writer) error {
 	var o adminOptions
 	verify := false
@@ -82,21 +82,21 @@ func verifyBackup(path string) (facts raftfsm.BackupFacts, err error) {
 func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	node := facts.Node
 	if quoted := strconv.Quote(node); quoted != `"`+node+`"` {
-		node = quoted // a forged name could hold control characters for the terminal
+		node = quoted // in a forged backup the name may have control characters for the terminal
 	}
 	_, err := fmt.Fprintf(w, "%s is whole: %d keys, taken on %s at %s, log index %d, %d write sets\n", path, facts.Keys, node,
 		time.UnixMicro(facts.Wall).UTC().Format(time.RFC3339), facts.Index, facts.Sequence)
 	return err
 }
 
-// takeBackup reads a backup into a file. The file gets its name only when the backup is complete and on
-// disk.
+// takeBackup writes a node's backup to the file path. Until the backup is whole, on disk and verified, the file's name ends
+// in .part.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// A file or a link that somebody has put at this path is removed: it would decide where the backup is written and who may
-	// read it. A backup has all values in clear.
+	// A backup has all values in clear text. A file or a link that somebody else has put at part would decide who may read the
+	// backup and where it is written, so it is removed.
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -126,7 +126,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// receiveBackup reads a backup from a node, piece by piece.
+// receiveBackup reads a backup from a node, piece by piece, and writes it to w. complete is true if the node knows that the
+// backup has every write that was acknowledged before it began.
 func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 	c, err := dialNode(o)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // links libraries that no node needs.
 const benchProgram = "lockstep-bench"
 
-// benchmark replaces this process by benchProgram, from the directory of this program or else from PATH.
+// benchmark replaces this process by benchProgram, which it looks for in the directory of this program and then in PATH.
 func benchmark(args []string) error {
 	own, err := os.Executable()
 	if err != nil {

@@ -55,7 +55,8 @@ func readSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// tlsConfig returns nil without --tls. It refuses flags that would have no effect.
+// tlsConfig returns the configuration for TLS with the node; nil without --tls. Without --tls it refuses the other TLS flags, which
+// would have no effect.
 func (o *adminOptions) tlsConfig() (*tls.Config, error) {
 	if !o.tls {
 		if o.ca+o.caDir+o.cert+o.key+o.name != "" || o.insecure {
@@ -125,7 +126,7 @@ func (o *adminOptions) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// askNode sends one command to a node.
+// askNode connects to a node, sends it one command and returns the reply.
 func askNode(o adminOptions, command []string) (any, error) {
 	c, err := dialNode(o)
 	if err != nil {
@@ -138,7 +139,7 @@ func askNode(o adminOptions, command []string) (any, error) {
 	return reply, o.answerError(err)
 }
 
-// dialNode connects to a node and authenticates.
+// dialNode connects to a node and, if a user or a password is given, authenticates.
 func dialNode(o adminOptions) (*respclient.Conn, error) {
 	if err := o.checkAddr(); err != nil {
 		return nil, err

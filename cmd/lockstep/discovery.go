@@ -122,7 +122,8 @@ func (ls listeners) close() (err error) {
 	return err
 }
 
-// newSentinel makes a node's Sentinel from the configuration of its server.
+// newSentinel makes the server that answers a node's Sentinel clients, from sc, the configuration of the node's server for Redis
+// clients. ln is the Sentinel's listener; secret says whether it speaks TLS.
 func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener, secret bool) *server.Server {
 	own := server.Default() // a Sentinel has a run id of its own
 	sc.RunID, sc.Port, sc.TLSPort, sc.Bind = own.RunID, portOf(ln), 0, hostOf(ln)
@@ -130,14 +131,14 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 		sc.Port, sc.TLSPort = 0, portOf(ln)
 	}
 	if o.sentinelAuth == "no" {
-		// Any client may ask for the leader, but may not stop the Sentinel.
+		// Any client may ask for the leader without a password, but no client may stop the node by SHUTDOWN.
 		sc.AnyClient, sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = true, "", false, nil
 	}
 	return server.NewSentinel(sc, node, o.masterName, secret)
 }
 
-// serve serves every listener. The channel gets the result of each listener that ends, and has room for
-// all.
+// serve starts to serve every listener. When serving a listener ends, its result goes into the channel, which has room for the
+// results of all listeners.
 func (p *parts) serve() (ended chan error) {
 	ended = make(chan error, 6)
 	for _, l := range []struct {

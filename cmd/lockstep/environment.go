@@ -17,7 +17,7 @@ func envName(flagName string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// parseEnvironment sets flags from their variables, and refuses variables that belong to no flag.
+// parseEnvironment sets the flags of fs from their environment variables. It refuses variables that unknownVariables refuses.
 func parseEnvironment(fs *flag.FlagSet) error {
 	word(fs)
 	faults := unknownVariables(os.Environ())

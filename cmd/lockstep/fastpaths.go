@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// These paths only make a node faster. docs/performance-history.md says what each of them brings.
+// These are the names of the fast paths: parts of a node that only make it faster. docs/performance-history.md says by how much.
 const (
 	eventLoops  = "event-loops"
 	ioUring     = "io_uring"

@@ -84,8 +84,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	o.tls.define(fs)
 }
 
-// worded is a flag whose errors say which value it needs; the errors of package flag only say "parse
-// error".
+// worded is the value of a flag, with errors that say which values the flag accepts; the errors of package flag only say
+// "parse error".
 type worded struct {
 	flag.Value
 	want string
@@ -103,7 +103,8 @@ func (w worded) IsBoolFlag() bool {
 	return is && b.IsBoolFlag()
 }
 
-// word makes the errors of all flags, except string flags, say which value the flag needs.
+// word puts the values of duration, bool and integer flags into worded. String flags accept every value, and the flags of this
+// package's own types have such errors already.
 func word(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		got, is := f.Value.(flag.Getter)
@@ -140,10 +141,10 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// minDataQuota is the minimum of --quota-data-dir: the log alone may take half of it.
+// minDataQuota is the least --quota-data-dir. It is so large because the log alone may take half of it.
 const minDataQuota = 256 << 20
 
-// clusterConfig turns the flags into the node's configuration.
+// clusterConfig turns the flags into the node's configuration. Its error has all faults that it finds in the flags.
 func (o *options) clusterConfig() (cluster.Config, error) {
 	c := cluster.Default()
 	c.ID, c.Data, c.LogStore, c.Ephemeral = o.id, o.data, o.logStore, o.ephemeral
@@ -199,7 +200,7 @@ func (o *options) validate() error {
 	return errors.Join(faults...)
 }
 
-// loopback reports whether only this machine can reach an address.
+// loopback reports whether the host of an address is this machine's loopback interface, which no other machine reaches.
 func loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -278,13 +279,13 @@ LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 	return b.String()
 }
 
-// flagGroup is a group of flags that some commands have.
+// flagGroup has the flags that some commands have in common. flagGroup.of names these commands.
 type flagGroup struct {
 	of    string
 	flags *flag.FlagSet
 }
 
-// flagGroups returns all flags of all commands except bench, whose flags have no environment variables.
+// flagGroups returns the flags of all commands except bench, whose flags belong to benchProgram and have no environment variables.
 func flagGroups() []flagGroup {
 	group := func(of string, define func(*flag.FlagSet)) flagGroup {
 		fs := flag.NewFlagSet(of, flag.ContinueOnError)

@@ -64,8 +64,8 @@ const (
 	atRunTime = "CONFIG SET at a running node"
 )
 
-// flagFault makes an error of package flag readable for users. For an unknown flag it names the one
-// that the user probably meant; and it omits secrets, which package flag repeats.
+// flagFault makes an error of package flag readable for users. For an unknown flag it names the flag that the user probably
+// meant. For a secret that is given twice it removes the secret, which package flag puts into the error.
 func flagFault(fs *flag.FlagSet, err error) error {
 	if at := strings.LastIndex(err.Error(), givenTwice); at >= 0 {
 		return errors.New(err.Error()[at:])

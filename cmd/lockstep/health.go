@@ -58,7 +58,7 @@ func health(args []string, stdout io.Writer) error {
 	return probe(ctx, scheme+net.JoinHostPort(host, port)+"/readyz", stdout)
 }
 
-// probe requests a page, and prints the answer of a node that is ready.
+// probe requests a node's page /readyz. It prints the answer if the node is ready, and else returns it as an error.
 func probe(ctx context.Context, url string, stdout io.Writer) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

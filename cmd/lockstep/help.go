@@ -29,7 +29,7 @@ func help(args []string, stdout io.Writer) error {
 
 var commandLine = regexp.MustCompile(`^  lockstep \[?([a-z]+)`)
 
-// helpOf returns the part of helpText about a command; "" if there is no such command.
+// helpOf returns what helpText says about a command and its flags; "" if there is no such command.
 func helpOf(command string) string {
 	var b bytes.Buffer
 	about, _, _ := strings.Cut(helpText(), "\n\nTry it:")

@@ -31,9 +31,9 @@ const (
 	httpConnections = 128
 	httpRate        = 100  // requests per second …
 	httpBurst       = 200  // … after a burst of this many
-	figuresRate     = 4    // times per second that /metrics is computed …
+	figuresRate     = 4    // /metrics is computed at most this many times per second …
 	figuresBurst    = 8    // … after a burst of this many; other requests for /metrics get the last result
-	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little; a supervisor must get its answer in a flood, too
+	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little: a flood of requests must not keep a supervisor from its answer
 )
 
 // guardian decides which clients may see a page.
@@ -42,9 +42,9 @@ type guardian struct {
 	protected bool
 }
 
-// only serves a page only to clients that may run a command of the Redis protocol. A client names an ACL
-// user by Basic authentication, or is the default user while that user needs no password. In protected
-// mode, a client without a password must be on this machine.
+// only returns a handler that shows page to a client if the client's ACL user may run command, a command of the Redis protocol.
+// The client names its user by Basic authentication. Otherwise it is the default user, if that user needs no password. In
+// protected mode, a client on another machine must name a user that needs a password.
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
@@ -72,9 +72,9 @@ func unknown(w http.ResponseWriter) {
 // near reports whether a client is on this machine.
 func near(addr string) bool { return loopback(addr) }
 
-// nearHost reports whether a request names its host as localhost or by an IP address. A foreign web page
-// in a browser on this machine may use another name that leads to this machine, and could then read the
-// answer.
+// nearHost reports whether a request names its host as localhost or by an IP address. Requests with another name do not count as
+// this machine's own: a foreign web page in a browser here could make its own name lead to this machine (DNS rebinding) and read
+// the answer.
 func nearHost(host string) bool {
 	if bare, _, err := net.SplitHostPort(host); err == nil {
 		host = bare

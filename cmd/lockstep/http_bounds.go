@@ -22,8 +22,8 @@ type connectionCap struct {
 	changes int
 }
 
-// httpConnection is a connection. end cancels its waiting request: net/http does not notice that a connection is closed while
-// further requests on it are unread.
+// httpConnection is a connection. end cancels the context of its requests, so that a request that waits gives up: net/http
+// itself does not notice that a connection is closed while further requests on it are unread.
 type httpConnection struct {
 	end    context.CancelFunc
 	from   netip.Addr // an IPv6 network of 64 bits counts as one address
@@ -35,7 +35,8 @@ func newConnectionCap() *connectionCap {
 	return &connectionCap{conns: map[net.Conn]*httpConnection{}}
 }
 
-// context returns the context of a new connection's requests. The connection counts from here on.
+// context returns the context of a new connection's requests, and records the connection. If there are now more than httpConnections,
+// it closes one. net/http calls it.
 func (c *connectionCap) context(ctx context.Context, conn net.Conn) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -114,7 +115,8 @@ func network(a net.Addr) netip.Addr {
 	return addr
 }
 
-// rendering is a page that is computed no more often than pace allows; other requests get what was computed last.
+// rendering is a page that is computed only as often as the limiter pace allows. Between two computations, requests get the last
+// result.
 type rendering struct {
 	render func(io.Writer)
 	pace   *rate.Limiter
@@ -127,7 +129,7 @@ func (r *rendering) serve(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(r.page()) // the write fails if the client has disconnected
 }
 
-// page returns the page, and first computes it if pace allows or there is none yet.
+// page returns the last result. If r.pace allows or there is no result yet, it first computes a new one.
 func (r *rendering) page() []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,11 +158,11 @@ func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 
 const errProfile = "another client reads a profile: try again when it has it"
 
-// paced delays requests that come faster than probes and scrapers send them: strangers decide how many
-// requests there are, and each answer takes processor time from Redis clients.
+// paced returns a handler that lets at most limit requests per second through, after a burst, and delays the others: strangers
+// decide how many requests there are, and each answer takes processor time from Redis clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
-	first := make(chan struct{}, 1) // the limiter keeps the places of clients that have left, so only one request at a time waits for it
+	first := make(chan struct{}, 1) // only one request at a time waits for pace, which does not give back the places of clients that disconnect
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case first <- struct{}{}:

@@ -16,44 +16,44 @@ import (
 	"lockstep/store"
 )
 
-// memoryShare is the part of a container's memory to which Go's memory may grow before the garbage
-// collector works harder. The rest is for memory that is not Go's: threads, and mapped pages of the
-// log.
+// memoryShare is the part of a container's memory to which Go's memory may grow. The rest is for memory that is not Go's: threads,
+// and mapped pages of the log.
 const memoryShare = 0.9
 
-// memoryPlan is the division of a limited memory. If no limit is known, its fields are 0 and the defaults apply. The memory that
-// the plan does not assign is for entries on their way to the disk and to the other nodes, and for garbage, so that the collector
-// does not run all the time.
+// memoryPlan is the division of a limited memory (planMemory). If no limit is known, planMemory leaves all fields 0, and the
+// defaults apply. The memory that the plan does not assign is for entries on their way to the disk and to the other nodes, and for
+// garbage, so that the collector does not run all the time.
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // the memory of one script
 	reply  int64 // the reply of one command
-	client int64 // maxmemory-clients
+	client int64 // maxmemory-clients; without a memory limit, ofMachine sets it
 	count  int   // maxclients; 0: as in Redis
-	all    int64 // the memory of the container or of the machine
+	all    int64 // the memory of the container or of the machine, whichever is less; runNode sets it
 }
 
-// perClient is how much memory a container must have for each client. An idle connection takes up to 13
-// KB, with TLS up to 53 KB, so maxclients idle clients take at most about a fifth of the container's memory.
+// perClient is how much of the planned memory there must be for each client that maxclients allows. An idle connection takes up to
+// 13 KB, with TLS up to 53 KB, so maxclients idle clients take at most about a fifth of that memory.
 const perClient = 256 << 10
 
-// planMemory divides a memory limit. The shares were measured: see TestGrowth and docs/operations.md.
+// planMemory divides limit, the bytes to which Go's memory may grow. Measurements decided the shares: see TestGrowth and
+// docs/operations.md.
 func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	// In a small container, memory that does not depend on the data gets its part first.
+	// In a small container, fixedMemory is set aside first or, if that is less, three quarters of the limit.
 	free := max(limit-fixedMemory, limit/4)
 	return memoryPlan{data: min(limit*2/5, free/2), script: min(limit/8, 256<<20), client: min(limit/8, free/8),
 		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
 }
 
-// fixedMemory is what a node may take besides data and clients: entries of 8 MB on their way, the end
-// of the log, buffers of segments, and replies to followers.
+// fixedMemory is what a node may take besides data and clients: entries of up to 8 MB on their way to the disk and to other nodes,
+// the end of the log, buffers of the log's segments, and replies to followers.
 const fixedMemory = 72 << 20
 
-// ofMachine bounds the memory that clients hold if the node has no memory limit: a stranger must not
-// fill the memory of the machine. The operator decides how much data there may be.
+// ofMachine sets the plan for a node without a memory limit: clients may hold an eighth of the machine's memory, so that a stranger
+// cannot fill it. It does not bound the data, which the operator does by maxmemory.
 func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if p.client > 0 {
 		return
@@ -63,7 +63,7 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	}
 }
 
-// memoryOf returns the least of several amounts of memory; 0 if none is known.
+// memoryOf returns the least amount of memory that one of the providers knows; 0 if none knows any.
 func memoryOf(providers ...memlimit.Provider) (least int64) {
 	for _, memory := range providers {
 		if n, err := memory(); err == nil && n > 0 && n < math.MaxInt64 && (least == 0 || int64(n) < least) {
@@ -73,10 +73,10 @@ func memoryOf(providers ...memlimit.Provider) (least int64) {
 	return least
 }
 
-// limitMemory gives the garbage collector the memory limit of the container or service in which the
-// node runs, unless GOMEMLIMIT sets another one. Without a limit, the heap could double before it is
-// collected, and the kernel would kill a process that has enough memory. limitMemory returns the plan
-// for the memory.
+// limitMemory finds the limit of Go's memory: GOMEMLIMIT or, without it, memoryShare of the memory of the container or service in
+// which the node runs. From this limit it derives the limits for the garbage collector and for package brake, sets them, and
+// returns the plan for the memory. Without a limit, the heap could double before it is collected, and the kernel would kill a
+// process whose live data has room enough.
 func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if got, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare)); err != nil {
 		// A machine without cgroups limits nothing.
@@ -87,7 +87,7 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	memoryLimit.Lock()
 	defer memoryLimit.Unlock()
 	l := &memoryLimit
-	if set := debug.SetMemoryLimit(-1); set != l.set { // otherwise another node in this process has set it
+	if set := debug.SetMemoryLimit(-1); set != l.set { // otherwise an earlier call, for another node in this process, has set it
 		l.planned, l.set = set, collectorLimit(set)
 		debug.SetMemoryLimit(l.set)
 		brake.Set(brakeLimit(set), int64(len(ballast)))
@@ -95,15 +95,16 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	return planMemory(l.planned)
 }
 
-// memoryLimit is the planned limit of Go's heap, and the limit that the collector has.
+// memoryLimit has the limit that limitMemory found and planMemory divides (planned), and the one that the collector got (set).
 var memoryLimit struct {
 	sync.Mutex
 	planned, set int64
 }
 
-// collectorLimit returns the limit for the collector. Memory grows while the collector runs, and it grows without bound once the
-// collector takes half of the processor time. So in a flood, a collection must begin and end before all memory is used. The ballast
-// counts for the collector but takes no memory; without the ballast, the collector would run all the time in a small container.
+// collectorLimit returns the limit for the collector of a process that may use limit bytes. It is less, because memory grows
+// while the collector runs, and grows without bound once the collector takes half of the processor time: in a flood, a collection
+// must begin and end before all memory is used. The size of the ballast is added, because the collector counts the ballast, which
+// takes no physical memory; otherwise the collector would run all the time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit
@@ -111,9 +112,10 @@ func collectorLimit(limit int64) int64 {
 	return limit - min(limit/8, 256<<20) + int64(len(ballast))
 }
 
-// brakeLimit returns the heap size from which on goroutines that bring in data wait for the collector
-// (package brake). At this size the collector begins to run all the time, because live data and garbage
-// grow until it has been through all data once.
+// brakeLimit returns the limit for package brake: if more memory is in use, goroutines that bring in data wait for the collector.
+// It is the collector's own limit without the ballast, which brake does not count. From this limit on, the collector runs all the
+// time, and new data and garbage would come in during each of its cycles. brakeLimit returns 0, which is no limit for brake, if
+// limit is math.MaxInt64.
 func brakeLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -121,7 +123,7 @@ func brakeLimit(limit int64) int64 {
 	return collectorLimit(limit) - int64(len(ballast))
 }
 
-// limits parses --maxmemory and --max-entry-size.
+// limits returns the limits of --maxmemory and --max-entry-size and, for what these flags do not set, those of plan and the defaults.
 func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 	l := store.Limits{Memory: plan.data, Entry: store.DefaultMaxEntry, Reply: plan.reply}
 	var faults []error
@@ -142,14 +144,15 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 	return l, errors.Join(faults...)
 }
 
-// limitProcessors leaves one processor to the kernel, which needs it for sockets and the disk. It does
-// nothing if GOMAXPROCS is set. A durable node's work is a chain of goroutines that wake one another.
-// At each wake-up, the runtime wakes a thread for every idle processor, to look for work that another
-// thread does already: with two processors that costs more than the second processor gains.
+// limitProcessors makes a durable node's Go code use all processors but one. The kernel needs that one for sockets and the disk.
+// limitProcessors does nothing if the environment sets GOMAXPROCS.
+//
+// A durable node's work is a chain of goroutines that wake one another. At each wake-up, the runtime wakes a thread for an idle
+// processor, to look for work that another thread does already. With two processors, that costs more than the second one gains.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return
 	}
-	runtime.SetDefaultGOMAXPROCS() // a container may have fewer processors than the machine
+	runtime.SetDefaultGOMAXPROCS() // the default respects a container's limit; an earlier call may have set less
 	runtime.GOMAXPROCS(max(1, runtime.GOMAXPROCS(0)-1))
 }

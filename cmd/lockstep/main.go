@@ -1,6 +1,6 @@
-// Command lockstep is a lock server that speaks the Redis protocol and never
-// loses a lock: every write is in a Raft majority on disk before it is
-// acknowledged.
+// Command lockstep runs and administers a lock server that speaks the Redis protocol. Before the server acknowledges a write, a
+// majority of the nodes (Raft) has it on disk, so that a lock survives the failure of any minority of them; only with --ephemeral
+// nothing is on disk.
 package main
 
 import (
@@ -17,8 +17,8 @@ import (
 // version is the last release; "+dev" means that the program is newer.
 const version = "0.1.0+dev"
 
-// versionText returns the output of `lockstep version`. It includes the compiler, and the commit if the program was built from
-// one, so that users can look up known faults of both.
+// versionText returns the output of `lockstep version`. It includes the version of Go and, if the build has recorded it, the
+// commit, so that users can look up the known faults of Go and of lockstep.
 func versionText() string {
 	text := "lockstep " + version
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// monitorSlack is how much later than requested the kernel may wake the runtime's monitor.
+// monitorSlack is how much later than requested the kernel may wake the Go runtime's monitor thread (sysmon).
 const monitorSlack = 2 * time.Millisecond
 
-// errThreads is the error if some threads that run goroutines could not be reached.
+// errThreads is the error if some threads that run goroutines may not have got their old timer slack back.
 var errThreads = errors.New("the timer slack of some threads could not be set")
 
-// relaxMonitor makes the runtime's monitor look after system calls less often. It must be called before
-// anything else runs.
+// relaxMonitor makes the runtime's monitor check less often whether a system call has ended. The caller must call it before it
+// starts other work.
 //
-// While a thread is in a system call, the monitor looks every 20 µs whether the call still lasts. If it does, the
-// monitor gives the thread's processor to another thread. A write to a fast disk lasts for a few of these looks. So
-// each batch costs a switch to a thread that finds nothing to do, the switch back, and a kernel timer
-// for every look: a fifth to a quarter of a durable node's CPU time. With a slack (prctl(2),
+// While a thread is in a system call, the monitor checks every 20 µs whether the call still lasts. If it does, the
+// monitor gives the thread's processor (a P of Go's scheduler) to another thread. A write to a fast disk lasts for a few of these
+// checks. So each batch of writes to the log costs a switch to a thread that finds nothing to do, the switch back, and a kernel
+// timer for every check: a fifth to a quarter of a durable node's CPU time. With a timer slack (prctl(2),
 // PR_SET_TIMERSLACK) these timers fire when the kernel has something else to do, at the latest after
 // the slack. The monitor still notices a long system call, some milliseconds later.
 //
@@ -31,7 +31,8 @@ var errThreads = errors.New("the timer slack of some threads could not be set")
 // goroutines get the old value back, because the node's timers depend on them. Threads that these start
 // inherit the old value.
 //
-// --without slow-monitor turns it off; docs/performance-history.md says what it brings, and which command measures that.
+// With --without slow-monitor, serve does not call relaxMonitor. docs/performance-history.md says what relaxMonitor brings, and which
+// command measures that.
 func relaxMonitor() error {
 	usual, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_TIMERSLACK, 0, 0)
 	switch {
@@ -40,7 +41,7 @@ func relaxMonitor() error {
 	case usual >= uintptr(monitorSlack):
 		return nil
 	}
-	// With one processor, no thread starts another one that would only look for work.
+	// While GOMAXPROCS is 1, no thread starts another one that would only look for work.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := setAllSlack(uintptr(monitorSlack)); err != nil {
 		return err
@@ -59,11 +60,11 @@ func setAllSlack(slack uintptr) error {
 	return nil
 }
 
-// restoreSlack sets the timer slack of all threads except the monitor.
+// restoreSlack sets the timer slack of all threads that run goroutines, which are all threads except the two below.
 func restoreSlack(slack uintptr) error {
-	// When no thread is idle, the monitor itself starts one, which inherits the monitor's slack. So the
-	// first round leaves a stock of idle threads. Two threads run no goroutines and cannot be reached:
-	// the monitor, and the thread that starts others for a locked thread.
+	// If a thread is needed and none is idle, the monitor itself may start one, which inherits the monitor's slack. So the
+	// first round leaves stock idle threads. Two threads run no goroutines, so setSlack cannot reach them:
+	// the monitor, and the template thread, which starts new threads in place of threads that goroutines have locked.
 	const rounds, stock, unreachable = 10, 32, 2
 	reached := map[string]bool{}
 	complete, more := 0, stock
@@ -86,10 +87,10 @@ func restoreSlack(slack uintptr) error {
 				missed++
 			}
 		}
-		// During this sleep the threads become idle. A thread that waits for timers waits only until the sleep ends.
+		// During this sleep the threads become idle. A thread that waits for the runtime's next timer is free again when the sleep ends.
 		time.Sleep(time.Millisecond)
-		// A thread that has not been reached may have started another one in this round. After a second
-		// complete round, all have been reached.
+		// A round is complete if it missed only the unreachable threads. But a thread that an earlier round had not reached may
+		// have started another one during this round. After two complete rounds in a row, all have been reached.
 		if missed > unreachable {
 			complete = 0
 		} else if complete++; complete == 2 {
@@ -99,7 +100,8 @@ func restoreSlack(slack uintptr) error {
 	return errThreads
 }
 
-// setSlack sets the timer slack of n different threads, and returns their ids. Each goroutine keeps its thread until all n are set.
+// setSlack sets the timer slack of n different threads, and returns their ids. It locks a goroutine to each thread until the slack
+// of all n is set, so that no two goroutines get the same thread.
 func setSlack(n int, slack uintptr) (ids []int, err error) {
 	var mu sync.Mutex
 	prctl := func() syscall.Errno {
@@ -107,7 +109,7 @@ func setSlack(n int, slack uintptr) (ids []int, err error) {
 		return errno
 	}
 	set := func() {
-		prctl() // the first lock starts the thread that starts others; it inherits this slack
+		prctl() // the process's first LockOSThread starts the template thread (restoreSlack), which inherits this slack
 		runtime.LockOSThread()
 		errno := prctl()
 		mu.Lock()

@@ -2,5 +2,5 @@
 
 package main
 
-// relaxMonitor does nothing: it is for Linux.
+// relaxMonitor does nothing: only Linux has the timer slack that it would set.
 func relaxMonitor() error { return nil }

@@ -19,8 +19,8 @@ type peerOptions struct {
 	tls                             string
 }
 
-// peerSecretEnv is the variable for the secret itself. There is no flag for it, because everybody on
-// the machine can see flags.
+// peerSecretEnv is the environment variable for the secret that nodes have in common. The flag --peer-secret-file names only a
+// file with the secret, because everybody on the machine can see flags.
 const peerSecretEnv = "LOCKSTEP_PEER_SECRET"
 
 func (o *peerOptions) define(fs *flag.FlagSet) {
@@ -32,7 +32,7 @@ func (o *peerOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.tls, "peer-tls", "", "`required|optional`: whether a peer may speak without TLS, as during the change to it (default: required, if there is a secret or a certificate)")
 }
 
-// config returns the configuration from the flags and the environment.
+// config returns the configuration of TLS between nodes, from the flags and from peerSecretEnv.
 func (o *peerOptions) config() (cluster.PeerTLS, error) {
 	p := cluster.PeerTLS{Secret: os.Getenv(peerSecretEnv), SecretFile: o.secretFile,
 		CertFile: o.certFile, KeyFile: o.keyFile, CAFile: o.caFile, Name: o.name, Optional: o.tls == "optional"}
@@ -48,7 +48,8 @@ func (o *peerOptions) config() (cluster.PeerTLS, error) {
 	return p, nil
 }
 
-// openPeerPort returns the error for a peer port that strangers can reach and use, unless --protected-mode is no.
+// openPeerPort returns an error if other machines can reach the peer port and peers need neither a secret nor a certificate. It
+// returns nil with --protected-mode no, and for an ephemeral node, which has no peer port.
 func (o *options) openPeerPort(p cluster.PeerTLS) error {
 	if o.protected != "yes" || o.ephemeral || p.On() || loopback(o.peerListen) {
 		return nil
@@ -56,7 +57,7 @@ func (o *options) openPeerPort(p cluster.PeerTLS) error {
 	return fmt.Errorf("--peer-listen %s is open to other machines, and whoever reaches it can read and take every lock: make a secret (lockstep secret FILE) and give it to all nodes by --peer-secret-file, or certificates by --peer-tls-cert-file and its kin; or listen on 127.0.0.1, or say --protected-mode=no", o.peerListen)
 }
 
-// secret makes a secret for --peer-secret-file.
+// secret writes a new secret for --peer-secret-file to a file. If the file exists, it leaves the file as it is.
 func secret(args []string, stdout io.Writer) error {
 	if len(args) != 1 || args[0] == "" || args[0][0] == '-' {
 		return usageError{errors.New("want: secret FILE")}

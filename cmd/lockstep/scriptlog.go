@@ -15,9 +15,9 @@ const (
 	faultLines  = 10
 )
 
-// scriptLog returns the functions that write the lines of redis.log, and the faults of the interpreter, to the server's log. Each
-// writes at most its number of lines per second. The first line of a later second says how many were left out. now is a
-// monotonic clock.
+// scriptLog returns two functions that write to the server's log: lines writes the lines of redis.log, with their level, and
+// faults writes the faults of the interpreter. They write at most scriptLines and faultLines per second. The first line after
+// lines that were left out says how many these are. now is a monotonic clock.
 func scriptLog(log *slog.Logger, now func() time.Duration) (lines func(int, string), faults func(string)) {
 	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
 	own, others := lineLimit{most: faultLines}, lineLimit{most: scriptLines}
@@ -49,7 +49,8 @@ func (l *lineLimit) write(log *slog.Logger, now func() time.Duration, level slog
 	log.Log(context.Background(), level, msg, args...)
 }
 
-// takes reports whether a line may be written. If so, hidden is the number of lines that were left out before it.
+// takes counts a line and reports whether the line may be written. If so, hidden is the number of lines that were left out since
+// the last line that was written.
 func (l *lineLimit) takes(now time.Duration) (hidden int, may bool) {
 	if l.lines == 0 || now-l.began >= time.Second {
 		l.began, l.lines = now, 0

@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// secretFlags are the flags whose values others must not see.
+// secretFlags are the flags whose values other users of this machine must not see.
 var secretFlags = map[string]bool{"requirepass": true, "tls-key-file-pass": true}
 
-// secretsIn calls hide for every secret in the arguments: the secret is args[i][from:].
+// secretsIn calls the function hide for every value of secretFlags in the arguments: the secret is args[i][from:].
 func secretsIn(args []string, hide func(i, from int)) {
 	for i, arg := range args {
 		name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-")

@@ -21,10 +21,10 @@ import (
 	"lockstep/store"
 )
 
-// drainTimeout bounds how long a stop waits for running commands.
+// drainTimeout bounds how long a node that stops waits for the running commands and requests of its clients.
 const drainTimeout = 5 * time.Second
 
-// serve runs a node until SIGTERM, SIGINT or SHUTDOWN.
+// serve runs a node until SIGTERM, SIGINT or SHUTDOWN, or until one of its client ports fails.
 func serve(args []string, stdout, stderr io.Writer) error {
 	var o options
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
@@ -162,8 +162,9 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	return p, nil
 }
 
-// runNode runs a node until stop ends or a listener ends, and then stops its parts: the servers for
-// clients first, then the node, and the HTTP server last.
+// runNode runs a node until the context stop is cancelled or a listener for clients fails. Then it hands leadership over and stops
+// the parts: the servers for clients first, then the node, and the HTTP server last. SHUTDOWN calls the function shutdown, which
+// cancels stop.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
@@ -212,7 +213,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	return err
 }
 
-// announce logs when the node can serve.
+// announce waits until the node can serve clients, and then logs that it is ready and at which addresses.
 func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	if p.node.WaitReady(ctx) == nil {
 		p.server.WarnOfMaxMemory(p.server.MaxMemory()) // by now the node knows the cluster's maxmemory
@@ -226,13 +227,14 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	}
 }
 
-// die ends the process at once, because continuing would break a promise.
+// die ends the process at once. It is the node's Config.Fatal, for errors after which the node could not keep its promises, such as
+// a disk that fails.
 func die(err error) {
 	fmt.Fprintf(os.Stderr, "lockstep: %v\n", err)
 	os.Exit(exitRuntime)
 }
 
-// unready returns why a node is not ready; "" if it is.
+// unready returns why a node is not ready, for the page /readyz; "" if it is ready.
 func unready(node *cluster.Node) string {
 	switch m := node.Membership(); {
 	case m == cluster.Removed:
@@ -321,8 +323,8 @@ func writeClientMemory(w io.Writer, srv *server.Server) {
 	}
 }
 
-// writeLeaderless writes by how many seconds leases were lengthened because no leader could renew them.
-// The node that wins an election counts the time, so the cluster's total is the sum over all nodes.
+// writeLeaderless writes the metrics of times without a leader. All leases were lengthened by these times, because no client could
+// renew a lease. Only the node that wins an election counts the time before it, so the cluster's total is the sum over all nodes.
 func writeLeaderless(w io.Writer, s cluster.Status) {
 	for _, m := range []struct {
 		name, kind, help string

@@ -26,19 +26,19 @@ type reloader struct {
 	read func() error
 }
 
-// takeSignals makes SIGTERM and SIGINT cancel stop, and keeps SIGHUP and SIGPIPE from ending this
-// process. It is called before a node opens anything, so that no signal comes too early; hangups keeps
-// one SIGHUP until the node can handle it.
+// takeSignals makes SIGTERM and SIGINT cancel the context stop, and keeps SIGHUP and SIGPIPE from ending this process. The caller
+// calls it before the node opens anything, so that no signal comes too early. The channel hangups holds one SIGHUP until
+// reloadOn receives it.
 func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
 	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// Otherwise a write to the log would end the process once the reader of the log has ended.
+	// Without this, the next write to the log would end the process after the reader of the log has ended.
 	signal.Ignore(syscall.SIGPIPE)
 	stop, cancel = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	return stop, cancel, hangups
 }
 
-// reloadOn reads everything again at each SIGHUP, and logs the result in one line.
+// reloadOn runs all reloaders in list at each SIGHUP, until ctx ends. It logs the result of each SIGHUP in one line.
 func reloadOn(ctx context.Context, hangups <-chan os.Signal, list []reloader, log *slog.Logger) {
 	for {
 		select {

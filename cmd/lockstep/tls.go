@@ -12,7 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// tlsOptions are the flags of serve for TLS clients. The flags for files have the names of redis.conf.
+// tlsOptions are the flags of serve for TLS clients. The flags that set tlsOptions.files have the names of
+// directives in redis.conf.
 type tlsOptions struct {
 	listen, advertise                 string
 	sentinelListen, sentinelAdvertise string
@@ -61,16 +62,17 @@ type givenOnce struct {
 	set  bool
 }
 
-// next begins the command line, which overrides the environment.
+// next forgets which flag the environment gave, so that the command line may give the other one instead. parseEnvironment calls it
+// when it has set all flags.
 func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
 // givenTwice begins the error for a secret that both flags set.
 const givenTwice = "the secret is given twice"
 
-// secretValue is one of the two flags for a secret.
+// secretValue is the value of one of the two flags for a secret.
 type secretValue struct {
 	*givenOnce
-	kind string // the end of the flag's name
+	kind string // the end of the flag's name: "" or "-file"
 	use  func(string) error
 }
 
@@ -115,13 +117,14 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether a port is in use against the rule of protected mode: other machines can reach it, and --requirepass is not
-// set. In --protected-mode no, it returns false.
+// open reports whether protected mode forbids the port p as far as --requirepass goes: the port is in use, other machines can reach
+// it, and no password is set. The users of --aclfile may still make it safe. With --protected-mode no, open returns false.
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }
 
-// aclUsers reads --aclfile. Without another password, the file must keep strangers out.
+// aclUsers reads the users in --aclfile. If o.open reports a client port, the default user in the file must be turned off
+// or have a password.
 func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	if o.aclFile == "" {
 		return nil, nil
