@@ -7,18 +7,19 @@ import (
 	"lockstep/store/redistext"
 )
 
-// presentCall describes the function that runs now, for FUNCTION STATS in other goroutines. The engine takes mu when a function
-// begins and when it ends, so FUNCTION STATS must not hold mu for long: the call is copied once, and only as far as it is shown.
+// presentCall describes the function that runs now, so that other goroutines can answer FUNCTION STATS. The engine locks mu when a
+// function begins and when it ends, so get must not hold mu for long: it copies the arguments of a call only once, and no more of
+// them than FUNCTION STATS shows.
 type presentCall struct {
 	mu    sync.Mutex
 	name  string // "" if none runs
 	args  [][]byte
-	shown *shownCall // nil until somebody asks
+	shown *shownCall // what get returns for this call; nil until get is called
 
-	libraries, functions int // how many exist
+	libraries, functions int // how many of each existed when the call began
 }
 
-// shownCall is what FUNCTION STATS says of a call to all who ask.
+// shownCall is the part of the reply to FUNCTION STATS that stays the same during a call.
 type shownCall struct {
 	name    string
 	command []string
@@ -26,7 +27,7 @@ type shownCall struct {
 	libraries, functions int
 }
 
-// begins notes the function that runs from now on.
+// begins records that a function begins to run.
 func (p *presentCall) begins(name string, c *store.Ctx) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,7 +41,7 @@ func (p *presentCall) ends() {
 	p.name, p.args, p.shown = "", nil, nil
 }
 
-// get returns what is shown of the present call; nil if no function runs.
+// get returns what FUNCTION STATS shows of the running function; nil if no function runs.
 func (p *presentCall) get() *shownCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,14 +54,15 @@ func (p *presentCall) get() *shownCall {
 	return p.shown
 }
 
-// FUNCTION STATS shows a call whole, as Redis does, if its arguments have at most wholeCall bytes, counting callArgument bytes
-// more for each. Of a larger call it shows what SLOWLOG would, because anybody may ask again and again, through every node.
+// FUNCTION STATS shows all arguments of a call, as Redis does, if they take at most wholeCall bytes: the length of each, and
+// callArgument bytes for each. It shortens the arguments of a larger call as SLOWLOG does, because any client may repeat the command,
+// on every node. A name longer than wholeCall is shortened, too.
 const (
 	wholeCall    = 8 << 10
 	callArgument = 32
 )
 
-// shownArgs returns a copy of the arguments of a call as FUNCTION STATS shows them.
+// shownArgs returns a copy of the arguments of a call, shortened if they take more than wholeCall bytes.
 func shownArgs(args [][]byte) []string {
 	room := wholeCall
 	for _, arg := range args {

@@ -17,15 +17,15 @@ func (e *Engine) guarded(L *lua.LState) int {
 	defer e.passErrors()
 	defer closeUpvalues(L)
 	L.Panic = e.onError
-	e.depth-- // C Lua has no frame for this function
+	e.depth-- // C Lua does not have this function, so its call must not count as a nested one
 	L.Call(L.GetTop()-1, lua.MultRet)
 	e.depth++
 	return L.GetTop()
 }
 
-// protectedCall calls the function under nargs arguments on the stack. On
-// failure it returns the error value. If the script is being stopped, it does not
-// return but panics.
+// protectedCall calls the function that is on the stack under its nargs arguments. If the
+// function raises an error, protectedCall returns the error value. If the script is being
+// stopped, or the interpreter has a fault, it does not return but panics.
 func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFunction) (failure lua.LValue, ok bool) {
 	depth, overflowed := e.depth, e.overflowed
 	L.Insert(e.guard, -(nargs + 1))
@@ -64,12 +64,12 @@ func (e *Engine) onError(L *lua.LState) {
 	}
 	e.ours = false
 	e.notePosition(L)
-	// With a trace set, PCall does not make one.
+	// PCall makes a stack trace, which takes long, unless StackTrace is set.
 	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: v, StackTrace: "-"})
 }
 
 // notePosition records the position that Redis's error handler would find: in the
-// function that failed, or in its caller if that function is not Lua.
+// function that failed, or in its caller if the function that failed is written in Go.
 func (e *Engine) notePosition(L *lua.LState) {
 	f, lost := e.level(L, 0)
 	if f != nil && f.Fn.IsG {
@@ -108,9 +108,9 @@ func (e *Engine) throwHere(L *lua.LState, msg string) {
 	e.throwValue(L, lua.LString(e.paste(e.where(L, 0), msg)))
 }
 
-// level walks up the stack as lua_getstack does. Every tail call counts as a frame of
-// its own: if level is that of a tail call, lost is true. If the stack has fewer levels,
-// f is nil and lost is false.
+// level returns the frame that lua_getstack finds at a level of the stack; the running
+// function is at level 0. Every tail call counts as a level of its own, which has no frame:
+// f is then nil and lost is true. If the stack has fewer levels, f is nil and lost is false.
 func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	f = e.skip(interp.TopFrame(L))
 	for n := 1; level > 0 && f != nil; n++ {
@@ -137,7 +137,8 @@ func (e *Engine) skip(f *interp.Frame) *interp.Frame {
 	return f
 }
 
-// where does what luaL_where does: it returns the position to put before an error message.
+// where does what luaL_where does: it returns the position to put before an error message, or
+// "" if there is no Lua function at that level of the stack.
 func (e *Engine) where(L *lua.LState, level int) string {
 	f, _ := e.level(L, level)
 	if f == nil || f.Fn.IsG || f.Line() <= 0 {

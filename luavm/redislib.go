@@ -56,10 +56,11 @@ func (e *Engine) openRedis() {
 	}
 }
 
-// errorTable returns the table that scripts get for an error. As in Redis, a text with a
-// leading '-' has an error code of its own; any other text gets the code ERR.
+// errorTable returns the table that scripts get for an error. As in Redis, a text like
+// "-CODE message" has an error code of its own; any other text gets the code ERR, and loses a
+// leading '-'.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
-	e.charge(2 * int64(len(text))) // for two texts: the caller may have made its own, too
+	e.charge(2 * int64(len(text))) // for the text that errorTable makes, and for text, which the caller may have made
 	code, msg := "ERR", text
 	if rest, told := strings.CutPrefix(text, "-"); told {
 		var coded bool
@@ -71,11 +72,12 @@ func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 	return e.record(L, "err", lua.LString(text))
 }
 
-// raise raises an error that a function of the table redis has found itself.
+// raise raises an error of a function in the table redis; the value of the error is a table.
 func (e *Engine) raise(L *lua.LState, text string) { e.throwValue(L, e.errorTable(L, text)) }
 
-// oneString checks the arguments of error_reply and status_reply. These return an error
-// about their arguments instead of raising it.
+// oneString returns the argument of error_reply or status_reply, up to its first NUL. If there is
+// not exactly one string, oneString pushes an error table, which the two functions return: they
+// do not raise this error.
 func (e *Engine) oneString(L *lua.LState) (string, bool) {
 	s, ok := L.Get(1).(lua.LString)
 	if L.GetTop() != 1 || !ok {
@@ -116,7 +118,7 @@ func (e *Engine) redisSHA1(L *lua.LState) int {
 	return 1
 }
 
-// shaCost is the number of bytes charged for the text of a hash and for what is needed to make it.
+// shaCost is the number of bytes charged for computing a hash and for its text, besides a copy of the hashed string.
 const shaCost = 160
 
 func scriptSHA(body string) string {
@@ -127,7 +129,8 @@ func scriptSHA(body string) string {
 // maxLogText is the longest text that a script can log: Redis's LOG_MAX_LEN.
 const maxLogText = 1024
 
-// logText joins the arguments of redis.log, up to maxLogText bytes.
+// logText joins the arguments of redis.log after the level, up to maxLogText bytes. It leaves out
+// arguments that are neither strings nor numbers.
 func logText(L *lua.LState) string {
 	var b strings.Builder
 	words := 0
@@ -173,8 +176,8 @@ func (e *Engine) redisSetResp(L *lua.LState) int {
 	return 0
 }
 
-// redisSetRepl only checks its argument: the writes of a script are always replicated,
-// or the script has no effect.
+// redisSetRepl only checks its argument, because all writes of a script that takes effect are
+// replicated.
 func (e *Engine) redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetReplArgs)

@@ -17,9 +17,8 @@ var libraries = map[string]library{
 	"redis":     redisLibrary,
 }
 
-// openSandbox fills the globals. Scripts can change no global table but KEYS and ARGV,
-// which are emptied after every script, so they cannot keep anything from one call to the
-// next.
+// openSandbox fills the globals. Scripts can change no global table but KEYS and ARGV. These
+// two are emptied after every script, so no script can leave anything for a later one.
 func (e *Engine) openSandbox() {
 	L, g := e.L, e.globals
 	e.openCoroutines()
@@ -71,9 +70,10 @@ func (e *Engine) libraryTable(lib library) *lua.LTable {
 
 func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
 
-// isReadonly reports whether a script may not change a table. Scripts cannot get e.protect.
-// They can get the other two metatables, and set them on tables of their own, so a table with
-// one of these is read-only only if it is one of the engine's.
+// isReadonly reports whether scripts must not change a table. Scripts cannot get e.protect, so
+// every table with this metatable is read-only. Scripts can get e.gmeta and e.libMeta, and set
+// them on tables of their own, so a table with one of these two is read-only only if the engine
+// has made it.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
 	switch mt, _ := t.Metatable.(*lua.LTable); mt {
 	case nil:
@@ -98,8 +98,8 @@ func (e *Engine) unknownGlobal(L *lua.LState) int {
 	return 0
 }
 
-// openStrings gives strings their methods, and C Lua's arithmetic: C Lua reads numbers
-// differently from gopher-lua ("010" is ten).
+// openStrings gives strings their methods, and C Lua's arithmetic: C Lua converts strings to
+// numbers differently from gopher-lua (in C Lua "010" is ten).
 func (e *Engine) openStrings() {
 	mt := e.L.CreateTable(0, 8)
 	mt.RawSetString("__index", e.lib("string"))

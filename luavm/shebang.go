@@ -15,14 +15,15 @@ type scriptFlags struct {
 	allowOOM bool
 }
 
-// shebangLine returns the first line; ok is false if the line has no end, or a NUL before
-// its end, because a NUL ends a string in C.
+// shebangLine returns the first line of a script or library; ok is false if no newline ends the
+// line, or if a NUL comes before the newline, because a NUL ends a string in C.
 func shebangLine(body string) (line string, ok bool) {
 	line, _, ok = strings.Cut(body, "\n")
 	return line, ok && strings.IndexByte(line, 0) < 0
 }
 
-// parseShebang reads "#!lua flags=a,b"; skip is its length without the newline.
+// parseShebang reads the first line of a script, such as "#!lua flags=a,b", if it begins with
+// "#!"; skip is the length of that line without the newline.
 func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	if !strings.HasPrefix(body, "#!") {
 		return flags, 0, ""
@@ -59,8 +60,8 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	return flags, len(line), ""
 }
 
-// parseLibrary reads "#!lua name=x", the first line of a library; skip is its
-// length without the newline.
+// parseLibrary reads the first line of a library, such as "#!lua name=x"; skip is the length
+// of that line without the newline.
 func parseLibrary(code string) (name string, skip int, err store.Error) {
 	if !strings.HasPrefix(code, "#!") {
 		return "", 0, errNoMetadata

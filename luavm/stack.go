@@ -7,26 +7,27 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// gopher-lua's registers grow by the same number each time, and it panics if there is no room for them in the middle of a
-// tail call. So the hook makes room before each call, and raises C Lua's error if there are too many calls or registers.
+// gopher-lua adds a fixed number of registers whenever it needs more, and it panics if a tail call finds too few. So the hook
+// makes room for the registers of each call before the call, and raises C Lua's error if there are too many calls or registers.
 
 const (
-	// callDepth is C Lua's LUAI_MAXCALLS.
+	// callDepth is how deeply calls may nest: C Lua's LUAI_MAXCALLS.
 	callDepth = 20000
 	// maxRegisters bounds the registers of a state; C Lua has no such limit.
 	maxRegisters = 1 << 20
-	// handlerCalls and handlerRegisters are what the handler of an overflow may use beyond these limits.
+	// handlerCalls and handlerRegisters are how far the error handler may exceed these two limits after a stack overflow.
 	handlerCalls     = 2000
 	handlerRegisters = 1 << 15
-	// calleeRegisters is more than a Lua function needs above its arguments.
+	// calleeRegisters is more registers than any Lua function needs above its arguments.
 	calleeRegisters = 600
-	// Below fewRegisters, gopher-lua itself makes room when a Go function pushes many results.
+	// While a state has fewer than fewRegisters registers, gopher-lua itself makes room for the results of a Go function.
 	fewRegisters = 1 << 14
 	// registerSize is the number of bytes of a register.
 	registerSize = 16
 )
 
-// beforeCall refuses a call that is nested too deeply, and makes room for the registers of the called function.
+// beforeCall raises the error of a stack overflow if a call is nested too deeply, and makes room for the registers of the called
+// function.
 func (e *Engine) beforeCall(L *lua.LState, f *interp.Frame, inst uint32) {
 	most := callDepth
 	if e.overflowed {
@@ -42,12 +43,13 @@ func (e *Engine) beforeCall(L *lua.LState, f *interp.Frame, inst uint32) {
 	e.makeRoom(L, f.LocalBase+top)
 }
 
-// makeRoom makes room for the registers of a function above top, the end of its arguments.
+// makeRoom makes room for calleeRegisters above top. top is the end of the arguments of a function that is about to be called, or
+// of the values that a vararg expression is about to copy.
 func (e *Engine) makeRoom(L *lua.LState, top int) {
 	reg := interp.Registers(L)
 	size, most := top+calleeRegisters, maxRegisters
 	if cap(*reg) >= fewRegisters {
-		size += auxlib.MaxStack // the results of a Go function
+		size += auxlib.MaxStack // for the results, if the function is written in Go
 	}
 	if e.overflowed {
 		most += handlerRegisters
@@ -64,8 +66,8 @@ func (e *Engine) makeRoom(L *lua.LState, top int) {
 	}
 }
 
-// overflow raises C Lua's error. Until a protected call has caught the error, its handler may use handlerCalls and
-// handlerRegisters more.
+// overflow raises C Lua's error for a stack overflow. Until a protected call has caught the error, the limits are higher by
+// handlerCalls and handlerRegisters, so that the error handler can run.
 func (e *Engine) overflow(L *lua.LState) {
 	e.overflowed = true
 	e.throwHere(L, "stack overflow")

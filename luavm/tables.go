@@ -6,17 +6,17 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// The memory of a table grows in steps, and gopher-lua allocates more than a small table needs. This file charges each step
-// before it happens, and keeps tables as small as their contents.
+// The memory of a table grows in steps, and gopher-lua allocates more than a small table needs. This file charges for each step
+// before it happens, gives a new hash part less room than gopher-lua would, and removes dead keys, whose values were set to nil.
 
 const (
-	// hashCost is the number of bytes charged for the first key: for two small maps and the list of keys.
+	// hashCost is the number of bytes charged for the first key of a hash part: for two small maps and the list of keys.
 	hashCost = 700
-	// compactFrom is the number of keys from which dead keys are removed from a hash part.
+	// compactFrom is the least number of keys, dead ones included, at which dead keys are removed from a hash part.
 	compactFrom = 32
 )
 
-// beforeGrowth charges for the growth of t that setting t[key] to a value may cause. A nil value makes only an array grow.
+// beforeGrowth charges for the growth of t that setting t[key] to a value may cause. Setting nil makes only the array part grow.
 func (e *Engine) beforeGrowth(t *lua.LTable, key, value lua.LValue) {
 	if n, ok := key.(lua.LNumber); ok && n >= 1 && n < lua.LNumber(lua.MaxArrayIndex) && n == lua.LNumber(int(n)) {
 		e.beforeElement(t, int(n))
@@ -53,7 +53,7 @@ func (e *Engine) beforeKey(t *lua.LTable, key lua.LValue) {
 	e.charge(pairSize * int64(cap(keys)))
 }
 
-// record returns a table with one field.
+// record returns a new table with one field, and charges for it.
 func (e *Engine) record(L *lua.LState, name string, v lua.LValue) *lua.LTable {
 	e.charge(tableSize + hashCost)
 	t := L.CreateTable(0, 1)
@@ -73,7 +73,8 @@ func (e *Engine) beforeElement(t *lua.LTable, n int) {
 	}
 }
 
-// refuseLonger stops the script if an array of n elements is full: gopher-lua would put the next one where nothing finds it.
+// refuseLonger stops the script if an array part of n elements is full: gopher-lua would put the next element where scripts do not
+// find it.
 func (e *Engine) refuseLonger(n int) {
 	if n >= lua.MaxArrayIndex-1 {
 		e.halt(msgMemory)

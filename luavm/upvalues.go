@@ -6,15 +6,16 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// A captured variable outlives its call in the functions that captured it. gopher-lua moves captured variables out of their
-// registers when their call returns. When an error is raised, gopher-lua moves the captured variables of all calls. That is wrong
-// for the calls below the pcall that catches the error: they go on, with the variables in their registers. If a handler is set,
-// gopher-lua moves none. C Lua moves the variables of those calls that the error ends.
+// The functions that have captured a variable may use it after the call that declared it. So gopher-lua moves the captured
+// variables of a call out of its registers when the call returns. When an error is raised, gopher-lua moves the captured variables
+// of all calls on the stack, or of none if an error handler is set. Both are wrong: C Lua moves the variables of the calls that the
+// error ends, but the calls below the pcall that catches the error go on, with their variables in their registers.
 //
-// So does the engine. It keeps gopher-lua from moving any variable when an error is raised (see counted), which also saves a walk
-// over all captured variables for each call. It moves the variables where the error ends the calls: in guarded and in runThread.
+// The engine does the same as C Lua. It keeps gopher-lua from moving any variable when an error is raised (see counted), which also
+// saves a walk over all captured variables for each call on the stack. Where a protected call ends (guarded) or a coroutine fails
+// (runThread), the engine moves the variables itself.
 
-// closeUpvalues moves all captured variables out of the registers of L. The registers must still hold them.
+// closeUpvalues moves the captured variables in L's list out of the registers, which must still hold them.
 func closeUpvalues(L *lua.LState) {
 	u := *interp.OpenPlace(L)
 	*interp.OpenPlace(L) = nil
@@ -25,8 +26,9 @@ func closeUpvalues(L *lua.LState) {
 	}
 }
 
-// hideUpvalues takes the captured variables of the running calls out of L's list, and returns them. Later calls use only
-// registers above theirs, so no later call needs them, and closing the variables of a later call does not walk over them.
+// hideUpvalues takes the captured variables of the running calls out of L's list, and returns them; the caller puts them back.
+// Until then, new calls use only registers above those of the running calls, so they do not look for these variables in the list,
+// and closing the variables of a new call does not walk over them.
 func hideUpvalues(L *lua.LState) (below *lua.Upvalue) {
 	below = *interp.OpenPlace(L)
 	*interp.OpenPlace(L) = nil

@@ -45,8 +45,8 @@ func (e *Engine) reword(L *lua.LState, msg string) string {
 	return msg
 }
 
-// rewordInFunction is reword for an error that the interpreter raised for a function
-// that is not Lua: C Lua gives no position then.
+// rewordInFunction does the work of reword for an error that the interpreter raised while a Go
+// function was running. C Lua puts no position before such an error.
 func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) string {
 	switch {
 	case strings.HasSuffix(msg, "attempt to call a non-function object"):
@@ -61,8 +61,8 @@ func (e *Engine) rewordInFunction(L *lua.LState, f *interp.Frame, msg string) st
 	return msg
 }
 
-// indexError names the indexed variable, unless the value that cannot be indexed came from
-// the variable's metatable.
+// indexError returns the error for a value that cannot be indexed. It has the name of the indexed
+// variable, unless the value came from the variable's metatable.
 func (e *Engine) indexError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
@@ -84,7 +84,7 @@ func (e *Engine) callError(L *lua.LState, f *interp.Frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return e.typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		// C Lua calls a copy three registers above, and names what was there before the loop.
+		// C Lua copies the iterator to the register A+3 and calls it there, so it names what A+3 held before the loop.
 		return e.typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
 	}
 	return "attempt to call a nil value"
@@ -94,7 +94,7 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	inst := f.Inst()
 	reg := interp.ArgB(inst)
 	if interp.OpOf(inst) != lua.OP_UNM {
-		// If the first operand is a number, the second one is wrong.
+		// If the first operand is a number, the error is about the second one.
 		if _, ok := e.arg.ToNumber(f.Operand(L, reg)); ok {
 			reg = interp.ArgC(inst)
 		}
@@ -102,9 +102,9 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	return e.typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
-// concatError names the value that cannot be joined. text has the types of the two values that gopher-lua tried to join. C Lua
-// joins from the right, and names the left value of a pair unless that is a string or a number. Of a value that a metamethod
-// returned, only the type is known.
+// concatError returns the error for a value that cannot be concatenated, with the variable that held the value. text has the types
+// of the two values that gopher-lua tried to join. C Lua joins from the right. If two values cannot be joined, C Lua blames the
+// left one, unless that is a string or a number. Of a value that a metamethod returned, only the type is known.
 func (e *Engine) concatError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	left, right, _ := strings.Cut(strings.TrimPrefix(text, "cannot perform concat operation between "), " and ")
@@ -160,11 +160,12 @@ func (e *Engine) namedError(f *interp.Frame, rk int, t, what string) string {
 	return "attempt to " + what + " a " + t + " value"
 }
 
-// workName counts the work of objectName: it reads the function up to the instruction that runs.
+// workName counts the work of objectName, which reads the code of the function up to the running instruction.
 func (e *Engine) workName(f *interp.Frame) { e.work((f.Pc + len(f.Fn.Proto.DbgLocals)) / inStep) }
 
-// objectName does what C Lua's getobjname does: it returns where the value of a
-// register at an instruction came from.
+// objectName does what C Lua's getobjname does: it returns the kind ("local", "global" and so on)
+// and the name of the variable whose value register reg holds at the instruction pc. kind is ""
+// if they are unknown.
 func objectName(p *lua.FunctionProto, pc, reg int) (kind, name string) {
 	if name, ok := localName(p, reg, pc); ok {
 		return "local", name
@@ -224,8 +225,8 @@ func localName(p *lua.FunctionProto, reg, pc int) (string, bool) {
 	return "", false
 }
 
-// lastWrite returns the last instruction before pc that surely ran and set reg, as
-// C Lua's symbexec finds it; -1 if there is none.
+// lastWrite returns the last instruction before pc that set reg, as C Lua's symbexec finds it:
+// code that a jump may have skipped does not count. It returns -1 if there is none.
 func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 	last := -1
 	for i := 0; i < pc; i++ {
@@ -276,7 +277,7 @@ func lastWrite(p *lua.FunctionProto, pc, reg int) int {
 			if interp.OpOf(inst) == lua.OP_SETLIST && interp.ArgC(inst) == 0 {
 				i++
 			}
-		default: // symbexec takes TEST for an instruction that sets its register
+		default: // this includes TEST, because symbexec, too, takes TEST to set its register
 			if a == reg {
 				last = i
 			}

@@ -12,11 +12,12 @@ import (
 
 // The answers make sure that a request which is sent again is executed only once.
 //
-// A node that forwards a client's write to the leader gives the write a number. The entry that executes
-// the request holds the number and the replies. Every node keeps the replies until the origin, the
-// forwarding node, reports that it no longer waits for them, or until they are too old or too many
-// (OriginLifetime, MaxOrigin, MaxAnswers). If the leader is lost, the origin sends the request again,
-// and the next leader has the replies and does not execute the request again.
+// A node that forwards a client's write to the leader numbers the request (cluster/once.go). The entry
+// with the writes of the request also holds its number and the replies. Every node keeps the replies
+// until the origin, the forwarding node, reports that it no longer waits for them, or until they are
+// too old or too many (OriginLifetime, MaxOrigin, MaxAnswers). If the leader is lost, the origin sends
+// the request again. The next leader finds the replies, and repeats them instead of executing the
+// request again.
 //
 // The requests section of an entry; integers are unsigned varints unless a
 // width is given:
@@ -26,35 +27,35 @@ import (
 //	|            |          8 bytes| varint   |            |                                            |
 //	+------------+----------------------------+------------+--------------------------------------------+
 
-// Answer is a request that an entry executes, with its replies.
+// Answer holds the replies to a request whose writes are in the same entry.
 type Answer struct {
-	Origin  uint64 // random number of the sending node's run
-	ID      uint64 // number of the request in that run
-	Low     uint64 // the origin no longer waits for requests below this number
+	Origin  uint64 // random number that the forwarding node drew when it started
+	ID      uint64 // number of the request, counted by the origin
+	Low     uint64 // the replies to requests below this number are dropped: not waited for any more, or too many (Due)
 	Replies []byte // as encoded by the proposer
 }
 
-// OriginLifetime is how long, in ms on the lease clock, the replies to an idle origin are kept. It
-// is longer than any running node waits for a reply.
+// OriginLifetime is how long, in ms on the lease clock, the replies to an origin are kept after its
+// last answer. No running node waits that long for a reply.
 const OriginLifetime = 10 * 60 * 1000
 
-// originMemory is how long, in ms on the lease clock, an idle origin stays in the table, so that
-// nodes know up to which number its replies were dropped.
+// originMemory is how long, in ms on the lease clock, an origin stays in the table after its last
+// answer, so that nodes know up to which number its replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
-// MaxOrigin is how much memory the answers to one origin may take. If they take more, the leader logs that the oldest half is
-// dropped (Due). Otherwise a single request that waits for long would keep the answers to all later requests, because its origin
-// reports only the lowest number that it still waits for.
+// MaxOrigin is how many bytes of memory the answers to one origin may take. If they take more, the leader logs that the oldest half
+// is dropped (Due). Without this limit, a single request that waits for long would keep the answers to all later requests, because
+// its origin reports only the lowest number that it still waits for.
 const MaxOrigin = 8 << 20
 
-// MaxAnswers is how much memory all answers may take. If they take more, the answers to the origin that has been idle for longest
-// are dropped. There may be many origins, because each start of a node makes a new one.
+// MaxAnswers is how many bytes of memory all answers may take. If they take more, the answers to the origin that has been idle for
+// longest are dropped. There may be many origins, because each start of a node makes a new one.
 const MaxAnswers = 4 * MaxOrigin
 
 // answerTakes is roughly how many bytes of memory an answer takes besides its replies.
 const answerTakes = 128
 
-// AppendAnswers encodes the requests section of an entry.
+// AppendAnswers appends the requests section of an entry to buf.
 func AppendAnswers(buf []byte, list []Answer) []byte {
 	if len(list) == 0 {
 		return buf
@@ -70,7 +71,7 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// IDs are encoded relative to low, so low must not exceed any ID of its group. The Low of a later
+	// IDs are encoded relative to low, so a group's low must not exceed any ID in it. The Low of a later
 	// request may exceed the ID of an earlier one, for which the origin no longer waits.
 	for _, a := range list {
 		g := &groups[index(a)]
@@ -91,8 +92,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 	return buf
 }
 
-// answerGroup is what answers of one origin share in an entry. Due may have raised the Low of an answer above its ID. Such answers have
-// a group of their own (late), because they would lower the Low of the other answers.
+// answerGroup is a group of answers of one origin that are encoded with the same low. Due may have raised the Low of an answer above
+// its ID. Such answers (late) get a group of their own: low must not exceed any ID, so they would lower the low of the other answers.
 type answerGroup struct {
 	origin uint64
 	late   bool
@@ -131,25 +132,25 @@ func readAnswers(b []byte) ([]Answer, error) {
 // it is the same on all nodes.
 type Answers struct {
 	origins map[uint64]*origin
-	count   int // number of all replies
-	size    int // their bytes
+	count   int // number of all answers
+	size    int // bytes of all replies
 }
 
 // takes returns roughly how many bytes of memory the answers take.
 func (t *Answers) takes() int { return t.size + answerTakes*t.count }
 
 type origin struct {
-	low     uint64
-	last    int64 // lease stamp of the origin's last answer
+	low     uint64 // the answers to requests below this number were dropped
+	last    int64  // lease stamp of the origin's last answer
 	replies map[uint64][]byte
 	bytes   int    // of all replies
-	due     uint64 // the next Low that the leader logs, which drops the answers below it; computed from the other fields
+	due     uint64 // what Due returns; computed from the other fields, and in no snapshot
 }
 
-// takes returns roughly how many bytes of memory the answers take.
+// takes returns roughly how many bytes of memory the answers to o take.
 func (o *origin) takes() int { return o.bytes + answerTakes*len(o.replies) }
 
-// keep stores an answer.
+// keep stores the replies to a request.
 func (t *Answers) keep(o *origin, id uint64, reply []byte) {
 	old, had := o.replies[id]
 	if !had {
@@ -160,7 +161,7 @@ func (t *Answers) keep(o *origin, id uint64, reply []byte) {
 	t.size += len(reply) - len(old)
 }
 
-// drop removes an answer.
+// drop removes the replies to a request, if there are any.
 func (t *Answers) drop(o *origin, id uint64) {
 	if old, had := o.replies[id]; had {
 		t.count--
@@ -170,7 +171,8 @@ func (t *Answers) drop(o *origin, id uint64) {
 	}
 }
 
-// tooMany sets due if the answers take more than MaxOrigin: the answers from due on take at most half of MaxOrigin.
+// tooMany sets due if the answers take more than MaxOrigin, and due is not set yet: the answers from due on take at most half of
+// MaxOrigin, or are only the last one.
 func (o *origin) tooMany() {
 	if o.takes() <= MaxOrigin || o.due > o.low {
 		return
@@ -184,8 +186,9 @@ func (o *origin) tooMany() {
 	}
 }
 
-// Due returns the number below which the answers to an origin have to be dropped. The leader logs it as the Low of an answer. Then
-// each request with a smaller number counts as forgotten, even if it has not been executed yet.
+// Due returns the number below which the answers to an origin have to be dropped, because all its answers take more than MaxOrigin.
+// If they do not, Due returns 0, or a number below which they were dropped already. The leader logs the number as the Low of a later
+// answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not been executed yet.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {
 		return o.due
@@ -204,7 +207,8 @@ func (t *Answers) SizeOf(from uint64) int {
 	return 0
 }
 
-// Lookup returns the replies to a request if it was executed.
+// Lookup returns the replies to a request if the table still has them. A request without replies may have been executed, too, if it
+// wrote nothing or if Forgotten is true of it.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	if o := t.origins[from]; o != nil {
 		replies, executed = o.replies[id]
@@ -212,8 +216,8 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add adds the answers of an entry, and drops the replies that no origin waits for. before is the lease stamp of the previous entry,
-// lease that of this entry.
+// add adds the answers of an entry, and drops the replies that no origin waits for, and those that are too old or too many. before
+// and lease are the lease stamps of the state before and after the entry.
 func (t *Answers) add(list []Answer, before, lease int64) {
 	if before/sweepEvery != lease/sweepEvery {
 		t.sweep(lease)
@@ -230,9 +234,9 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 		t.forget(o, a.Low)
 		o.last = lease
 		if a.ID < o.low {
-			continue // its origin no longer waits for it
+			continue // its origin no longer waits for it, or it has to be dropped with the others below low
 		}
-		// Each reply has its own memory: a part of the entry, or of one copy for several replies, would keep the whole in memory.
+		// Each reply is copied on its own: a slice of the entry, or of one copy of several replies, would keep all of it in memory.
 		t.keep(o, a.ID, bytes.Clone(a.Replies))
 		o.tooMany()
 	}
@@ -241,8 +245,8 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 	}
 }
 
-// sweepEvery is the interval, in ms on the lease clock, at which the table is swept. It is measured by the stamps of the entries,
-// which are the same on every node.
+// sweepEvery is the interval, in ms on the lease clock, at which add calls sweep. The lease clock is read from the entries, so every
+// node sweeps at the same entry.
 const sweepEvery = 1000
 
 // sweep drops the replies to origins idle for longer than OriginLifetime, and the origins idle for longer than originMemory.
@@ -277,9 +281,10 @@ func (t *Answers) forgetAll(o *origin) {
 	o.low = max(o.low, last+1) // last+1 is 0 if last is the largest number
 }
 
-// Forgotten reports whether the replies to a request may already be dropped. Either the origin asks long after the
-// execution, for example because its machine was suspended. Or the request has waited while the answers to later
-// requests became too many (Due).
+// Forgotten reports whether the replies to a request may have been dropped, so that nobody knows whether it was executed. This
+// happens to a request that its origin sends again too late (OriginLifetime), for example because its machine was suspended, to one
+// that waits while later answers to the origin take too much memory (Due), and to one whose origin has been idle for longest when all
+// answers take too much (MaxAnswers).
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low
@@ -338,7 +343,7 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// read decodes the bytes of append.
+// read decodes what append has encoded, and replaces the contents of t by it.
 func (t *Answers) read(r *codec.Stream) {
 	t.origins, t.count, t.size = map[uint64]*origin{}, 0, 0
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {

@@ -25,18 +25,18 @@ import (
 const (
 	backupMagic   = "LKBACKUP"
 	backupVersion = 1
-	// maxNodeName limits the length of a name that is read.
+	// maxNodeName is the length in bytes of the longest node name that ReadBackup accepts.
 	maxNodeName = 1 << 10
 )
 
 // BackupHead says when and where a backup was taken.
 type BackupHead struct {
-	Index uint64 // log index of the snapshot
-	Wall  int64  // Unix µs of the backup
-	Node  string // name of the node
+	Index uint64 // log index of the last entry in the snapshot
+	Wall  int64  // Unix time of the backup in µs
+	Node  string // name of the node that took the backup
 }
 
-// ErrNotBackup is the error for a file that is not a complete backup.
+// ErrNotBackup is the error for a file that is no backup, or a damaged or incomplete one.
 var ErrNotBackup = errors.New("not a whole lockstep backup")
 
 // ErrImpossible is the error for a backup that has the right hash, but numbers that no cluster can reach. With them a node would not
@@ -44,16 +44,18 @@ var ErrNotBackup = errors.New("not a whole lockstep backup")
 var ErrImpossible = errors.New("no node has written this backup")
 
 const (
-	// maxIndex is far beyond every log and every number of write sets, and leaves room to count on.
+	// maxIndex is the highest log index and the highest number of write sets that a backup may have. No cluster comes near it, and a
+	// restored cluster can count on from it without overflow.
 	maxIndex = 1 << 62
-	// maxLease is the highest reading of the lease clock, in ms (some 285,000 years). Deadlines are added to it, and must not overflow.
+	// maxLease is the highest lease clock that a backup may have, in ms (some 285,000 years). Deadlines are the lease clock plus a
+	// duration, and must not overflow.
 	maxLease = 1 << 53
-	// maxWall is the largest Unix time in µs: the end of the year 9999.
+	// maxWall is the latest Unix time, in µs, that a backup may have: the end of the year 9999.
 	maxWall = 253_402_300_799_999_999
 )
 
-// check returns ErrImpossible, and which number is wrong, if no cluster can reach the numbers of a backup. wall is the time of day
-// in the snapshot.
+// check returns an ErrImpossible that says which number is wrong if no cluster can reach the numbers of a backup. wall is the time
+// of day of the last entry in the snapshot.
 func (f *BackupFacts) check(wall int64) error {
 	for _, n := range []struct {
 		what        string
@@ -79,7 +81,7 @@ func (f *BackupFacts) check(wall int64) error {
 	return nil
 }
 
-// notBackup wraps the error of a file that is not a backup; err may be nil.
+// notBackup returns an ErrNotBackup that says why a file is no backup; err is the reason, or nil.
 func notBackup(err error) error {
 	switch {
 	case err == nil:
@@ -90,7 +92,7 @@ func notBackup(err error) error {
 	return fmt.Errorf("%w: %w", ErrNotBackup, err)
 }
 
-// WriteBackup writes a backup.
+// WriteBackup writes a backup of the snapshot, with the head h.
 func (s *Snapshot) WriteBackup(w io.Writer, h BackupHead) error {
 	sum := sha256.New()
 	out := io.MultiWriter(w, sum)
@@ -113,8 +115,8 @@ func (s *Snapshot) WriteBackup(w io.Writer, h BackupHead) error {
 type BackupFacts struct {
 	BackupHead
 	Sequence uint64 // number of accepted entries
-	Lease    int64
-	Keys     int
+	Lease    int64  // the lease clock in ms
+	Keys     int    // number of keys in all databases
 }
 
 // ReadBackup reads a whole backup, copies its snapshot to w, and returns what it contains. The copy
@@ -166,11 +168,11 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	return facts, facts.check(next.wall)
 }
 
-// hashed reads a backup without the hash at its end.
+// hashed reads a backup up to the hash at its end, and computes the hash of what it has returned.
 type hashed struct {
 	in   io.Reader
 	sum  hash.Hash
-	held []byte // bytes that were read and may be the hash
+	held []byte // bytes that were read and not yet returned; the last ones may be the hash
 	err  error
 }
 
@@ -190,7 +192,7 @@ func (h *hashed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check reads the rest of the backup and compares the hash.
+// check reads the rest of the backup and returns an error if the hash at the end is wrong.
 func (h *hashed) check() error {
 	if _, err := io.Copy(io.Discard, struct{ io.Reader }{h}); err != nil {
 		return err

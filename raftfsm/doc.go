@@ -2,9 +2,9 @@
 // machine that every node runs over them.
 //
 // Invariants:
-//   - An entry takes effect only if it was evaluated on the state that it meets
-//     (compare-and-append); every node decides this alike.
+//   - An entry takes effect only if it was evaluated on the very state to which it is
+//     applied (compare-and-append). Every node decides this alike.
 //   - Equal logs give byte-identical snapshots.
-//   - Bytes that cannot be understood stop the node. Skipping them would make
-//     its state differ from the others' for ever.
+//   - An entry or a snapshot that a node cannot decode stops the node. If the node
+//     skipped it, its state would differ from the state of the other nodes for ever.
 package raftfsm

@@ -21,10 +21,10 @@ import (
 //	|      | ms    | µs   |          |       | n bytes      | to the end  |
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
-// The checksum covers the body: a log store does not verify the entries that it reads, and a flipped
-// bit must stop a node, not change a lock. Every version of the format begins with the version byte and the checksum.
-// The requests section is in answers.go. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry
-// has the lowest version that can express its writes.
+// The checksum covers the body, because a log store does not verify the entries that it reads, and a flipped bit must stop a node,
+// not change a lock. Every version of the format begins with the version byte and the checksum. answers.go describes the requests
+// section. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry has the lowest version that can
+// express its writes.
 const (
 	entryVersion = 2
 	entryHeader  = 1 + 4
@@ -32,9 +32,9 @@ const (
 
 // Entry is a decoded log entry.
 type Entry struct {
-	Prev     uint64 // sequence number of the state it was evaluated on
+	Prev     uint64 // sequence number of the state on which the entry was evaluated
 	Lease    int64  // ms on the lease clock at the evaluation, set back by the lateness of replies (cluster/grants.go)
-	Wall     int64  // Unix µs
+	Wall     int64  // Unix time of the evaluation in µs
 	Proposer uint64 // random number of the proposing node's run
 	Batch    uint64 // number of the batch within that run
 	Requests []byte // encoded by AppendAnswers; empty if the entry keeps no replies

@@ -11,21 +11,21 @@ type Outcome struct {
 	Accepted bool
 	Prev     uint64 // Prev of the entry
 	Sequence uint64 // sequence number of the state after the entry
-	Lease    int64
+	Lease    int64  // lease stamp of the state after the entry, in ms
 	Proposer uint64
 	Batch    uint64
 	Term     uint64 // term of the entry, set by the caller of Apply; 0: its log has no terms
 
-	Messages bool // the entry has messages for clients
+	Messages bool // the entry was accepted and has messages for clients
 }
 
-// FSM is the state machine. One goroutine applies entries; another one evaluates and reads the
-// state through View.
+// FSM is the state machine. One goroutine applies entries; another one evaluates commands on the
+// state, which it gets through View or ViewAnswers.
 type FSM struct {
 	sink store.Sink
 	keys store.KeySink // receives applied write sets; may be nil
 
-	accounts store.AccountSink // receives the users; may be nil
+	accounts store.AccountSink // receives the ACL users; may be nil
 
 	room  room
 	brake func(bytes int) // see Brake
@@ -34,33 +34,34 @@ type FSM struct {
 	// The fields from here to index are what a Snapshot holds.
 	store *store.Store
 	seq   uint64 // number of entries accepted so far
-	lease int64  // lease stamp of the last accepted entry
-	wall  int64
+	lease int64  // highest lease stamp of the accepted entries
+	wall  int64  // Wall of the last accepted entry
 	done  Answers
-	index uint64 // log index of the last entry applied, accepted or not, or in the snapshot that replaced the state
+	index uint64 // what Index returns
 
 	jumps  uint64 // number of times that a snapshot has replaced the state
 	old    uint64 // entries up to this index were in the log at the start of the process
 	failed error  // error of the entry that could not be applied
 }
 
-// New returns a state machine with an empty keyspace. It publishes messages to sink, in log order.
+// New returns a state machine with an empty keyspace. It publishes messages to sink, in log order;
+// sink may be nil.
 func New(sink store.Sink) *FSM {
 	f := &FSM{sink: sink, store: store.New()}
 	f.measure()
 	return f
 }
 
-// Show makes the state machine pass every applied write set to keys. It must be called before the
-// first entry is applied.
+// Show makes the state machine pass every applied write set to the sink keys. Show must be called before the first
+// entry is applied.
 func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
-// Introduce makes the state machine pass the ACL users to accounts. It must be called before the first
-// entry is applied.
+// Introduce makes the state machine pass the ACL users to the sink accounts, after every change of them and after the restore of a
+// snapshot. Introduce must be called before the first entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
-// Brake sets a function that is called, with the FSM's lock held, before an evaluation or an entry copies much data for a
-// change. The function may wait for memory, but not for a goroutine that waits for the state machine.
+// Brake sets a function that is called, with the FSM's lock held, before an evaluation or Apply copies much data for a change; for
+// its argument see store.Store.Brake. The function may wait for memory, but not for a goroutine that waits for the state machine.
 func (f *FSM) Brake(brake func(bytes int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,15 +69,16 @@ func (f *FSM) Brake(brake func(bytes int)) {
 	f.store.Brake(brake)
 }
 
-// Replay says that the entries up to a log index are older than this process. Their messages are
-// not published, because no client was subscribed to this process when they were sent.
+// Replay tells the state machine that the entries up to a log index are older than this process. Their
+// messages are not published, because no client was subscribed to this process when they were sent.
 func (f *FSM) Replay(index uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.old = index
 }
 
-// Cut says that the log was cut off after an index: entries after it are new.
+// Cut tells the state machine that the log was cut off after the entry at index last, so that later entries are not older than this
+// process (Replay).
 func (f *FSM) Cut(last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +117,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	f.index = index
 	out := Outcome{Prev: e.Prev, Sequence: f.seq, Lease: f.lease, Proposer: e.Proposer, Batch: e.Batch}
 	if e.Prev != f.seq {
-		return out, nil // evaluated on an outdated state: it never takes effect
+		return out, nil // the entry was evaluated on an outdated state, so it never takes effect
 	}
 	list, err := readAnswers(e.Requests)
 	if err != nil {
@@ -138,7 +140,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	return out, nil
 }
 
-// watchedSink passes messages on and records whether there are messages for clients.
+// watchedSink passes messages on to another sink, and records whether there are messages for clients.
 type watchedSink struct {
 	to   store.Sink // may be nil
 	used bool
@@ -151,8 +153,8 @@ func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// tellAccounts passes on the users if write set seq changed them. Unlike messages, users are passed on
-// also for entries from before the start of the process.
+// tellAccounts passes the users to f.accounts if write set seq changed them. It does so also for
+// entries from before the start of the process, whose messages are not published.
 func (f *FSM) tellAccounts(seq uint64) {
 	if f.accounts != nil && f.store.AccountsVersion() == seq {
 		f.accounts.AccountsChanged(f.store.Accounts())
@@ -167,7 +169,7 @@ func (f *FSM) View(fn func(s *store.Store, seq uint64)) {
 	fn(f.store, f.seq)
 }
 
-// ViewAnswers is View, but also passes the answers to executed requests.
+// ViewAnswers is View, but also passes the answers to executed requests to fn.
 func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,9 +191,9 @@ func (f *FSM) Position() (seq uint64, lease int64) {
 	return f.seq, f.lease
 }
 
-// Progress returns the sequence number of the state and the number of times that a snapshot has
-// replaced the state. When jumps has grown, a goroutine that watches the entries has missed some: the
-// entries in a snapshot are not applied one by one.
+// Progress returns the sequence number of the state, and jumps, the number of times that a snapshot has
+// replaced the state. When jumps has grown, a goroutine that follows the entries may have missed some,
+// because the entries that a snapshot covers are not applied one by one.
 func (f *FSM) Progress() (seq, jumps uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,34 +7,33 @@ import (
 	"lockstep/store"
 )
 
-// room holds values of the state that other goroutines may read while the FSM's lock is held. A
-// script holds the lock for as long as it runs, and a goroutine that waited for the lock would block
-// all clients.
+// room holds values of the state that goroutines read without the FSM's lock. The lock is held for as
+// long as a script runs, and clients must not wait for that.
 type room struct {
-	limits store.Limits
-	full   atomic.Bool
-	entry  atomic.Int64
-	size   atomic.Int64
+	limits store.Limits // set by Limit
+	full   atomic.Bool  // what OutOfMemory returns
+	entry  atomic.Int64 // what MaxEntry returns
+	size   atomic.Int64 // what DataSize returns
 
 	catalogue atomic.Pointer[store.Catalogue]
 
-	mu    sync.Mutex // never held for long
+	mu    sync.Mutex // protects facts; never held for long
 	facts Facts
 }
 
-// Facts describe the state after the last entry.
+// Facts describe the state after the last applied entry.
 type Facts struct {
-	Sequence    uint64 // of the last write set
-	Keys        [store.Databases]int
-	Deadlines   [store.Databases]int // how many of the keys have one
-	Expired     uint64
-	Scripts     int
-	ScriptSize  int64 // bytes that the scripts take
-	Libraries   int   // of functions
+	Sequence    uint64               // sequence number of the last write set
+	Keys        [store.Databases]int // number of keys in each database
+	Deadlines   [store.Databases]int // number of keys with a deadline in each database
+	Expired     uint64               // number of keys deleted because they had expired
+	Scripts     int                  // number of cached scripts
+	ScriptSize  int64                // bytes that the cached scripts take
+	Libraries   int                  // number of function libraries
 	Functions   int
-	DataSize    int64 // what the keys take, as maxmemory counts it
+	DataSize    int64 // bytes that the data take, as maxmemory counts them
 	MemoryLimit int64 // maxmemory; 0: none
-	KeptReplies int   // bytes of replies that are kept in case that their writes are sent again
+	KeptReplies int   // bytes of the replies that are kept in case their requests are sent again
 
 	parameters store.Parameters
 }
@@ -42,8 +41,8 @@ type Facts struct {
 // Config returns the value of a cluster parameter, or false if it was never set.
 func (f *Facts) Config(name string) (string, bool) { return f.parameters.Get(name) }
 
-// Limit sets the limits that apply while the cluster parameters are not set. It must be called
-// before the first entry is applied.
+// Limit sets the limits that apply while the cluster parameters for them are not set. Limit must be
+// called before the first entry is applied.
 func (f *FSM) Limit(l store.Limits) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +50,7 @@ func (f *FSM) Limit(l store.Limits) {
 	f.measure()
 }
 
-// measure updates room from the state. The caller must hold mu.
+// measure updates f.room from the state. The caller must hold f.mu, except in New.
 func (f *FSM) measure() {
 	f.room.full.Store(f.store.OutOfMemory(f.room.limits))
 	f.room.size.Store(f.store.DataSize())
@@ -72,20 +71,20 @@ func (f *FSM) measure() {
 	}
 }
 
-// Facts returns the facts.
+// Facts returns the facts about the state. It does not wait for the FSM's lock.
 func (f *FSM) Facts() Facts {
 	f.room.mu.Lock()
 	defer f.room.mu.Unlock()
 	return f.room.facts
 }
 
-// OutOfMemory reports whether the data has reached its limit.
+// OutOfMemory reports whether the data has reached its limit, maxmemory.
 func (f *FSM) OutOfMemory() bool { return f.room.full.Load() }
 
-// DataSize returns the size of the data as maxmemory counts it.
+// DataSize returns the size of the data in bytes, as maxmemory counts it.
 func (f *FSM) DataSize() int64 { return f.room.size.Load() }
 
-// MaxEntry returns the limit for the writes of one command, script or transaction.
+// MaxEntry returns how many bytes one command, script or transaction may write.
 func (f *FSM) MaxEntry() int64 { return f.room.entry.Load() }
 
 // Catalogue returns the current scripts and functions.

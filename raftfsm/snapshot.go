@@ -21,15 +21,15 @@ import (
 //	| 8 bytes    | 1 byte  | varints            | answers.go | store package | 4 bytes  |
 //	+------------+---------+-----+-------+------+------------+---------------+----------+
 //
-// The checksum covers everything before it. The log index is not in the snapshot: Raft stores it
-// beside the file, so the bytes depend on the history alone. Version 1 has no answers.
+// The checksum covers everything before it. The log index is not in the snapshot, because Raft stores
+// it beside the snapshot. So the bytes depend on the accepted entries alone. Version 1 has no answers.
 const (
 	snapshotMagic   = "LOCKSTEP"
 	snapshotVersion = 2
 )
 
-// Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers, which is small. It may be written while
-// the FSM continues.
+// Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers, which is small. A Snapshot may be encoded
+// while the FSM applies further entries.
 type Snapshot struct {
 	store *store.Snapshot
 	seq   uint64
@@ -80,8 +80,8 @@ func (s *Snapshot) Hash() (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// Restore replaces the state by a snapshot. index is the log index of the last entry in it. If the snapshot is damaged, the state
-// stays unchanged.
+// Restore replaces the state by a snapshot. index is the log index of the last entry in the snapshot. On an error the state stays
+// unchanged.
 func (f *FSM) Restore(in io.Reader, index uint64) error {
 	next, err := readSnapshot(in)
 	if err != nil {
@@ -109,7 +109,7 @@ type state struct {
 	done  Answers
 }
 
-// readSnapshot builds a new state. It returns an error unless the checksum at the end is correct.
+// readSnapshot builds a state from a snapshot. It returns an error unless the checksum at the end is correct.
 func readSnapshot(in io.Reader) (*state, error) {
 	body := newSealed(in)
 	r := codec.NewStream(body)
@@ -121,7 +121,7 @@ func readSnapshot(in io.Reader) (*state, error) {
 		if !errors.Is(err, ErrNewer) {
 			return nil, err
 		}
-		// The version byte itself may be damaged, so verify the checksum.
+		// The version byte itself may be damaged: only a correct checksum shows that the version is newer.
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			return nil, err
 		}

@@ -29,13 +29,14 @@ func (versionError) Is(target error) bool { return target == ErrNewer || target 
 // sumSize is the length of the checksum at the end of a snapshot.
 const sumSize = 4
 
-// sealed reads a snapshot without the checksum at its end and computes the checksum of the bytes it
-// returns. It does not hold the whole snapshot, because memory may not have room for a large one twice.
+// sealed reads a snapshot up to the checksum at its end, and computes the checksum of the bytes that it
+// returns. It buffers only a small part of the snapshot, because memory may not have room for both the
+// bytes of a large snapshot and the state that is built from them.
 type sealed struct {
 	in   io.Reader
 	sum  hash.Hash32
 	buf  []byte
-	r, w int // buf[r:w] was read and not yet returned
+	r, w int // buf[r:w] are the bytes that were read and not yet returned
 	err  error
 }
 
@@ -61,7 +62,7 @@ func (s *sealed) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check verifies the checksum after everything before it was read.
+// check returns an error if the checksum is wrong. Everything before the checksum must have been read.
 func (s *sealed) check() error {
 	if s.err != nil && s.err != io.EOF {
 		return s.err
@@ -75,15 +76,15 @@ func (s *sealed) check() error {
 	return nil
 }
 
-// Checker receives the bytes of a snapshot in pieces and checks whether it is complete, without
-// building a state.
+// Checker receives the bytes of a snapshot in pieces and checks whether it is complete and undamaged,
+// without building a state.
 type Checker struct {
-	head []byte // the beginning, as far as received
-	tail []byte // the last bytes so far, possibly the checksum
-	sum  hash.Hash32
+	head []byte      // the magic and the version, as far as they were received
+	tail []byte      // the last sumSize bytes received, which may be the checksum
+	sum  hash.Hash32 // of all bytes before tail
 }
 
-// NewChecker returns a Checker without any bytes.
+// NewChecker returns a Checker that has received no bytes.
 func NewChecker() *Checker { return &Checker{sum: crc32.New(castagnoli)} }
 
 // Write receives the next bytes; it never fails.
@@ -103,7 +104,7 @@ func (c *Checker) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Check returns nil if the received bytes are a complete snapshot that this program can restore.
+// Check returns nil if the received bytes are a whole snapshot with the right checksum, of a version that this program knows.
 func (c *Checker) Check() error {
 	if len(c.tail) < sumSize || c.sum.Sum32() != binary.LittleEndian.Uint32(c.tail) {
 		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
