@@ -194,6 +194,9 @@ func (o *options) validate() error {
 	if _, err := o.limits(memoryPlan{}); err != nil {
 		faults = append(faults, err)
 	}
+	if err := fractionOfMemory(); err != nil {
+		faults = append(faults, err)
+	}
 	if o.scriptLimit <= 0 {
 		faults = append(faults, errors.New("--script-time-limit must be more than 0, such as 5s"))
 	}

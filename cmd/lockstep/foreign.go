@@ -75,8 +75,11 @@ func flagFault(fs *flag.FlagSet, err error) error {
 		return err
 	}
 	instead, foreign := foreignFlags[name]
-	if administers := fs.Lookup("addr") != nil; name == "port" && administers {
+	switch administers := fs.Lookup("addr") != nil; {
+	case administers && (name == "port" || name == "bind"):
 		instead = "--addr HOST:PORT"
+	case !administers && (name == "p" || name == "host"):
+		instead = "--listen HOST:PORT"
 	}
 	if foreign {
 		return fmt.Errorf("there is no flag --%s: instead of it there is %s", name, instead)

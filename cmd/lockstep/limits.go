@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -93,6 +94,18 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 		brake.Set(brakeLimit(set), int64(len(ballast)))
 	}
 	return planMemory(l.planned)
+}
+
+// fractionOfMemory checks AUTOMEMLIMIT, which memlimit.Set reads. With a value that it cannot read, there would be no limit.
+func fractionOfMemory() error {
+	value, set := os.LookupEnv("AUTOMEMLIMIT")
+	if !set || value == "off" {
+		return nil
+	}
+	if part, err := strconv.ParseFloat(value, 64); err != nil || !(part > 0 && part <= 1) {
+		return fmt.Errorf("AUTOMEMLIMIT %q: want the part of the container's memory that Go's heap may grow to, such as 0.8, or off", value)
+	}
+	return nil
 }
 
 // memoryLimit has the limit that limitMemory found and planMemory divides (planned), and the one that the collector got (set).

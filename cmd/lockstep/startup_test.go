@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,6 +85,9 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"status", "--addr", "127.0.0.1:redis"}, []string{"--addr", "host:port, such as 127.0.0.1:6379"}},
 		{[]string{"members", "-p", "6379"}, []string{"no flag --p", "--addr HOST:PORT"}},
 		{[]string{"--port", "6379"}, []string{"no flag --port", "--listen HOST:PORT"}},
+		{[]string{"-p", "6379"}, []string{"no flag --p:", "--listen HOST:PORT"}},
+		{[]string{"--host", "10.0.0.1"}, []string{"no flag --host", "--listen HOST:PORT"}},
+		{[]string{"status", "--bind", "10.0.0.1"}, []string{"no flag --bind", "--addr HOST:PORT"}},
 		{[]string{"--peer-lisen", "127.0.0.1:7379"}, []string{"did you mean --peer-listen?"}},
 	} {
 		refused(t, exitUsage, c.words, c.args...)
@@ -114,6 +118,20 @@ func TestForeignFlags(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "no flag --"+name+": instead of it there is ") {
 				t.Errorf("%s: --%s: %v", g.of, name, err)
 			}
+		}
+	}
+}
+
+// A fraction of memory that cannot be read would leave the node without a limit.
+func TestFractionOfMemory(t *testing.T) {
+	for _, value := range []string{"half", "1.1", "0", "-1", "NaN", ""} {
+		t.Setenv("AUTOMEMLIMIT", value)
+		refused(t, exitUsage, []string{"AUTOMEMLIMIT " + strconv.Quote(value), "such as 0.8", "off"}, "--listen", "127.0.0.1:0")
+	}
+	for _, value := range []string{"off", "1", "0.5"} {
+		t.Setenv("AUTOMEMLIMIT", value)
+		if err := fractionOfMemory(); err != nil {
+			t.Errorf("%q: %v", value, err)
 		}
 	}
 }
