@@ -73,8 +73,8 @@ func (n *Node) Add(id, peerAddr string) error {
 // Remove removes a member from the cluster.
 func (n *Node) Remove(id string) error { return n.administer(adminRequest{kind: adminRemove, id: id}) }
 
-// check fails if no leader could fulfil the request. The node that receives the request calls it, and the
-// leader calls it again, because a peer may send anything.
+// check fails if the request is invalid by itself (a bad id or address), so that every leader would refuse it. The node that
+// receives the request calls it, and the leader calls it again, because a peer may send anything.
 func (a adminRequest) check() error {
 	if a.kind == adminRemove {
 		return nil // any id may be removed

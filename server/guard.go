@@ -51,7 +51,7 @@ const (
 // counting commands, so a client cannot forge one.
 const standIn = "*1\r\n$6\r\nparcel\r\n"
 
-// policy is what the guard asks and tells the session of the connection that it guards.
+// policy is the session as the guard sees it: what the guard asks of it, and what it reports to it.
 type policy interface {
 	needsAuth() bool
 	maxBulk() int64

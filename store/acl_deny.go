@@ -24,10 +24,9 @@ const (
 // String returns the context as ACL LOG writes it.
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
-// Authorize checks whether user may run the command, and sets c.User (nil if the user may do everything). An empty user is the
-// default user. The number users is the version of the user table in which the client's node found the user; 0 means that the
-// version is unknown. If ok is false, refusal is the reply. The client's node has checked the rights too, but its user table may
-// have been out of date.
+// Authorize checks again, in case the client's node had an outdated user table, whether user may run the command. If not, ok is
+// false and refusal is the reply. Authorize sets c.User, to nil if the user may do everything. An empty user is the default user.
+// users is the version of the user table in which the client's node found the user, or 0 if the version is unknown.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {

@@ -277,7 +277,7 @@ func (n *node) halve() {
 	n.kids, n.depth = kids, n.depth-1
 }
 
-// ascend calls fn for the keys whose hash is not less than the argument from, in order, until fn returns false.
+// ascend calls fn for the keys whose hashes are at least the given one, in order of hash, until fn returns false.
 func (x *index) ascend(from uint64, fn func(slot) bool) {
 	if from <= hashMask { // a client may send any cursor
 		x.root.ascend(path(from), from, fn)

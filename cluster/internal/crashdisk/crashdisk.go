@@ -35,8 +35,8 @@ const SegmentSize = 8 << 10
 // now and as of the last sync. From these, Image makes what a power failure leaves. The files
 // are also in a real directory, because other code reads many of them directly.
 //
-// bbolt maps its files and writes them itself. So a change of raft-wal's list of segments,
-// of the term or of the vote counts as one step, as a whole.
+// raft-wal's list of segments, the term and the vote are in bbolt files, which bbolt maps and writes past the Disk. So each change
+// of these files is one step, as a whole. (raft.last, the copy of the term and the vote, has steps of its own.)
 type Disk struct {
 	// Quiet means that writes of Raft's term and vote report no error after the power
 	// failure: Raft would panic. That is safe, because the log accepts no entry any more.

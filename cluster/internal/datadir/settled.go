@@ -86,8 +86,8 @@ func (g *Log) noteSettled() error {
 	return err
 }
 
-// refuseCut fails if a deletion of all entries from the index first on would remove committed ones,
-// unless the newest snapshot holds all committed entries.
+// refuseCut fails if deleting the entry with the index first, and all after it, would remove committed entries, unless the newest
+// snapshot holds all committed entries.
 func (g *Log) refuseCut(first uint64) error {
 	settled := g.Settled()
 	if first > settled || g.snaps.Newest().Index >= settled {

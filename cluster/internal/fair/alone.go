@@ -26,7 +26,7 @@ const (
 	ownKinds
 )
 
-// errLeft says that nobody waits for the work any more: the client has been cut off, or the node closes.
+// errLeft says that this caller does not wait for the work any more: its client has been cut off, or the node closes.
 var errLeft = errors.New("the connection ends")
 
 func newTurns() (one [ownKinds]*semaphore.Weighted) {

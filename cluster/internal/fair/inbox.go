@@ -38,8 +38,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request, unless it returns true for closed or busy: the Inbox is closed, or a long script runs and the request is
-// not a patient one, which waits for the end of the script.
+// Add queues a request. It does not if the Inbox is closed (closed), or if a long script runs and the request is not patient (busy).
+// A patient request waits until the script ends.
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -60,8 +60,9 @@ func (r *Node) boundLog(last uint64) {
 	}
 }
 
-// snapshotShort takes a snapshot, after which the log keeps at most one in trailingShare of the entries since the
-// previous snapshot: TrailingLogs alone, which is meant for small entries, may be too many.
+// snapshotShort takes a snapshot and lets Raft keep no more than a quarter (trailingShare) of the entries since the previous
+// snapshot: TrailingLogs is meant for small entries, and might keep many more. datadir.Log still keeps all entries after the
+// previous snapshot.
 func (r *Node) snapshotShort() error {
 	r.shortening.Lock()
 	defer r.shortening.Unlock()

@@ -48,9 +48,8 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
-// ReadConfiguration decodes a configuration, and fails on one that Raft would never make: hashicorp/raft
-// panics on a configuration that it cannot decode, and with a configuration without a voter a cluster never has
-// a leader again.
+// ReadConfiguration decodes a configuration, and fails on one that no node of lockstep makes (Check). hashicorp/raft panics on
+// bytes that it cannot decode, and a cluster whose configuration has no voter never has a leader again.
 func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
