@@ -14,8 +14,8 @@ import (
 // does. The log is deleted up to the snapshot before the last (datadir.Log), so the whole log is at most
 // about twice as long as the log since the last snapshot may be.
 //
-// After a snapshot because of the size of the log, a quarter of the entries since the previous snapshot stay
-// in the log, or TrailingLogs entries if they are fewer. Entries after the previous snapshot stay in any case.
+// After a snapshot because of the size of the log, Raft is to keep a quarter of the entries since the previous snapshot,
+// or TrailingLogs entries if they are fewer. The log (datadir.Log) still keeps all entries after the previous snapshot.
 
 const (
 	// logPerData: the size of the log since the last snapshot causes a new one only if it is more than this many times the
