@@ -48,6 +48,9 @@ func (p *aclFile) line(number int, words []string) {
 	}
 	name, rules := words[1], words[2:]
 	switch {
+	case name == "":
+		fault(faultFileNameless, p.path, number)
+		return
 	case HasSpaces(name):
 		fault(faultFileName, p.path, number, name)
 		return

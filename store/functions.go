@@ -294,6 +294,6 @@ func (d *decoder) library() *Library {
 		f.Flags = FunctionFlags(flags)
 		lib.Functions = append(lib.Functions, f)
 	}
-	d.Bad = d.Bad || len(lib.Functions) == 0
+	d.Bad = d.Bad || lib.Code == "" || len(lib.Functions) == 0
 	return lib
 }

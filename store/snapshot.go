@@ -268,11 +268,8 @@ func (r *snapReader) other(s *Store, tag byte) {
 			s.config = s.config.with(name, value)
 		}
 	case recUser:
-		a := &Account{Name: r.Str(), rules: r.Str()}
-		if a.Name == "" && r.Err == nil {
-			r.Err = errors.New("a user without a name")
-		}
-		if r.Err == nil {
+		// The name may be empty: an earlier version of the program admitted such a user.
+		if a := (&Account{Name: r.Str(), rules: r.Str()}); r.Err == nil {
 			s.accounts.set(a, 0)
 		}
 	case recUsers:
@@ -282,7 +279,7 @@ func (r *snapReader) other(s *Store, tag byte) {
 		s.accounts.forgotten = s.accounts.version
 	case recLibrary:
 		d := newDecoder(r.Bytes())
-		if lib := d.library(); !d.Bad && len(d.B) == 0 && lib.Code != "" {
+		if lib := d.library(); !d.Bad && len(d.B) == 0 {
 			s.libs = s.libs.with(lib)
 		} else if r.Err == nil {
 			r.Err = errors.New("a function library")

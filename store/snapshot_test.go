@@ -249,6 +249,9 @@ func TestSnapshotIsFrozen(t *testing.T) {
 func TestApplyRefuses(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"an unknown operation": {99},
+		"a negative deadline":  {byte(opSet), 1, 'k', 1, 'v', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		"a deadline below 0":   {byte(opSet), 1, 'k', 1, 'v', 0, byte(opDeadline), 1, 'k', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1},
+		"an empty library":     {byte(opLibraryLoad), 1, 'l', 0, 1, 1, 'f', 0, 0, 0},
 		"a missing argument":   {byte(opSet), 1, 'k', 1},
 		"a length beyond":      {byte(opDelete), 200, 1, 'k'},
 		"a database beyond":    {byte(opDB), Databases},
@@ -281,6 +284,8 @@ func FuzzApply(f *testing.F) {
 		f.Add(txn.Writes().Bytes())
 	}
 	f.Add([]byte{byte(opSet), 1, 'k', 1, 'v', 0, byte(opHashSet), 1, 'k', 1, 'f', 1, 'v'})
+	f.Add([]byte{byte(opUserSet), 0, 0, byte(opLibraryLoad), 1, 'l', 0, 1, 1, 'f', 0, 0, 0})
+	f.Add([]byte{byte(opSet), 1, 'k', 1, 'v', 1, byte(opDeadline), 1, 'k', 255, 255, 255, 255, 255, 255, 255, 255, 255, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		one, two := New(), New()
 		errOne := one.Apply(b, 1, &recorder{})
@@ -407,7 +412,7 @@ func TestImpossibleSnapshots(t *testing.T) {
 	}{
 		{"", func(w *snapWriter) { user(w, "u") }},
 		{"", func(w *snapWriter) { library(w, "#!lua name=l") }},
-		{"a user without a name", func(w *snapWriter) { user(w, "") }},
+		{"", func(w *snapWriter) { user(w, "") }},
 		{"a function library", func(w *snapWriter) { library(w, "") }},
 		{"", func(w *snapWriter) { key(w, "a", 0); key(w, "b", math.MaxInt64); users(w, maxUsersVersion) }},
 		{"", func(w *snapWriter) { key(w, "a", 0); w.WriteByte(recDB); w.int(1); key(w, "a", 0) }},

@@ -200,6 +200,13 @@ func (d *decoder) db() int {
 	return int(n)
 }
 
+// deadline decodes the deadline of a key.
+func (d *decoder) deadline() int64 {
+	at := d.int()
+	d.Bad = d.Bad || at < 0
+	return at
+}
+
 // op decodes the operation of a write.
 func (d *decoder) op() op { return op(d.Byte()) }
 
@@ -228,7 +235,7 @@ func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool {
 	switch o {
 	case opSet:
-		key, value, deadline := d.Str(), d.Str(), d.int()
+		key, value, deadline := d.Str(), d.Str(), d.deadline()
 		if !d.Bad {
 			setString(t, db, key, value, deadline)
 		}
@@ -255,7 +262,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			}
 		}
 	case opDeadline:
-		if key, at := d.Str(), d.int(); !d.Bad {
+		if key, at := d.Str(), d.deadline(); !d.Bad {
 			t.setDeadline(db, key, at)
 		}
 	case opHashSet:
