@@ -44,10 +44,11 @@ type System struct {
 	everyNode bool              // any server serves clients, and not the leader alone
 	lacks     map[string]string // workloads that make no sense here, and why
 
-	open  func(owner, addr string) (load.Session, error)
-	reset func() ([]string, error) // leaves no lock, and returns the servers, the leader first
-	nodes []string                 // what reset has returned
-	resp  []string                 // addresses of the servers that speak RESP
+	open   func(owner, addr string) (load.Session, error)
+	reset  func() ([]string, error) // leaves no lock, and returns the servers, the leader first
+	hangUp func() error             // ends the connections that sessions share; may be nil
+	nodes  []string                 // what reset has returned
+	resp   []string                 // addresses of the servers that speak RESP
 
 	files  certs.Files // what the servers show to clients that speak TLS
 	secret *tls.Config // what such clients connect with; nil: clients do not speak TLS
@@ -174,6 +175,9 @@ func (t *target) Open(owner string) (load.Session, error) {
 
 // Stop ends the servers.
 func (s *System) Stop() (err error) {
+	if s.hangUp != nil {
+		err = s.hangUp()
+	}
 	for _, p := range s.processes {
 		err = errors.Join(err, p.kill())
 	}

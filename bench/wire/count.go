@@ -36,8 +36,8 @@ func (c counted) Write(b []byte) (int, error) {
 
 const dialTimeout = 10 * time.Second
 
-// dial connects, and counts into traffic.
-func dial(ctx context.Context, addr string, traffic *Traffic) (net.Conn, error) {
+// Dial connects, and counts into traffic.
+func Dial(ctx context.Context, addr string, traffic *Traffic) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	conn, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package wire has the clients of the load generator: RESP, the part of etcd's
-// v3 API and the part of ZooKeeper's protocol that a lock needs. They are lean,
-// because clients and measured servers share one machine, and they count what
-// they send and receive.
+// Package wire has the lean clients of the load generator: RESP, and the part of ZooKeeper's protocol that a lock
+// needs. Clients and measured servers share one machine, so a client takes as little CPU time as it can. The clients count
+// what they send and receive. Dial counts for any other client.
 package wire

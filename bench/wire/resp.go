@@ -41,7 +41,7 @@ var errRESP = errors.New("resp: the server does not speak RESP2")
 
 // DialResp connects to a server.
 func DialResp(addr string, traffic *Traffic) (*Resp, error) {
-	conn, err := dial(context.Background(), addr, traffic)
+	conn, err := Dial(context.Background(), addr, traffic)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func DialResp(addr string, traffic *Traffic) (*Resp, error) {
 func DialRespTLS(addr string, config *tls.Config, traffic *Traffic) (*Resp, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
-	conn, err := dial(ctx, addr, traffic)
+	conn, err := Dial(ctx, addr, traffic)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ const (
 // DialZooKeeper opens a session that lives until Close, or for timeout after
 // its last request.
 func DialZooKeeper(addr string, timeout time.Duration, traffic *Traffic) (*ZooKeeper, error) {
-	conn, err := dial(context.Background(), addr, traffic)
+	conn, err := Dial(context.Background(), addr, traffic)
 	if err != nil {
 		return nil, err
 	}
