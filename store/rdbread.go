@@ -26,7 +26,8 @@ type rdbReader struct {
 }
 
 // unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack. It is twice what a command may write, because the reader
-// counts stringRoom bytes for each string in addition to its own, and a write may need fewer.
+// counts stringRoom bytes for each string besides the string's own, but the write may need less than that, and a value that fits
+// must not be refused.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
 // stringRoom is the memory of a string in addition to its bytes.

@@ -5,8 +5,8 @@ package store
 // FLUSH, if there was room for it (HasRoomForScript); else it counts as one from EVAL.
 const maxEvalScripts = 500
 
-// maxEvalBytes limits the total size of the scripts that came by EVAL, because a single script may be as long as a log entry. The
-// latest script stays even if it is larger than the limit.
+// maxEvalBytes limits the total size (script.size) of the scripts that came by EVAL: maxEvalScripts alone does not bound their memory,
+// because one script may be as long as a log entry. The latest script stays even if it is larger than the limit.
 const maxEvalBytes = 8 << 20
 
 // script is a cached script body.

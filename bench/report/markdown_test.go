@@ -43,7 +43,7 @@ func TestMarkdown(t *testing.T) {
 		"Measured with `lockstep bench --clients 1,50`:", "fdatasync of 4 KiB p50 250µs, p99 1.90ms; medians of 3 interleaved rounds of 1s; 2026-11-21 22:00 UTC.\n",
 		"| etcd | - | three etcd; left out: not installed <here> |\n",
 		"**cycle, 50 clients**\n\n|  | ops/s | (rounds) | p50 | p99 |", "|---|---:|", "| redis | 3000 | (1000-100000) | 300µs | 2.50ms |",
-		"- lockstep-1 failed: a lock & a half\n", "- lockstep-1 to redis 0.50",
+		"- lockstep-1 failed: a lock & a half\n", "- lockstep-1: ops/s 0.50 x redis",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)

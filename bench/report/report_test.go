@@ -60,7 +60,7 @@ func TestTable(t *testing.T) {
 		"etcd        -        three etcd; left out: not installed <here>", "redis       7.0.15   one Redis", "2026-11-21 22:00 UTC",
 		"\ncycle, 50 clients\n", "\ncycle, 1 client\n", "\nrlock, 50 clients, pipelined 16\n",
 		"3000  (1000-100000)  300µs  2.50ms  3.00s     12.0",
-		"lockstep-1 to redis 0.50 (CPU 1.00) (memory 1.00)\n", "lockstep-1 failed: a lock & a half\n", "redlock is not measured: it is not Redisson's\n",
+		"lockstep-1: ops/s 0.50 x redis (CPU 1.00 x) (memory 1.00 x)\n", "lockstep-1 failed: a lock & a half\n", "redlock is not measured: it is not Redisson's\n",
 		"redis ended connections in 2 more turns; those do not count\n",
 	} {
 		if !strings.Contains(b.String(), want) {

@@ -99,7 +99,7 @@ const legend = `What the columns say:
 - memory: bytes by which one server grows per held lock.
 - gone: from the end of the last lease until all were deleted; calm p99: p99 before the first lease ended.
 - "-": not measured, or without meaning here.
-- X to Y: ops/s of X divided by ops/s of Y; in parentheses the same quotient of the columns servers (CPU) and memory.`
+- "X: ops/s 2 x Y": X does twice as many operations per second as Y. In parentheses: the CPU time of its servers per operation, and its memory, as multiples of those of Y.`
 
 // column is a column of a case's table.
 type column struct {
@@ -224,16 +224,16 @@ func ratios(results []*Result) (lines []string) {
 		}
 		var texts []string
 		for _, o := range others {
-			text := fmt.Sprintf("%s %.2f", o.Peer, res.Median.Rate/o.Median.Rate)
+			text := fmt.Sprintf("%.2f x %s", res.Median.Rate/o.Median.Rate, o.Peer)
 			if res.Median.ServerCPU > 0 && o.Median.ServerCPU > 0 {
-				text += fmt.Sprintf(" (CPU %.2f)", res.Median.ServerCPU/o.Median.ServerCPU)
+				text += fmt.Sprintf(" (CPU %.2f x)", res.Median.ServerCPU/o.Median.ServerCPU)
 			}
 			if res.Median.Memory > 0 && o.Median.Memory > 0 {
-				text += fmt.Sprintf(" (memory %.2f)", res.Median.Memory/o.Median.Memory)
+				text += fmt.Sprintf(" (memory %.2f x)", res.Median.Memory/o.Median.Memory)
 			}
 			texts = append(texts, text)
 		}
-		lines = append(lines, fmt.Sprintf("%s to %s", res.Peer, strings.Join(texts, ", ")))
+		lines = append(lines, fmt.Sprintf("%s: ops/s %s", res.Peer, strings.Join(texts, ", ")))
 	}
 	return lines
 }

@@ -77,7 +77,8 @@ func (k tokenKind) String() string {
 	return string([]byte{byte(k)})
 }
 
-// token is one token. Names, numbers and strings have their source in text, and what it means in value or number.
+// token is one token. For a name, number or string, text is how error messages quote it: the source, but a string's escapes are
+// decoded. value is the name, or the content of the string; number is the number.
 type token struct {
 	kind   tokenKind
 	text   string
