@@ -189,6 +189,31 @@ func TestBlockedOfDeletedUser(t *testing.T) {
 	})
 }
 
+// TestBlockedWhileTheNamelessUserGoes: a client of the default user waits on when the user whose name is empty is deleted. That user's
+// own client does not.
+func TestBlockedWhileTheNamelessUserGoes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t, makeUser, deleteUser)
+		nameless := func(line string) {
+			c := p.call(line + " name")
+			c[0].Args[1] = nil
+			p.Submit(c, nil)
+		}
+		nameless("MAKEUSER")
+		_, stays := p.wait(p.b, "BLPOP l 0")
+		goes := make(chan string, 1)
+		b := &Blocked{Call: p.call("BLPOP l 0")[0], Done: func(r store.Reply) { goes <- text([]store.Reply{r}) }}
+		b.Call.User = store.CallName("")
+		p.Node.Block(b)
+		p.Node.Flush()
+		synctest.Wait()
+		nameless("DELETEUSER")
+		p.expect("1", "RPUSH l a")
+		p.got(goes, "-NOPERM")
+		p.got(stays, "[l a]")
+	})
+}
+
 func TestBlockedServedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

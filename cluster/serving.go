@@ -109,7 +109,7 @@ func (s *sequencer) sendAway(users []string) {
 	}
 	ws, gone := s.blockedClients, make(map[string]bool, len(users))
 	for _, name := range users {
-		gone[name] = true
+		gone[store.CallName(name)] = true
 	}
 	for _, w := range ws.inOrder(func(w *blockedClient) bool { return gone[w.req.calls[0].User] }) {
 		if ws.take(w) {

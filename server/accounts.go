@@ -86,11 +86,7 @@ func passwordHash(password string) string {
 func (a *accounts) update() {
 	named := map[string]*store.User{store.DefaultUser: a.init}
 	for _, acc := range a.latest.List {
-		// Nobody can log in as the user without a name, which an earlier version of the program admitted: the calls of a session
-		// with the empty name have the rights of the default user.
-		if acc.Name != "" {
-			named[acc.Name] = acc.User(a.srv.table)
-		}
+		named[acc.Name] = acc.User(a.srv.table)
 	}
 	lost := losses{}
 	remove := func(acc *account) {

@@ -107,7 +107,7 @@ func (s *session) callerAs(caller, name, password string) string {
 	case acc == s.srv.hub.accounts.def:
 		return ""
 	}
-	return acc.name
+	return store.CallName(acc.name)
 }
 
 // stillMayListen ends the connection if the user lost a channel while the session subscribed to it: the
@@ -133,9 +133,9 @@ func (s *session) caller() (name string, users uint64) {
 	case acc == s.srv.hub.accounts.def:
 		return store.Anonymous, users
 	case acc.gone.Load():
-		return acc.name, 1 // an old version, from before the deletion
+		return store.CallName(acc.name), 1 // an old version, from before the deletion
 	}
-	return acc.name, users
+	return store.CallName(acc.name), users
 }
 
 // call returns a command of the session as a call for the leader.

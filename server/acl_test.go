@@ -202,29 +202,6 @@ func (ts *testServer) elsewhere(line string) store.Reply {
 	return ts.fake.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2}}, nil)[0]
 }
 
-// TestNamelessUsers: no command and no file makes a user without a name. Nobody can log in as one that an earlier version of the
-// program has stored: the calls of a session with the empty name have the rights of the default user.
-func TestNamelessUsers(t *testing.T) {
-	ts := newTestServer(t, nil)
-	c := ts.dial(t)
-	c.do(`ACL SETUSER "" on nopass +@all`, "-"+string(errUserNameless)+"\r\n")
-	if users, faults := store.ParseACLFile(ts.table, "f", "user  on\n", false); users != nil || !strings.Contains(faults, "f:1: the username is empty") {
-		t.Errorf("%d users, %q", len(users), faults)
-	}
-	ts.fake.write(func(txn *store.Txn) {
-		u, refusal := store.NewUser(ts.table, "", false).WithRules([]string{"on", "nopass", "+eval"}, false)
-		if refusal != "" {
-			t.Fatal(refusal)
-		}
-		txn.SetUser(u)
-	})
-	ts.hub.AccountsChanged(ts.fake.store.Accounts())
-	c.do(`AUTH "" p`, "-"+string(errWrongPass)+"\r\n")
-	c.do(`HELLO 2 AUTH "" p`, "-"+string(errWrongPass)+"\r\n")
-	c.do("ACL WHOAMI", bulk("default"))
-	c.do(`ACL DELUSER ""`, ":1\r\n")
-}
-
 // TestTooManyRules: rules that would make more than one command may write are refused before
 // they are applied. A selector of five bytes takes a hundred times as much.
 func TestTooManyRules(t *testing.T) {

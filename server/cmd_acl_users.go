@@ -6,11 +6,8 @@ import "lockstep/store"
 
 func runSetUser(c *store.Ctx) store.Reply {
 	name := c.Arg(2)
-	switch {
-	case store.HasSpaces(name):
+	if store.HasSpaces(name) {
 		return store.Err(errUserSpaces)
-	case name == "":
-		return store.Err(errUserNameless)
 	}
 	args := make([]string, 0, len(c.Args)-3)
 	for i := 3; i < len(c.Args); i++ {

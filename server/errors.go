@@ -68,7 +68,6 @@ const (
 	errShardInExec    store.Error = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errUserSpaces     store.Error = "ERR Usernames can't contain spaces or null characters"
-	errUserNameless   store.Error = "ERR Usernames can't be empty: give the user a name"
 	errTooFewReplicas store.Error = "NOREPLICAS Not enough good replicas to write."
 	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"
 	errGenPassBits    store.Error = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"

@@ -25,7 +25,8 @@ const (
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
 // Authorize checks again, in case the client's node had an outdated user table, whether user may run the command. If not, ok is
-// false and refusal is the reply. Authorize sets c.User, to nil if the user may do everything. An empty user is the default user.
+// false and refusal is the reply. Authorize sets c.User, to nil if the user may do everything. user is a CallName, "" for the default
+// user, Anonymous or SystemUser.
 // users is the version of the user table in which the client's node found the user, or 0 if the version is unknown.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
@@ -37,8 +38,11 @@ func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 
 func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	anonymous := user == Anonymous
-	if user == "" || anonymous {
+	switch user {
+	case "", Anonymous:
 		user = DefaultUser
+	case nameless:
+		user = ""
 	}
 	u := c.Txn.User(c.Cmd.table, user)
 	if anonymous && !u.Open() {

@@ -48,9 +48,6 @@ func (p *aclFile) line(number int, words []string) {
 	}
 	name, rules := words[1], words[2:]
 	switch {
-	case name == "":
-		fault(faultFileNameless, p.path, number)
-		return
 	case HasSpaces(name):
 		fault(faultFileName, p.path, number, name)
 		return

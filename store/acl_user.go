@@ -24,7 +24,17 @@ const (
 	// Anonymous stands for the default user, and only as long as that user needs no password. A
 	// node whose user table may be out of date sends this name for clients that have not authenticated.
 	Anonymous = "\x00?"
+	// nameless stands for the user whose name is empty: a call with an empty name is one of the default user.
+	nameless = "\x00-"
 )
+
+// CallName returns the name that a call carries for a user with a name of its own, so for any user but the default one.
+func CallName(user string) string {
+	if user == "" {
+		return nameless
+	}
+	return user
+}
 
 // User holds a user's rights. A published User is immutable; rules are applied to a copy.
 type User struct {

@@ -146,7 +146,6 @@ func ErrWrongArgs(name string) Error {
 // Errors in an ACL file. As in Redis, most begin with the path and the line.
 const (
 	faultFileUser     = "%s:%d should start with user keyword followed by the username"
-	faultFileNameless = "%s:%d: the username is empty: put one space between user and the name"
 	faultFileName     = "'%s:%d: username '%.200s' contains invalid characters"
 	faultFileLongName = "%s:%d: the name of a user may have at most %d bytes"
 	faultFileTwice    = "WARNING: Duplicate user '%.200s' found on line %d"

@@ -268,7 +268,6 @@ func (r *snapReader) other(s *Store, tag byte) {
 			s.config = s.config.with(name, value)
 		}
 	case recUser:
-		// The name may be empty: an earlier version of the program admitted such a user.
 		if a := (&Account{Name: r.Str(), rules: r.Str()}); r.Err == nil {
 			s.accounts.set(a, 0)
 		}

@@ -16,7 +16,7 @@ type Call struct {
 	// notified of its own changes; else 0.
 	Origin uint64
 
-	// User is the user whose rights apply: a name, "" for the default user, or store.SystemUser.
+	// User is the user whose rights apply: a store.CallName, "" for the default user, store.Anonymous or store.SystemUser.
 	User string
 	// Users is the version of the user list from which the client's node knows this user. If the user has
 	// been deleted since that version, the call must not get the rights of a new user of the same name. 0:
