@@ -35,7 +35,7 @@ type Role string
 const (
 	Leader    Role = "leader"
 	Follower  Role = "follower"
-	Candidate Role = "candidate" // it knows of no leader
+	Candidate Role = "candidate" // the node knows of no leader
 )
 
 // Member is a node of the cluster.
@@ -66,7 +66,7 @@ type Status struct {
 	DirectoryQuota int64 // Config.DataQuota
 
 	// Leaderless is the time without a leader that this node has added to leases, in the elections that
-	// it has won since it started. The time for which this node was down does not count.
+	// it has won since it started. It does not include the time for which this node was down.
 	Leaderless     time.Duration
 	LastLeaderless time.Duration // the part of Leaderless that the last of these elections added
 }

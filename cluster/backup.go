@@ -56,7 +56,7 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 
 // Restore makes a data directory that begins with a backup, for a new cluster of one node. It reads the
 // whole backup first, and no node starts with the directory before the directory is whole. The directory may be an
-// empty mount point. A failure leaves nothing in it but the file LOCK.
+// empty mount point. If Restore fails, it removes the files that it has written there, except the file LOCK.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := datadir.CheckEmpty(cfg.Data); err != nil {
 		return facts, err

@@ -18,13 +18,14 @@ import (
 // everything else:
 //
 //   - The timeout runs here, by this node's clock, so a change of leader does
-//     not begin it anew. When it is over, this node asks the leader to cancel. The
-//     leader answers that it has cancelled, or with the served reply: never both.
+//     not begin it anew. When it is over, this node asks the leader to cancel the
+//     command. The leader answers either that it has cancelled the command, or with
+//     the command's reply.
 //   - When the client leaves, or another client unblocks it, this node also asks the
-//     leader to cancel.
-//   - When the leader or the link to it is lost, the command queues again. Before that,
-//     either the leader says that it has not executed the command, or the log decides
-//     (settle in block_registry.go).
+//     leader to cancel the command.
+//   - When the leader or the link to it is lost, the command queues again as soon as it
+//     is certain that the command was not executed: either the leader says so, or the
+//     log shows it (settle in block_registry.go).
 //
 //	       ┌── not executed ──┐
 //	       ▼                  │
@@ -43,23 +44,25 @@ import (
 // command has arrived. Nodes of earlier versions do not say how long their clients have waited, so these
 // clients queue as if they had just come.
 //
-// If the leader died or the link broke, the log settles what became of the command. The writes of a blocking
-// command carry a note to its origin (the node of its client), with the number of the command and its reply. The
-// note is a publish of kind store.Note, which changes no state. The origin sends a claim to the present leader and
-// gets a position of the log. Every command that earlier leaders have served, or that this leader has served over an
-// older link, has its note before that position. If the origin has applied the log that far and has seen no note, the
-// command was not served, and it is sent again. Each command carries the token of the claim, so the leader
-// refuses commands that are still on their way on an older connection. A command stays undecided if a snapshot
-// jumps over notes, or if no leader answers the claim in time. Then the client gets INDETERMINATE.
+// If the leader died or the link broke, the log settles what became of the command. The writes of a blocking command
+// carry a note to its origin (the node of its client), with the number of the command and its reply. The note is a
+// publish of kind store.Note, which changes no state. The origin sends a claim to the present leader and gets a
+// position of the log. Every command that earlier leaders have served, or that this leader has served over an older
+// link, has its note before that position. If the origin has applied the log that far and has seen no note, the command
+// was not served, and it is sent again. Each command carries the token of its link, and the leader accepts only the
+// token of the link that the origin has claimed last. So it refuses commands that are still on their way on an older
+// link. A command stays undecided if a snapshot jumps over notes, or if no leader answers the claim in time. Then the
+// client gets INDETERMINATE.
 //
 // A command with very many keys is heavy work. As any command with large arguments, it waits for its turn at the gate of this
 // node, while other clients' requests go first (fair.Gate). Its turn lasts until a leader has looked for an element. A command that
 // has to be sent again does not wait at the gate again: the leader itself lets other requests go first (fair.Turns).
 //
-// An element can still be lost: if the client leaves in the very batch in which the element is popped for it,
-// or if its node dies with the reply. Redis loses that element, too. The leader does not push the element back: by then
-// other clients may have seen the list without it, or have deleted the key. The client's leaving can lose an element
-// during one commit and, if the client's node is a follower, until the cancel has reached the leader.
+// An element can still be lost: if the client leaves after the leader has popped the element for it and before the
+// reply comes, or if the client's node dies with the reply. Redis loses that element, too. The leader does not push
+// the element back: by then other clients may have seen the list without it, or have deleted the key. The client's
+// leaving can lose an element during one commit and, if the client's node is a follower, until the cancel has reached
+// the leader.
 //
 // A leader ends the connection of a node that has blocked clients and was silent for aliveTimeout,
 // because a connection may break without either side noticing (checkAlive). CLIENT PAUSE and CLIENT
@@ -100,13 +103,13 @@ const (
 	blockSent
 	blockDoubt
 	blockDone
-	blockTurn // it waits for its turn, because its arguments are large; blockGivingWay then sends it or ends it
+	blockTurn // it waits for its turn at the gate, because its arguments are large; after that, blockGivingWay sends it or ends it
 )
 
 // quit is a request to end a Blocked that is not served.
 type quit struct {
 	reply   store.Reply
-	timeout bool       // the reason is the timeout: a leader has to evaluate the command once before it ends
+	timeout bool       // the reason is the timeout; a leader has to evaluate the command once before this quit may end it
 	ended   func(bool) // called once: with true if this quit has ended the command, else with false; may be nil
 	at      time.Duration
 }
@@ -151,8 +154,9 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// begin starts the timeout of a new command, and has the command sent, or queued if there is no leader. As in Redis, the time that
-// the command has waited for its turn is no part of the timeout. The caller holds mu, and calls after when it has released mu.
+// begin starts the timeout of a new command. It returns a function that sends the command; if there is no leader, begin queues the
+// command instead. As in Redis, the time for which the command has waited for its turn is no part of the timeout. The caller holds
+// mu, and calls the returned function when it has released mu.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
 	b.state, b.began = blockUnsent, now
@@ -170,7 +174,8 @@ func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	return k.sending(b, rt, now)
 }
 
-// givesWay reports whether a blocking command must wait for its turn, because its arguments are large, and for how long at most.
+// givesWay reports whether a blocking command must wait for its turn at the gate, because its arguments are large. patience is the
+// longest time that the command may wait there.
 func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	if calls := []Call{b.Call}; call.AnyLarge(calls) {
 		return n.gate.Heavy(b.Client, calls)
@@ -178,8 +183,9 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
-// index makes the index of a command's keys, if this node leads; another leader makes its own (serveBlock). It must be called before
-// the command is sent: a sent command may be cancelled at any moment, and then its arguments belong to the client again.
+// index makes the index of a command's keys, if this node leads; another leader makes its own index (serveBlock). The method must
+// be called before the command is sent: a sent command may be cancelled at any moment, and then its arguments belong to the
+// client again.
 func (n *Node) index(b *Blocked) {
 	if n.routes.get().seq != nil {
 		b.keys = indexOf(&b.Call)
@@ -237,8 +243,8 @@ func (b *Blocked) passOn() {
 // maxTimeout, in ms, is the timeout from which on a command waits without a limit.
 const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
-// Unblock ends b with reply, unless b is served or is asked to end before. It calls the function ended once, perhaps before
-// Unblock returns: with true if this call of Unblock has ended b, else with false.
+// Unblock ends b with reply, unless b is served first or has already been asked to end. It calls the function ended once, perhaps
+// before Unblock returns: with true if this call of Unblock has ended b, else with false.
 func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
 	n.blockRegistry.end(b, &quit{reply: reply, ended: ended})
 }
@@ -276,8 +282,8 @@ func (k *blockRegistry) end(b *Blocked, q *quit) {
 	after()
 }
 
-// endLocked makes q the quit of b, and ends b or has the leader cancel it, if its state allows that now. The caller holds mu, and
-// calls after when it has released mu.
+// endLocked makes q the quit of b. If the state of b allows it now, endLocked also ends b or has the leader cancel b. The caller
+// holds mu, and calls the returned function when it has released mu.
 func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
 	if b.index >= 0 {

@@ -10,11 +10,11 @@ import (
 )
 
 // A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to remove it from them again,
-// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client of manyKeys or more
-// stands in no queue at first. It brings an index of its keys, normally made before the evaluation of its command. When one of
-// these keys is ready, the client gets its place in the queue of that key, behind those that came before it (blockedClients.place).
-// For each key that becomes ready, the leader looks into the index of each such client, which takes some 40 ns. Clients that wait for
-// fewer keys may be too many for that, so they stand in their queues from the beginning.
+// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for manyKeys
+// keys or more stands in no queue at first. It brings an index of its keys, normally made before the evaluation of its command.
+// When one of these keys is ready, the client gets its place in the queue of that key, behind those that came before it
+// (blockedClients.place). For each key that becomes ready, the leader looks into the index of each such client, which takes some
+// 40 ns. There may be too many clients with fewer keys for that, so these clients stand in their queues from the beginning.
 
 // manyKeys is the number of keys from which on a blocked client gets its place in the queue of a key only when the key is ready.
 const manyKeys = 4096
@@ -139,7 +139,7 @@ func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint3
 	}
 }
 
-// place puts each client of ws.many that waits for k into the queue of k, once. The caller calls it when k is ready.
+// place puts each client of ws.many that waits for k into the queue of k, once. It is called when k is ready.
 func (ws *blockedClients) place(k waitKey) {
 	for w, number := range ws.waitForMany(k) {
 		if w.found[number] != nil {

@@ -34,7 +34,7 @@ type blockRegistry struct {
 	alive time.Duration // when this node last told the leader that it lives
 }
 
-// claimAsk is a claim that was sent to the leader, and then its answer.
+// claimAsk is a claim that was sent to the leader and, once the leader has answered, the answer.
 type claimAsk struct {
 	cohort   []*Blocked // the commands that were in doubt when the claim was sent
 	answered bool
@@ -43,8 +43,8 @@ type claimAsk struct {
 }
 
 const (
-	// registryPoll bounds the time between two steps while timeouts run, or while commands wait for a leader: the
-	// clock may not run evenly, as in tests that move it.
+	// registryPoll is the longest time between two calls of step while timeouts run, or while commands wait for a
+	// leader. It is short because the clock may not run evenly, as in tests that move it.
 	registryPoll = 50 * time.Millisecond
 	// settlePoll takes its place if there is a leader and a claim is on its way, or commands are unsent or in doubt.
 	settlePoll = 2 * time.Millisecond
@@ -115,7 +115,7 @@ func (k *blockRegistry) step(rt route) time.Duration {
 	var after []func()
 	k.mu.Lock()
 	if jumps != k.jumps {
-		k.blind(jumps) // Progress counts a snapshot before jumped is called
+		k.blind(jumps) // Progress may have counted a snapshot for which jumped has not been called yet
 	}
 	if rt.seq != k.seq || rt.link != k.link {
 		if k.ask != nil {
@@ -211,8 +211,8 @@ func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	return append(after, func() { k.n.sendClaim(rt.link, rt.link.Token, answer) })
 }
 
-// claimRequest returns the request that has c evaluated. When the request is complete, it calls the function answer with
-// the position of the state that c was evaluated on, or of a later state, or with an error.
+// claimRequest returns a request by which the leader evaluates the claim c. When the request is complete, it calls
+// the function answer with the position of the state that c was evaluated on, or of a later state, or with an error.
 func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	return &request{claim: c, finish: func(r *request) {
 		if r.err != nil || len(r.replies) != 1 {
@@ -252,9 +252,9 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends the unsent commands and those in doubt that have waited for too long: commands that no leader has looked
-// at within FailoverWait since they began or since a sending first failed, and commands in doubt that were asked to end
-// FailoverWait ago or earlier.
+// giveUp ends unsent commands and commands in doubt that have waited for too long. These are the commands that no leader
+// has looked at for FailoverWait since they began or, if a sending has failed, since the first failure. They are also the
+// commands in doubt that were asked to end FailoverWait ago or earlier.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	check := func(list []*Blocked) []*Blocked {
@@ -306,7 +306,7 @@ func (k *blockRegistry) tellAlive(now time.Duration) (after []func()) {
 	return append(after, func() { _ = l.Out.Send(forward.Alive, 0, func(b []byte) []byte { return b }) })
 }
 
-// noted decodes a note from the log, and ends the command that was served with the reply in the note.
+// noted decodes a note from the log. It ends the command that the note says was served, with the reply that the note holds.
 func (k *blockRegistry) noted(note string) {
 	id, size := binary.Uvarint([]byte(note))
 	if size <= 0 {
@@ -334,8 +334,8 @@ func (k *blockRegistry) jumped() {
 	k.blind(jumps)
 }
 
-// blind marks the commands that have been sent: the log may have served one of them in an entry that the snapshot
-// has jumped over, so that this node never sees the note. The caller holds mu.
+// blind marks the commands that have been sent: an entry that the snapshot has jumped over may have served one of them,
+// and this node never sees the note in that entry. The caller holds mu.
 func (k *blockRegistry) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {
@@ -343,7 +343,8 @@ func (k *blockRegistry) blind(jumps uint64) {
 	}
 }
 
-// noteSink takes the notes out of the published messages, reads those to this node, and passes the other messages on.
+// noteSink takes the notes out of the published messages, reads the notes that are for this node, and passes the other messages on
+// to Config.Sink.
 type noteSink struct{ n *Node }
 
 var _ store.Sink = noteSink{}

@@ -14,10 +14,10 @@ import (
 
 // Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait
 // queue for each of its keys, unless they are very many (block_keys.go). The order of a queue is the order of arrival
-// over all nodes, also after a change of leader (block.go says how exact that is). The leader answers a blocked client
-// in the batch of the command that gave its key an element, so no other command comes between, unless one entry cannot
-// serve all blocked clients that have to be served (serveTurns). block.go describes where blocked clients come from and
-// how they survive a change of leader.
+// over all nodes, also after a change of leader (block.go says how exact that is). The leader answers a blocked
+// client in the batch of the command that gave its key an element, so no other command comes between. That is not so
+// if there are too many blocked clients to be served in one entry (serveTurns). block.go describes where blocked
+// clients come from and how they survive a change of leader.
 //
 // After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
 // or sorted sets, and the leader looks only at the blocked clients of these keys. A blocked client costs no
@@ -36,7 +36,7 @@ type blockedClient struct {
 	wait  *store.Wait // nil until its command has found no element
 	state atomic.Int32
 	quit  atomic.Int32 // how to end it (quitSoon, quitNow, quitRefused); 0: nobody has asked to end it
-	// joined is called when the client waits for certain (confirm); it may be nil.
+	// joined is called when it is certain that the client waits (confirm); it may be nil.
 	joined func()
 
 	origin uint64 // boot number of the node that its client is connected to …
@@ -115,8 +115,8 @@ func (w *blockedClient) finishCancel() {
 	}
 }
 
-// confirm notes that the blocked client waits for certain: the batch in which it joined has been committed, or that batch wrote
-// nothing and this node still led after evaluating it.
+// confirm notes that it is now certain that the blocked client waits: the batch in which it joined has been committed, or that
+// batch wrote nothing and this node still led after evaluating it.
 func (w *blockedClient) confirm() {
 	w.fresh = false
 	if !w.state.CompareAndSwap(blockedJoining, blockedWaiting) {
@@ -239,7 +239,7 @@ type blockedClients struct {
 	// The changes by the present batch, for rollback.
 	served   []*blockedClient
 	joined   []*blockedClient
-	answered []*request // the requests of served that addAnswered has not added to the batch yet
+	answered []*request // the requests of the clients in served, until addAnswered adds these requests to the batch
 
 	buried atomic.Int32 // length of dead
 	mu     sync.Mutex

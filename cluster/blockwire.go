@@ -37,7 +37,7 @@ type peerConn struct {
 
 	mu             sync.Mutex
 	ended          bool
-	blockedClients map[uint64]*blockedClient // the blocking commands that came over this connection, by call
+	blockedClients map[uint64]*blockedClient // the blocking commands that came over this connection, by the number of the call
 	watch          *time.Timer               // runs checkAlive; nil: nothing to watch
 	last           uint64                    // the value of heard when checkAlive last ran
 }
@@ -168,7 +168,8 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	return nil
 }
 
-// serveCancel cancels a blocking command that has not been answered yet, or notes that the client of another call was cut off.
+// serveCancel cancels a blocking command that has not been answered yet. If the call is no such command, serveCancel notes that the
+// peer has cut off the client of the call.
 func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	if len(body) != 1 {
 		return frame.ErrMalformed

@@ -9,13 +9,13 @@ import (
 // Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not
 // need that lock on a leader, so heartbeats go on and leadership does not move.
 //
-// When a script has run for busy-reply-threshold, the leader answers BUSY to the requests that wait, which then
-// have no effect, until the script ends, is killed, or reaches --script-time-limit. A transaction has that limit
-// as a whole. If it exceeds the limit, or one of its scripts is killed, the leader refuses all of it: nothing of
-// it has been proposed.
+// When a script has run for busy-reply-threshold, the leader answers BUSY to the requests that wait, until the
+// script ends, is killed, or reaches --script-time-limit. A request that is answered BUSY has no effect. The same
+// time limit holds for all commands of a transaction together. If a transaction exceeds the limit, or one of its
+// scripts is killed, the leader refuses the whole transaction: nothing of it has been proposed.
 //
-// A pipeline with many scripts delays other requests by maxPartTime and one script at most: then its remaining
-// calls are submitted anew, behind the requests that wait.
+// A pipeline with many scripts delays other requests by maxPartTime and one script at most. After that, the
+// remaining calls of the pipeline are submitted anew, behind the requests that wait.
 //
 // When a script has run for runsAfter, the leader tells the node of its client (forward.Waits, which nodes of
 // older versions ignore). If that leader is then lost, the memory that the script took may be the reason, so the
@@ -40,7 +40,7 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 }
 
 // runScript runs a command that runs a script. When the script has reached the busy threshold, the other requests that wait are
-// answered BUSY. runScript sets refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
+// answered BUSY. runScript sets *refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
 	if *refused {
 		behind = nil
@@ -74,7 +74,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
 		case denied || !ctx.Cmd.Is(store.Scripting):
-			// Neither a command of some milliseconds nor the refusal of a command looks at the clock, and a transaction may have
+			// A short command does not look at the clock (watch), nor does the refusal of a command, and a transaction may have
 			// thousands of commands. So the clock is read here, now and then.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {

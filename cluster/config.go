@@ -110,7 +110,7 @@ type Config struct {
 	// send no vote. Only followers that have LeaseReads, too, make that promise (raftnode/read_lease.go).
 	LeaseReads bool
 
-	// SameOwnerNX is store.Env.SameOwnerNX. The leader's setting counts.
+	// SameOwnerNX is store.Env.SameOwnerNX. Only the leader's setting has an effect.
 	SameOwnerNX bool
 
 	// SnapshotThreshold is the number of entries after a snapshot that make the
@@ -132,8 +132,8 @@ type Config struct {
 	// Listens reports whether clients of this node subscribe to channels or track keys. If they do, the leader tells this node of each
 	// commit at once. A nil Listens means that they do.
 	Listens func() bool
-	// DataQuota is the size of the data directory, in bytes, from which on nothing may be added; 0: no
-	// limit. The leader's setting counts.
+	// DataQuota is the size of the data directory, in bytes, above which this node adds no data while it
+	// leads; 0: no limit. A leader looks only at the size of its own directory.
 	DataQuota int64
 	// BlockedMemory is how many bytes the leader may hold for blocking commands of other nodes' clients;
 	// 0: no limit.
@@ -320,8 +320,8 @@ func (c *Config) addresses() Addresses {
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }
 
-// raft returns the part of the configuration that Raft needs. older reports whether the member at an address may run an
-// earlier version.
+// raft returns the part of the configuration that Raft needs. The function older reports whether the member at an address may
+// run an earlier version.
 func (c *Config) raft(older func(addr string) bool) *raftnode.Config {
 	disk := c.disk
 	disk.PageCache = c.PageCache

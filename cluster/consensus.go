@@ -72,7 +72,7 @@ type progressing interface {
 	Full() bool
 	// Holds reports whether every entry up to an index has been applied to the state.
 	Holds(index uint64) bool
-	// Everything returns the state after the last entry of the log, committed or not, and its index.
+	// Everything returns the state after the last entry of the log, committed or not, and the index of that entry.
 	Everything() (*raftfsm.Snapshot, uint64, error)
 	// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for
 	// a few entries.

@@ -9,8 +9,8 @@ import (
 )
 
 // earlierStates are the earlier states that this node still reads, for a hash or for a backup. The state that Raft writes as a
-// snapshot is not one of them. While an earlier state is read, the data of it that is overwritten stays in memory: in the worst
-// case, all of its data.
+// snapshot is not one of them. While an earlier state is read, its data stays in memory even after it has been overwritten: in
+// the worst case, all of its data.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
 	backup atomic.Pointer[earlier] // the server reads one backup at a time

@@ -9,11 +9,12 @@ import (
 )
 
 // What can become of a submission. "Not executed" and "unknown" are different errors, because a client may
-// resend a command only after the first.
+// resend a command only after "not executed".
 //
 // A submission was not executed if there was no leader, if a change of leader has closed the queue, or if
-// compare-and-append has refused the entry. Submit tries again, on whatever node leads by then, until it has
-// been without a leader for Config.FailoverWait. Then the client gets CLUSTERDOWN and may resend.
+// compare-and-append (package raftfsm) has refused the entry. Submit tries again, on whatever node leads by
+// then, until it has been without a leader for Config.FailoverWait. Then the client gets CLUSTERDOWN and may
+// resend.
 //
 // The outcome is unknown if the leader was lost with the entry in flight. The next accepted entry settles the
 // outcome (pending.go). A new leader appends an entry at once, so a deposed leader that lives learns the truth
@@ -23,8 +24,8 @@ import (
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown
-	// errOverTime: a command has used up its time, or is stopped for now (errForNow). watch panics with it, and
-	// runCommand recovers.
+	// errOverTime: a command has used up its time, or is stopped for now (errForNow). sequencer.watch panics with
+	// this error, and runCommand recovers.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: the writes of a call of a request must be undone, as a rule because they are too many (evaluateCall).
 	errOverrun = errors.New("cluster: too much is written")

@@ -45,7 +45,8 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 		return b, nil, rest
 	}
 	// The next leader's lease clock goes on from the stamp. That leader does not know how late this one replies. So the stamp is
-	// the time at which the batch began, minus the worst lateness that no entry has recorded (latenessKept at most).
+	// the time at which the batch began, minus the worst lateness of this leader's replies, or minus latenessKept if that is less:
+	// before a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: now.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -150,9 +151,10 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests q[from:], and adds them to b. It returns as rest the requests that are left over, and as all the others
-// of q. again means that a request has spoiled the batch, so that the caller must evaluate all on a fresh transaction. The spoiling
-// request has been answered and is not in all, or its field overran says which of its calls to refuse.
+// evaluateOn runs the requests q[from:], and adds them to b. The result rest has the requests that are left over, and the result
+// all has the other requests of q. If again is true, a request has spoiled the batch, and the caller must evaluate the requests
+// of the result all on a fresh transaction. The spoiling request has been answered and is not among these, or its field overran
+// says which of its calls to refuse.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // number of requests whose keys have been read ahead
 	told := from  // number of requests whose cost has been noted
@@ -279,7 +281,7 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 	return all, append(rest, q[n:]...), false
 }
 
-// entryCopies is how many copies of a write are in memory on its way to the log, the disk and the peers.
+// entryCopies is how many copies of a write are in memory while the write is on its way to the log, the disk and the peers.
 const entryCopies = 4
 
 // maxReadAhead is the number of requests whose keys are read ahead at once. The room in s.ahead bounds only the number of keys.
@@ -318,7 +320,7 @@ func without(q []*request, i int) []*request {
 
 // evaluateOne runs the commands of one request, or the first of them if the request takes too long or has too much
 // to write or to answer. A panic in a handler is a bug, but it must cost one client an error, not the cluster a node.
-// refused means that the requests in behind have been answered BUSY meanwhile.
+// If refused is true, the requests in the parameter behind have been answered BUSY meanwhile.
 func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

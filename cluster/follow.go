@@ -19,8 +19,8 @@ import (
 
 const (
 	redialPause = 20 * time.Millisecond
-	// strangePause is the pause before the next attempt to reach a leader of another version. Only an
-	// upgrade helps.
+	// strangePause is the pause before the next attempt to reach a leader whose version this node cannot
+	// forward to (forward.ErrVersion). It is longer, because only an upgrade helps.
 	strangePause = time.Second
 )
 
@@ -128,8 +128,8 @@ func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}
 	}
 }
 
-// sendClaim sends a claim. token is the token of the link, 0 if it has none yet. done is called with the position that
-// the log has reached and the token of the link, or with an error.
+// sendClaim sends a claim. token is the token of the link, 0 if it has none yet. When the peer has answered, sendClaim
+// calls the function done with the position that the log has reached and the token of the link, or with an error.
 func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, token uint64, err error)) {
 	l.Start(forward.Claim,
 		func(buf []byte) []byte { return forward.AppendClaim(buf, n.boot, token) },

@@ -13,7 +13,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// A lease counts from its reply. There are four kinds of late reply:
+// A client counts its lease from the reply. A reply can be late in four ways:
 //
 //   - The leader itself replies late, after a slow log or behind a slow script:
 //     it extends the deadlines (clock.Lateness). If the reply is later than
@@ -29,7 +29,7 @@ import (
 //   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that
 //     node asks the leader in the same way (hold).
 //
-// If the lease has ended meanwhile, the client does not get the reply: another client may own the lock.
+// If the lease is over before it can begin anew, the client does not get the reply: another client may own the lock.
 //
 // A write set is stamped when it is evaluated, and acknowledged some milliseconds later. Without
 // correction a lease would end too early by this difference, as its owner sees it. A new leader does not know how late
@@ -42,10 +42,10 @@ import (
 // If a leased key is gone, or belongs to another client, a request that is sent again gets ErrReplyLost instead of
 // its OK: a client that got the OK now would count the lease from now.
 //
-// A leader that was stopped between evaluation and reply may have been replaced without knowing it. So it
-// checks once more that it leads before it gives a reply late (stillLeads). Before promptly has passed no
-// other leader can begin: voters wait for the heartbeat timeout, or until the leader's process is gone.
-// At a handover another leader can begin at once, and then the leader checks for every reply.
+// A leader whose process stood still between evaluation and reply may have been replaced without knowing it. So
+// the leader checks once more that it leads before it gives a late reply (stillLeads). Within the time promptly no
+// other leader can begin: voters wait for the heartbeat timeout, or until the leader's process is gone. At a
+// handover another leader can begin at once, and then the leader checks for every reply.
 
 // span marks what a call that has asked for a lease has written.
 type span struct {
@@ -55,8 +55,8 @@ type span struct {
 
 // grants are the leases that a request was given.
 type grants struct {
-	seq  uint64 // of the write set that granted them
-	at   int64  // the lease time of the request
+	seq  uint64 // number of the write set that granted them
+	at   int64  // the time on the lease clock at which the request was evaluated
 	list []grant
 }
 
@@ -78,7 +78,7 @@ func (r *request) granted(seq uint64, writes []byte) grants {
 }
 
 // leased returns the keys whose leases the batch has set. If a later request of the batch has moved a lease to another
-// key, that is the key with the lease.
+// key, leased returns that other key.
 func (b *batch) leased() []store.LeasedKey {
 	var spans []store.Span
 	var anew []store.LeasedKey
@@ -94,10 +94,11 @@ func (b *batch) leased() []store.LeasedKey {
 	return store.Leased(b.writes, spans, anew)
 }
 
-// promptly is the time after its evaluation within which a write is answered without another check that this node
-// leads. No other leader can begin so early after the majority took the entry, unless this one hands
-// over. latenessKept is the same time in ms. An entry records the lateness of a later reply, before that reply. For
-// replies that are not later, the next leader adds the worst case, latenessKept, to the leases.
+// promptly is how soon after its evaluation a write must be answered so that the leader need not check again that it
+// leads. No other leader can begin so early after the majority took the entry, unless this one hands over.
+// latenessKept is the same time in ms. If a reply comes later than that, an entry before the reply lengthens the
+// leases. If a reply comes earlier, its lateness is in no entry, so the next leader adds the worst case,
+// latenessKept, to the leases.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
@@ -107,8 +108,9 @@ const (
 // batch, so a longer spread would make leases longer than their clients have asked for.
 const batchSpread = 20
 
-// pressedSpread takes the place of batchSpread while users with little work send requests (fair.Turns.Pressed), or while other
-// requests come than the long reads that wait: such a request waits until the present batch ends, and then for its own batch.
+// pressedSpread takes the place of batchSpread while users with little work send requests (fair.Turns.Pressed). It also does so while
+// long reads wait and other requests keep coming (fair.Interval.Pressed). A request that comes during a batch waits until that batch
+// has ended, and then for its own batch, so short batches shorten both waits.
 const pressedSpread = 6
 
 func appendGrants(buf []byte, g grants) []byte {
@@ -146,8 +148,8 @@ func readGrants(b []byte) (grants, error) {
 }
 
 // renew lets the leases g, which were granted earlier, begin now. A call whose lease is over gets ErrReplyLost instead of its
-// reply. held says that the reply is late only because the client's node held it. If the lease is gone then although its deadline
-// has not come, a command has ended it, as can happen while any reply is on its way: so the call keeps its reply.
+// reply. If held is true, the reply is late only because the client's node held it. If a lease of such a reply is gone before its
+// deadline, a command has ended the lease. That can happen while any reply is on its way, so the call keeps its reply.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
@@ -186,7 +188,8 @@ func (r *request) confirm(txn *store.Txn) {
 }
 
 // confirm asks whichever node leads to let the leases of an executed request begin now, and returns the
-// replies to that request. since is the monotonic time of its evaluation, or of the end of its wait in the gate.
+// replies to that request. since is the monotonic time at which the batch of that request began or, if the gate has
+// held the replies, at which the gate let them go.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, resp int) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: resp, User: store.SystemUser}}
@@ -252,7 +255,7 @@ type overdue struct {
 	at    int64  // … and the lease time from which those deadlines count
 }
 
-// shift moves the deadlines that a write set has set, by ms.
+// shift moves the deadlines that a write set has set, by ms milliseconds.
 type shift struct {
 	keys []store.LeasedKey
 	seq  uint64

@@ -8,7 +8,7 @@ import (
 // Bytes that a blocking command takes on the leader while it waits, without the bytes of its keys (TestBlockedSize measures
 // them).
 const (
-	blockedCost = 1 << 10 // itself, its request, and what answers it
+	blockedCost = 1 << 10 // the command itself, its request, and the functions that answer it
 	placeCost   = 256     // for each key: an argument, a place, a queue, and the queue's entry in the map of queues
 )
 
@@ -24,8 +24,8 @@ func BlockedSize(args [][]byte) int64 {
 // guests are the blocking commands of other nodes' clients, on the leader. The node of a client bounds what
 // that client makes it hold; on the leader, limit bounds the sum over all these clients. If the sum would
 // exceed the limit, the leader refuses the largest commands, and of equally large ones the latest, so that a
-// flood does not drive out the clients that wait for one key. A refusal is a cancel whose answer is an error: the
-// command has no effect, unless it is served first.
+// flood of large commands does not drive out the clients that wait for a single key. A refusal is a cancel
+// whose answer is an error: the command has no effect, unless it is served first.
 type guests struct {
 	limit int64 // bytes; 0: no limit
 
@@ -37,8 +37,8 @@ type guests struct {
 }
 
 // arrive adds a blocked client. The caller then queues the client, and calls g.left when the client has been answered.
-// refused are the blocked clients that the caller has to refuse; w may be one of them. at is false if w was not added
-// and the caller must not queue it, because the refused clients that have not been answered yet take too much.
+// refused are the blocked clients that the caller has to refuse; w may be one of them. The result at is false if w was not
+// added, because refused clients that have not been answered yet take too many bytes. Then the caller must not queue w.
 func (g *guests) arrive(w *blockedClient) (refused []*blockedClient, at bool) {
 	w.size = BlockedSize(w.req.calls[0].Args)
 	g.mu.Lock()

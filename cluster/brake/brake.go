@@ -32,7 +32,7 @@ var (
 )
 
 // Set sets the limit: if more bytes than that are in use, callers of Bring wait for a cycle of the collector; 0: they never
-// wait. unused is how many bytes of the heap have no physical memory, as those of a ballast that is never written.
+// wait. unused is how many bytes of the heap have no physical memory, such as the bytes of a ballast that is never written.
 func Set(bytes, unused int64) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -67,8 +67,8 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of entries and replies are worked on between two Looks. It is small, because an element of a list takes
-// fifty times as much memory while it is worked on as in its entry or reply.
+// lookEvery is how many bytes of entries or replies a Worker counts between two calls of Look. It is small, because an element of
+// a list takes fifty times as much memory while it is worked on as in its entry or reply.
 const lookEvery = 64 << 10
 
 // Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.
@@ -92,8 +92,9 @@ func Scarce(bytes int) bool {
 	return Short(bytes)
 }
 
-// Short reports whether the memory in use would be above the limit with so many more bytes. If so, it starts a cycle of the collector,
-// unless one runs, and does not wait for it. It returns false if the memory in use has hardly grown since the last cycle (growth).
+// Short reports whether this many more bytes would bring the memory in use above the limit. If so, it starts a cycle of the
+// collector, unless one runs, and does not wait for it. If the memory in use has hardly grown since the last cycle (growth), it
+// returns false.
 func Short(bytes int) bool {
 	if limit.Load() == 0 {
 		return false
@@ -129,7 +130,8 @@ func collect(bytes int64) {
 	collectAgain(bytes)
 }
 
-// collectAgain runs the collector, unless a cycle that ended while the caller waited for mu was enough. The caller holds mu.
+// collectAgain runs the collector if memory is scarce and the memory in use has grown enough (growth) since the last cycle, which
+// may have ended while the caller waited for mu. The caller holds mu.
 func collectAgain(bytes int64) {
 	if now := inUse(); scarce(now+bytes) && now >= rest.Load()+growth {
 		runtime.GC()

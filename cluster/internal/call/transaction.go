@@ -14,10 +14,10 @@ import (
 // are part of the replicated state, so any later leader may compare them with those that EXEC brings along. If all
 // keys still have these versions, the leader evaluates EXEC in one piece, as one call in one entry.
 //
-// The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole
-// (EXECABORT) if it would write more than an entry may hold. If its outcome is unknown, its node sends it again
-// only if it does nothing but read, or has a number by which the next leader knows whether it was executed
-// (cluster/once.go).
+// The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole (EXECABORT) if it
+// would write more than an entry may hold. If the outcome of an EXEC is unknown, the client's node sends the
+// EXEC again only if it does nothing but read, or has a number by which the next leader knows whether it was
+// executed (cluster/once.go).
 //
 // A version is the number of the write set that last changed the key. Two writes of one batch give a
 // key the same version, so a WATCH of a key that its own batch has written waits for the next batch
@@ -43,9 +43,9 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction. It calls the function run for each command of an EXEC. refused says that the user may not run the
-// command, and refusal is the error for it. overrun is set if the transaction must have no effect: it has written too much, its
-// replies are too large, or one of its commands or scripts was stopped.
+// Run evaluates the transaction. It calls the function run for each command of an EXEC. The argument refused of run says that the
+// user may not run the command, and refusal is the error for the command. The result overrun is set if the transaction must have
+// no effect: it has written too much, its replies are too large, or one of its commands or scripts was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""

@@ -89,7 +89,7 @@ func Size(calls []Call) (bytes int) {
 	return bytes
 }
 
-// Exceeds reports whether Size(calls) is more than limit. It stops at the argument that exceeds limit.
+// Exceeds reports whether Size(calls) is more than limit. It stops counting as soon as the sum is more than limit.
 func Exceeds(calls []Call, limit int) bool {
 	return sizeLeft(calls, limit) < 0
 }
@@ -220,8 +220,9 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the user whose calls these are. any is false if a node makes the calls in its own name. Then name is "", or, because
-// clients that log in wait for that call, store.SystemUser for a call that asks for the version of the users.
+// User returns the name of the user whose calls these are; "" is the default user. If a node makes the calls in its own name, or
+// there are no calls, any is false and name is "". There is one exception: for the call that asks for the version of the users,
+// name is store.SystemUser, because clients that log in wait for that call.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false

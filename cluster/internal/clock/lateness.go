@@ -1,9 +1,9 @@
 package clock
 
-// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the evaluation
-// of the write set to the reply. A client counts its lease from the reply, so the leader extends the deadlines that the
-// write set has set by that time. Lateness keeps one value for each recent write set, the highest value for each block of
-// latenessBlock older ones, and for still older ones only Worst.
+// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the
+// evaluation of the write set to the reply. A client counts its lease from the reply, so the leader adds that time to
+// the deadlines that the write set has set. Lateness keeps one value for each recent write set, the highest value for
+// each block of latenessBlock older ones, and for still older ones only Worst.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint16

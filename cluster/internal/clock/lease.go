@@ -53,7 +53,7 @@ func NewLease(src Source) *Lease {
 	return &Lease{src: src, base: 1, at: now, stamp: 1, stampAt: now}
 }
 
-// Applied records the stamp lease of an entry that this node has just applied.
+// Applied records the stamp of an entry that this node has just applied. The parameter lease is that stamp.
 func (c *Lease) Applied(lease int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,9 +64,9 @@ func (c *Lease) Applied(lease int64) {
 }
 
 // Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but
-// leaves out the time without a leader, of length leaderless, because no client could renew a lease then. It leaves
-// out at least the time late: the most by which the leader that proposed the last entry can have acknowledged its
-// leases late. Only that leader knows the true value.
+// leaves out the time without a leader, of length leaderless, because no client could renew a lease then. It
+// leaves out at least the time in the parameter late: the most by which the leader that proposed the last entry
+// can have acknowledged its leases late. Only that leader knows the true value.
 func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 // Log collects what a node logs, so that a test can look for lines in it.
 type Log struct{ Buffer }
 
-// Lines returns the lines that contain the text with.
+// Lines returns the lines of the log that contain the string with (the parameter).
 func (l *Log) Lines(with string) (found []string) {
 	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, with) {

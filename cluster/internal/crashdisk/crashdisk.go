@@ -150,8 +150,9 @@ func (d *Disk) Resume() {
 	d.down, d.stopAt = false, 0
 }
 
-// act counts a step, and calls the function picture to do it to the inodes. If the power does
-// not fail in this step, act also calls the function real to do it to the real files.
+// act counts a step, and calls the function picture, which changes the inodes. If the power does
+// not fail in this step, act also calls the function real, which changes the real files. If the
+// power has failed before, act does nothing and returns ErrPower.
 func (d *Disk) act(real func() error, picture func(), format string, args ...any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,8 +24,8 @@ func (g *Gate) Shut() {
 	g.shut = make(chan struct{})
 }
 
-// LetGo opens the gate, so that no SyncData waits any longer. Those that were waiting and all later ones return err, until
-// another call of LetGo changes it. The gate must be shut.
+// LetGo opens the gate, so that no SyncData waits any longer. The calls of SyncData that were waiting, and all later ones, return
+// err, until another call of LetGo replaces err. The gate must be shut.
 func (g *Gate) LetGo(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

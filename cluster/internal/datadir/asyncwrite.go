@@ -38,7 +38,7 @@ type asyncWrites struct {
 	over  bool        // the log is closed, so no more entries will come
 	runs  bool        // the writer, the goroutine that calls run, has been started
 	queue []*raft.Log // entries that the writer has not taken yet
-	size  int64       // at most so many bytes on the disk for all unwritten entries, including those being written
+	size  int64       // upper bound of the bytes that all unwritten entries, also those being written, will take on the disk
 	first uint64      // index of the first unwritten entry; 0: there is none
 	lost  error       // the write error because of which the unwritten entries will never be written
 

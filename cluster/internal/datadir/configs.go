@@ -59,7 +59,7 @@ func (c *configLog) cut(first uint64) {
 }
 
 // before returns the latest known configuration with an index below index, in snap or in the log.
-// snap is the newest snapshot. If none is known, the configuration has no servers.
+// snap is the newest snapshot. If no such configuration is known, the result has no servers.
 func (c *configLog) before(index uint64, snap raft.SnapshotMeta) (conf raft.Configuration) {
 	at := uint64(0)
 	if snap.ConfigurationIndex < index {

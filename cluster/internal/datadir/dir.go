@@ -117,8 +117,8 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// identify checks that the directory belongs to the node id and has its log in the log store kind.
-// In a new directory it writes node.json.
+// identify checks that the directory belongs to the node with this id, and that its log is in a log
+// store of this kind (LogWAL or LogBolt; "": either). In a new directory it writes node.json.
 func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := os.ReadFile(path)
@@ -257,7 +257,7 @@ func (d *Dir) Joining() bool {
 }
 
 // SnapshotConfiguration returns the index of the configuration in the newest
-// snapshot; 0 if there is no snapshot.
+// snapshot; 0 if there is no snapshot, or if the snapshots cannot be listed.
 func (d *Dir) SnapshotConfiguration() uint64 {
 	list, err := d.Snapshots.List()
 	if err != nil || len(list) == 0 {
