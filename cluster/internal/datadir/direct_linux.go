@@ -24,9 +24,9 @@ type directFile struct {
 	File // reads and writes through the cache
 	path string
 
-	past   pastCache // nil: not opened yet, or given up
-	tried  bool      // an open of past was tried
-	proved bool      // a read through the cache has returned what was written past it
+	past   pastCache // the same file, opened with O_DIRECT; nil: not opened yet, could not be opened, or given up
+	tried  bool      // the method open has tried to open past
+	proved bool      // a read through the cache has returned the bytes that writePast wrote
 
 	room int64 // the length of the file
 	// zeros is the offset from which on the file holds only zeros. It is valid if known is true.
@@ -34,7 +34,7 @@ type directFile struct {
 	known bool
 
 	// buf holds the end of the file's content: the used part of the last block that was written,
-	// and the appends that wait for the sync. It begins at the offset f.from, the start of a block.
+	// and the appends that are not written yet. It begins at the offset f.from, the start of a block.
 	buf     []byte
 	from    int64 // -1: buf does not hold the end of the file
 	waiting bool  // buf has appends that are not written yet
@@ -49,8 +49,8 @@ type pastCache interface {
 const (
 	// blockSize is a multiple of the sector size of disks.
 	blockSize = 4096
-	// directLimit is the number of bytes that one call writes past the cache at most.
-	// bufferLimit is the longest buffer that a file keeps between syncs.
+	// directLimit is the highest number of bytes that one system call writes past the cache.
+	// bufferLimit is the length of the longest buffer that a file keeps after a sync.
 	directLimit = 256 << 10
 	bufferLimit = 64 << 10
 )
@@ -66,7 +66,7 @@ func direct(f File, path string) File {
 		return f
 	}
 	d := &directFile{File: f, path: path}
-	if info, err := sys.Stat(); err == nil { // else room stays 0, and all writes go through the cache
+	if info, err := sys.Stat(); err == nil { // else room stays 0, so writes go through the cache
 		d.room = info.Size()
 	}
 	return d
@@ -187,7 +187,7 @@ func (f *directFile) SyncData() error {
 }
 
 // shrink returns a long buffer to longBuffers. SyncData calls it when only the unfinished last
-// block in buf is still needed, or nothing after a failed write.
+// block in buf is still needed, or, after a failed write, nothing of buf.
 func (f *directFile) shrink() {
 	if cap(f.buf) > bufferLimit {
 		long := f.buf
@@ -196,7 +196,7 @@ func (f *directFile) shrink() {
 	}
 }
 
-// forget makes the next append read the file again before it is written.
+// forget drops what f knows about the end of the file, so the next append reads the file again first.
 func (f *directFile) forget() { f.known, f.from = false, -1 }
 
 // writePast writes buf past the cache. After that, buf has only the unfinished last block.
@@ -224,8 +224,8 @@ func (f *directFile) writePast() error {
 	return nil
 }
 
-// giveUp writes buf through the cache, and sends all later writes there: this file system
-// refuses writes past the cache, or a read through the cache does not show them.
+// giveUp writes buf through the cache, and makes all later writes go through the cache, too: this
+// file system refuses writes past the cache, or a read through the cache does not show them.
 func (f *directFile) giveUp() error {
 	err := f.past.Close()
 	f.past = nil
@@ -242,7 +242,7 @@ func (f *directFile) Sync() error {
 	return f.File.Sync()
 }
 
-// Close implements File. Appends that were not synced are lost.
+// Close implements File. The appends in buf that are not written yet are lost.
 func (f *directFile) Close() error {
 	err := f.File.Close()
 	if f.past != nil {

@@ -39,10 +39,10 @@ type File interface {
 	io.ReaderAt
 	io.Writer
 	io.WriterAt
-	// Reserve takes disk space for length bytes at the offset from, which hold no data yet, and
-	// extends the file to hold them. They read as zeros. If fill is true, Reserve writes those
-	// zeros, so that later small writes there cost no more than overwriting old data. Where the
-	// system cannot reserve space, Reserve may do nothing.
+	// Reserve reserves disk space for length bytes that begin at the offset from, and extends the
+	// file to hold them. There must be no data in these bytes yet; they read as zeros. If fill is
+	// true, Reserve writes the zeros, so that later small writes to these bytes cost no more than
+	// overwriting old data. Where the system cannot reserve space, Reserve may do nothing.
 	Reserve(from, length int64, fill bool) error
 	Sync() error
 	// SyncData is like Sync, but leaves out metadata that a reader of the file does not need.
@@ -95,8 +95,8 @@ func (f systemFile) Reserve(from, length int64, fill bool) error {
 	return reserve(f.File, from, length, fill)
 }
 
-// isFull reports whether err comes from a full disk. bbolt passes on only the text
-// of that error.
+// isFull reports whether err comes from a full disk. When bbolt cannot make its file longer, it
+// passes on only the text of the error.
 func isFull(err error) bool {
 	return err != nil && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), syscall.ENOSPC.Error()))
 }

@@ -3,8 +3,8 @@
 // data directory:
 //
 //	LOCK        held with flock(2) while a process uses the directory
-//	node.json   the node's id, the directory's name, the members that were met, and
-//	            whether the log is complete; see nodeRecord
+//	node.json   the node's id, the directory's name, the members that the node has met,
+//	            and whether the log is complete; see nodeRecord
 //	raft.db     Raft's term and vote (bbolt), and the log if --log-store is bolt
 //	raft.last   the latest term and vote, to check raft.db against; see votes.go
 //	log/        Raft's log in segments (raft-wal); see segments.go
@@ -22,10 +22,10 @@
 //   - Open refuses a directory into which a backup was restored in part.
 //   - An entry is on the disk before this node acknowledges it to a leader, applies it, or
 //     tells others that it is committed. There is one exception, which does no harm: a leader
-//     that sends an entry before it is on its own disk, and then loses its lead, may acknowledge
-//     that entry to the next leader too early (see asyncWrites).
-//   - Open tells a damaged end of the log from a write that a crash has torn, as far as log.last
-//     had reached the disk (see Log). The torn write was never acknowledged, and is dropped.
+//     that sends an entry before the entry is on the leader's own disk, and then loses its lead,
+//     may acknowledge that entry to the next leader too early (see asyncWrites).
+//   - Open distinguishes a damaged end of the log from a write that a crash has torn, as far as
+//     log.last had reached the disk (see Log). A torn write was never acknowledged, and is dropped.
 //   - The log does not replace committed entries, not even for a leader, unless the newest
 //     snapshot holds them (see settled.go).
 //   - The log goes back far enough for the older of the two snapshots, in case the newer one
@@ -33,9 +33,9 @@
 //   - A snapshot gets its final name when all of it is on the disk and has been checked.
 //   - A write to the log that finds no disk space changes nothing, and the node goes on: a leader
 //     steps down, and a follower gets the entries again. But the process ends where Raft would go
-//     on as if the write had succeeded (after a cut, and for a leader's change of members). It
-//     also ends after every other failed append or cut, because the content of the disk is
-//     unknown then.
+//     on as if the write had succeeded (the first append after a cut of the log's end, and a
+//     leader's append of a change of the members). The process also ends after every other failed
+//     append or cut, because the content of the disk is unknown then.
 //   - Open refuses files of a newer version, and does not change them. Only a log.settled of
 //     a newer version is ignored and written anew.
 //

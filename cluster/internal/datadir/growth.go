@@ -9,9 +9,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// growth counts the bytes that are appended to the log after the newest snapshot was stored.
+// growth counts the bytes that were appended to the log after the newest snapshot was stored.
 type growth struct {
-	much chan struct{} // its buffer holds one value, which says that bytes is above limit
+	much chan struct{} // has room for one value, which says that g.bytes is above g.limit
 
 	mu    sync.Mutex
 	limit int64  // 0: never signal
@@ -32,7 +32,7 @@ func (g *growth) add(logs []*raft.Log, from uint64) {
 	g.tell()
 }
 
-// tell sends a value to g.much if bytes is above limit. The caller holds mu.
+// tell sends a value to g.much if g.bytes is above g.limit. The caller holds mu.
 func (g *growth) tell() {
 	if g.limit <= 0 || g.bytes <= g.limit {
 		return
@@ -61,8 +61,8 @@ func (g *Log) Grown() <-chan struct{} { return g.grown.much }
 // SinceSnapshot returns how many bytes were appended to the log after the newest snapshot was stored.
 func (g *Log) SinceSnapshot() int64 { return g.grown.since(g.snaps.Newest().Index) }
 
-// MeasureLog sets the limit for Grown. It also estimates the bytes of the entries behind the newest
-// snapshot: it takes the size of the log's files, as if all entries were equally long. The parameter
+// MeasureLog sets the limit for Grown. It also estimates how many bytes the entries behind the newest
+// snapshot have, from the size of the log's files, as if all entries were equally long. The parameter
 // last is the index of the last entry.
 func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	first, err := d.Log.FirstIndex()

@@ -16,7 +16,7 @@ type Options struct {
 	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
 
-	Unfinished bool // a restore calls Open inside Make: Open neither locks LOCK, which Make has locked, nor checks RESTORING
+	Unfinished bool // set if a restore calls Open inside Make: Open does not lock LOCK, which Make has locked, or check RESTORING
 }
 
 // Hooks connect the data directory with the running node. They take effect when Open has returned.
@@ -29,18 +29,18 @@ type Hooks struct {
 
 	// Leads reports whether this node leads. While Raft's main goroutine stores a leader's
 	// entries, the answer stays the same, because only that goroutine changes it. The goroutine
-	// that writes for asyncWrites calls Leads at the same time.
+	// that writes for asyncWrites may call Leads at the same time as Raft's main goroutine.
 	Leads func() bool
-	// Replicates reports whether this node has ever sent entries to another node since its start.
+	// Replicates reports whether this node has sent entries to another node since it was started.
 	Replicates func() bool
 	// Reached returns the index up to which Raft has committed or applied the log in this process.
 	Reached func() uint64
 	// Cut is called after the end of the log was cut off; last is the index of the last entry left.
 	Cut func(last uint64)
 
-	// Clock returns the monotonic time. The directory measures with it how long each piece of work
-	// on a snapshot took, because the work rests for as long after each piece (see pace). It also
-	// notes the time of the last read of each snapshot. Once Stop is closed, the work does not rest.
+	// Clock returns the monotonic time. The directory uses it to note when each snapshot was last
+	// read, and to measure how long each piece of work on a snapshot takes: after the piece, the work
+	// rests for as long (see pace). When Stop is closed, the work does not rest any more.
 	Clock func() time.Duration
 	Stop  <-chan struct{}
 }
@@ -65,8 +65,9 @@ func (d *Dir) hook(h Hooks) {
 	}
 }
 
-// Paced returns a reader of in that rests after each read for as long as its caller worked on the
-// data. It is for the state that a peer has sent, because that is not urgent. Hooks.Clock must be set.
+// Paced returns a reader that reads from the parameter in. Before each read but the first, it rests for
+// as long as its caller has worked since the read before. Paced is for a state that a peer has sent,
+// because the work on that is not urgent. Hooks.Clock must be set.
 func (d *Dir) Paced(in io.Reader) io.Reader {
 	return &pacedReader{in: in, pace: d.Snapshots.pace()}
 }

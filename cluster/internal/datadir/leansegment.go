@@ -10,8 +10,8 @@ import (
 )
 
 // leanFiler makes segments that close their writer when they are full. raft-wal itself would read a segment through
-// its writer until the process ends, and the writer keeps a buffer as long as its longest write. So a log of values of
-// 8 MB would hold 8 MB of memory for each of its segments.
+// its writer until the process ends, and the writer keeps a buffer that has the length of its longest write. So a log of
+// values of 8 MB would take 8 MB of memory for each of its segments.
 type leanFiler struct{ types.SegmentFiler }
 
 // Create implements types.SegmentFiler.
@@ -37,7 +37,7 @@ func (f leanFiler) lean(info types.SegmentInfo, w types.SegmentWriter) types.Seg
 type leanSegment struct {
 	filer types.SegmentFiler
 	info  types.SegmentInfo
-	last  atomic.Uint64 // index of the last entry; 0 as long as there is a writer
+	last  atomic.Uint64 // index of the last entry; 0 until the method full replaces the writer
 
 	mu     sync.RWMutex
 	writer types.SegmentWriter // nil when the segment is full and a reader has replaced the writer …

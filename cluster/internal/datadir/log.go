@@ -23,19 +23,22 @@ import (
 // goes on with a shorter log. That is right if the damage is indeed a torn last write.
 // It is wrong if this node had acknowledged the entries in the damaged part: they would be
 // lost. If log.last names a later entry than the last one that the log store has found,
-// entries were lost, and Open fails. log.last is written after the log and not synced, so
-// after a power failure it may name an earlier entry than the last one, never a later one.
+// entries were lost, and Open fails. After an append, log.last is written after the log and
+// not synced, so after a power failure it may name an earlier entry than the last one, but
+// never a later one.
 //
 // When Raft shortens the log at the beginning, Log keeps the entries that are needed if the
 // newest snapshot turns out to be damaged.
 //
-// When an append or a cut of the log's end fails, there are two cases (see failed). If it found no disk
-// space, the log is unchanged, and the node goes on. Every other failure ends the process, because the
-// change cannot be tried again: after a failed sync the kernel may have dropped the written data, and raft-wal
-// takes a segment for sealed even if its seal was not written. If the append after a cut fails,
-// hashicorp/raft still believes that it has the cut entries: it would acknowledge them to a leader
-// that has them, and use them when it votes. So that failure ends the process, too, and cutEnd cuts only
-// when it has reserved room for the next segment.
+// If an append or a cut of the log's end fails for lack of disk space, the log is unchanged, and the node
+// goes on (see failed). Every other failure of an append or a cut ends the process, because the change cannot
+// be tried again: after a failed sync the kernel may have dropped the written data, and raft-wal takes a
+// segment for sealed even if its seal was not written.
+//
+// Two kinds of appends end the process even if they fail for lack of disk space. One is a leader's append of
+// a change of the members (see configures). The other is the first append after a cut: if it fails,
+// hashicorp/raft still believes that it has the cut entries, and would acknowledge them to a leader that has
+// them, and use them when it votes. Therefore cutEnd cuts only when it has reserved room for the next segment.
 type Log struct {
 	logStore
 	snaps *Snapshots
@@ -70,9 +73,9 @@ type Log struct {
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes | 4 bytes |
 //	+--------+---------+----------+---------+---------+---------+
 //
-// in little endian. last is the index of the last entry; 0 if the log is empty. Then base is
-// the index of the snapshot that replaces the whole log, and Open fails without that
-// snapshot or a newer one. Version 1 had only last and its checksum.
+// in little endian. last is the index of the last entry; 0 if the log is empty. For an empty
+// log, base is the index of the snapshot that replaces the whole log, and Open fails without
+// that snapshot or a newer one. Version 1 had only last and its checksum.
 type mark struct{ last, base uint64 }
 
 const (
@@ -134,8 +137,8 @@ func reached(path string) uint64 {
 	return m.last
 }
 
-// openGuarded returns the log as a Log, after it has checked it against log.last, the file at
-// path. A new directory may have no such file yet; openGuarded makes it.
+// openGuarded returns a Log for a log store, after it has checked the store against log.last, the
+// file at path. In a new directory log.last may not exist yet; openGuarded makes it.
 func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshots) (*Log, error) {
 	last, err := touchEnds(log)
 	if err != nil {
@@ -278,9 +281,10 @@ func (g *Log) configures(logs []*raft.Log) bool {
 }
 
 // DeleteRange implements raft.LogStore. Raft deletes entries at the end when another
-// leader's log replaces them, and all entries when a peer's snapshot does (cutEnd). Raft
-// deletes entries at the beginning when a snapshot of its own covers them; of these,
-// DeleteRange keeps the ones that are needed if that snapshot is damaged.
+// leader's entries replace them, and all entries when a peer's snapshot replaces the log; in
+// both cases cutEnd deletes them. Raft deletes entries at the beginning when a snapshot of its
+// own covers them; of these entries, DeleteRange keeps the ones that are needed if that
+// snapshot is damaged.
 func (g *Log) DeleteRange(first, last uint64) error {
 	if err := g.async.wait(last + 1); err != nil {
 		return err
@@ -292,7 +296,7 @@ func (g *Log) DeleteRange(first, last uint64) error {
 		return nil
 	}
 	g.long.forget()
-	// The entries that DeleteRange keeps now, it deletes after a later snapshot.
+	// The entries that are kept now are deleted after a later snapshot.
 	if err := g.shorten(first, last); err != nil {
 		return err
 	}
@@ -343,7 +347,8 @@ func (g *Log) begins() error {
 	return err
 }
 
-// retract sets the mark back to the entry before first, and syncs log.last.
+// retract sets the mark back to the entry before the index first, or, if no entry is left, to an
+// empty log behind the newest snapshot. It syncs log.last.
 func (g *Log) retract(first uint64) error {
 	low, err := g.FirstIndex()
 	if err != nil {

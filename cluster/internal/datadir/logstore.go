@@ -36,7 +36,7 @@ type logStore interface {
 }
 
 // walLog is raft-wal as a log store. When raft-wal is closed, it leaves the database
-// with its list of segments open, so walLog closes it.
+// with its list of segments open, so the method Close closes that database, too.
 type walLog struct {
 	*wal.WAL
 	meta  *metadb.BoltMetaDB

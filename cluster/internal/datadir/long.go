@@ -69,8 +69,8 @@ func (g *longEntries) sizeOf(l *raft.Log) int {
 	return cmp.Or(g.heads[l.Index].size, unknownSize)
 }
 
-// note turns l into a head and keeps the head, if the entry is long. The parameter cuts is the value of g.cuts before the
-// entry was read.
+// note turns l into a head and keeps the head, if l is a long entry of the type raft.LogCommand. The parameter cuts is the
+// value of g.cuts before the entry was read.
 func (g *longEntries) note(l *raft.Log, cuts uint64) {
 	if len(l.Data) < LongEntry || l.Type != raft.LogCommand {
 		return
@@ -127,7 +127,8 @@ func (g *Log) Load(l *raft.Log) error {
 	return raft.ErrLogNotFound // an entry of another leader has replaced it
 }
 
-// LoadBatch shortens req to the first entries that fit in limit bytes, at least one, and loads the data of their heads.
+// LoadBatch shortens req to its first entries that together have at most limit bytes of data, but keeps at least one entry.
+// It loads the data of those remaining entries that are only heads.
 // Raft sends the remaining entries in the next request.
 func (g *Log) LoadBatch(req *raft.AppendEntriesRequest, limit int) error {
 	size := 0

@@ -13,8 +13,8 @@ var ErrOtherDirectory = errors.New("cluster: this node is known with another dat
 // metPeer records the data directory that a member had at the first contact.
 type metPeer struct {
 	Directory string `json:"directory"`
-	// Since is the index of the latest committed configuration in which ForgetRemoved found
-	// the member; until then, of the configuration in force at the first contact.
+	// Since is the index of a configuration: of the latest committed one in which ForgetRemoved
+	// has found the member, or, before that, of the one in force at the first contact.
 	Since uint64 `json:"since"`
 }
 
@@ -25,7 +25,8 @@ func (d *Dir) Name() string {
 	return d.rec.Directory
 }
 
-// Met reports whether a directory is known for the node id, and whether it is this directory. A node knows itself.
+// Met reports whether the data directory of the node id is known, and whether the parameter directory is its name. A node knows
+// its own directory.
 func (d *Dir) Met(id, directory []byte) (met, same bool) {
 	d.naming.RLock()
 	defer d.naming.RUnlock()
@@ -36,14 +37,14 @@ func (d *Dir) Met(id, directory []byte) (met, same bool) {
 	return met, p.Directory == string(directory)
 }
 
-// Knows reports whether the node id is known with this directory. A node knows itself.
+// Knows reports whether the data directory of the node id is known, and the parameter directory is its name.
 func (d *Dir) Knows(id, directory []byte) bool {
 	_, same := d.Met(id, directory)
 	return same
 }
 
-// NewlyRefused records that the node id is refused because it has this directory. It returns false
-// if the last refusal of this id was for the same directory.
+// NewlyRefused records that a node with this id is refused, because directory is not the data directory
+// that is recorded for the id. It returns false if the last refusal of this id was for the same directory.
 func (d *Dir) NewlyRefused(id, directory string) bool {
 	d.naming.Lock()
 	defer d.naming.Unlock()
@@ -74,7 +75,8 @@ func (d *Dir) Remember(id, directory string, since uint64) error {
 
 // ForgetRemoved forgets the nodes that are not among members, the ids in the committed configuration
 // at index: a removed node may join again with another directory. Nodes whose Since is index or later
-// stay, because after a restart Raft commits some earlier configurations again.
+// stay, because after a restart Raft commits some earlier configurations again. Of the other members,
+// ForgetRemoved sets Since to index.
 func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		for id, p := range peers {
@@ -91,8 +93,8 @@ func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 }
 
 // ForgetBefore forgets the nodes whose Since is below index, the index of the configuration in a
-// snapshot. Between the two indexes they may have been removed and have joined again, with another
-// directory.
+// snapshot. Between its Since and that index, a node may have been removed and have joined again with
+// another directory.
 func (d *Dir) ForgetBefore(index uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })

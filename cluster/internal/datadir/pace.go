@@ -13,15 +13,15 @@ import (
 // long as that piece took.
 
 const (
-	// workPiece is the least work between two rests. A shorter rest would last longer
-	// than it should, because timers are only accurate to about a millisecond.
+	// workPiece is the least work between two rests. A rest shorter than that would last
+	// longer than it should, because timers are only accurate to about a millisecond.
 	workPiece = 4 * time.Millisecond
-	// longestRest bounds a rest. If a piece of work took longer, the machine stood
-	// still during that piece.
+	// longestRest bounds a rest. If a piece of work took longer than that, the machine
+	// stood still during the piece.
 	longestRest = 50 * time.Millisecond
 )
 
-// pace makes a piece of work be followed by a rest.
+// pace makes a goroutine that calls its method add rest after each piece of work.
 type pace struct {
 	now  func() time.Duration
 	stop <-chan struct{} // closing it ends the rests
@@ -34,8 +34,8 @@ func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 	return &pace{now: now, stop: stop}
 }
 
-// add counts the time since began as work. It rests if there was workPiece of work since the last rest, unless somebody waits for
-// the end of the work.
+// add counts the time from began, an earlier result of p.now, until now as work. It rests if the work since the last rest took
+// workPiece or longer, unless somebody waits for the end of the work (hurried).
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
 	if p.done < workPiece || p.hurried != nil && p.hurried() {

@@ -18,7 +18,7 @@ const (
 	// recentCount bounds the number of kept entries, recentSize the bytes of their data.
 	recentCount = 128
 	recentSize  = 8 << 20
-	// recentLimit is the greatest length of an entry's data with which the entry is kept.
+	// recentLimit bounds the data of a kept entry: an entry with longer data is not kept.
 	recentLimit = 1 << 20
 )
 

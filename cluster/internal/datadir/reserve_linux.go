@@ -6,9 +6,9 @@ import (
 	"syscall"
 )
 
-// reserve takes room on the disk for length bytes of a file at the offset from, and extends the file to
-// hold them. On file systems that have no fallocate, it always writes zeros, because only a write finds
-// out whether there is room.
+// reserve reserves room on the disk for length bytes of a file that begin at the offset from, and extends
+// the file to hold them. On file systems that have no fallocate, it always writes zeros, because only a
+// write finds out whether there is room.
 //
 // If fill is true, reserve also writes zeros to the room. The first write to a block that was only allocated
 // makes the file system mark the block as used, and the next sync must commit that mark to the journal, too.

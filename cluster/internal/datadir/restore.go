@@ -102,7 +102,7 @@ func clearOut(disk Disk, path string) error {
 	return disk.SyncDir(path)
 }
 
-// endRestore removes restoringFile, when the directory is complete or has no ownFiles.
+// endRestore removes restoringFile. It must be called only when the directory is complete, or has none of the ownFiles any more.
 func endRestore(disk Disk, path string) error {
 	if err := disk.Remove(filepath.Join(path, restoringFile)); err != nil {
 		return err

@@ -44,8 +44,9 @@ func clearTail(d Files, path string) error {
 	})
 }
 
-// wipe writes zeros over the range of a segment that the function find returns for its content. It does
-// nothing if the range is empty, or if the segment has no file because nothing was written to it.
+// wipe calls the function find with the content of a segment, and writes zeros over the range of the segment
+// that the function returns. It does nothing if the range is empty, or if the segment has no file because
+// nothing was written to it.
 func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

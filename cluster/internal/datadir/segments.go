@@ -32,8 +32,9 @@ type segmentFiles struct {
 	cached bool
 	// spare means that prepare has made spareFile, with room for the beginning of a segment, and no segment has used it yet.
 	spare bool
-	// limit is the size of a full segment. entries is at least the number of entries in the newest segment, without the batch of
-	// entries during which raft-wal began the segment (the method index allows for that batch).
+	// limit is the size of a full segment. entries is an upper bound of the number of entries in the newest segment, except that
+	// it may lack the first batch of the segment: if raft-wal calls Create after StoreLogs has added that batch, Create sets
+	// entries to 0. The method index allows for that batch.
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment in the room that is reserved, before the segment is full.

@@ -69,8 +69,8 @@ func (g *Log) openSettled(d Files, path string) error {
 // Settled returns the index up to which this node knows that the log is committed or applied: these entries must not be replaced.
 func (g *Log) Settled() uint64 { return max(g.noted.Load(), g.hooks.reached()) }
 
-// noteSettled writes log.settled on every settledEvery-th call; the caller holds mu. The index that
-// it writes is at most that of the last entry on this disk.
+// noteSettled writes log.settled on every settledEvery-th call, if the index has grown; the caller holds
+// mu. The index that it writes is at most that of the last entry on this disk.
 func (g *Log) noteSettled() error {
 	if g.appends++; g.appends%settledEvery != 0 || g.settledFile == nil {
 		return nil

@@ -45,7 +45,7 @@ const (
 	snapshotsKept = 2
 
 	// afterRead is how long the log keeps the entries behind a snapshot after the last read of the snapshot:
-	// the node to which it is sent needs these entries next. For a node that stops reading, they are not kept longer.
+	// the node to which the snapshot is sent needs these entries next. If that node stops reading, the log keeps them no longer.
 	afterRead = 10 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
@@ -203,8 +203,8 @@ func (s *Snapshots) Newest() raft.SnapshotMeta {
 }
 
 // covered returns the index up to which entries at the beginning of the log may be deleted. If the
-// newest snapshot turns out to be damaged, the snapshot before it must replace it, together with the
-// entries behind that one. The entries behind a snapshot that is being sent must stay, too: without
+// newest snapshot turns out to be damaged, the older snapshot must replace it, together with the entries
+// behind the older one. The entries behind a snapshot that is being sent must stay, too: without
 // them a slow follower would need another snapshot next.
 func (s *Snapshots) covered() uint64 {
 	s.mu.Lock()
@@ -257,7 +257,7 @@ func (s *Snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	return &meta.SnapshotMeta, &snapshotReader{File: f, store: s, meta: meta, sum: crc64.New(crc64Table)}, nil
 }
 
-// spoil takes a damaged snapshot out of the list; add deletes it with the next snapshot.
+// spoil takes a damaged snapshot out of the list. The method add deletes its files when the next snapshot is complete.
 func (s *Snapshots) spoil(id string) {
 	s.log.Error("a snapshot is damaged and is not used any more; look after the disk", "snapshot", id)
 	s.mu.Lock()
@@ -415,7 +415,7 @@ func (k *snapshotSink) Close() error {
 var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
 
 // late fails if a peer's snapshot is older than this node's newest one, or if this node's log already
-// holds its last entry (Log.outgrown). Such a snapshot comes from a connection that was stuck for a
+// holds the last entry of the peer's snapshot (Log.outgrown). Such a snapshot comes from a connection that was stuck for a
 // while. Raft would restore it all the same, and delete the entries behind it. The log does not change
 // during the check, because Raft waits for Close.
 func (k *snapshotSink) late() error {

@@ -8,10 +8,10 @@ import (
 )
 
 // Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file with ten
-// thousand users. Gate.Rest delays a client only after it has had such work done. So hundreds of clients that each send one such
-// command would have all of them run at once, for which the node has neither the processors nor the memory. Therefore the node
-// does one piece of each kind at a time (Gate.Alone), and leaves other clients some time between two pieces (Gate.Pace).
-// Clients that ask for the same result share it (Shared).
+// thousand users. Gate.Rest delays a client only after the node has done such work for that client. So if hundreds of clients
+// each sent one such command, all these commands would run at once, for which the node has neither the processors nor the
+// memory. Therefore the node does one piece of each kind at a time (Gate.Alone), and leaves other clients some time between two
+// pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
 
 // OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind,
 // because work of some kinds waits for the leader, or for a script that holds the state.
@@ -53,9 +53,9 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits for the turn of a piece of work, yieldLate at most: after each piece, the node begins no other one for ownTimes as long
-// as that piece took, unless other clients are idle. Unlike Rest, Pace is called before the work; the caller must call done at the
-// end of the work. ok is as for Alone.
+// Pace waits for the turn of a piece of work, yieldLate at most: after each piece, the node begins no other one for ownTimes times as
+// long as that piece took, unless other clients are idle. Unlike Rest, Pace is called before the work; the caller must call done at
+// the end of the work. ok is as for Alone. If c is nil, Pace does not wait.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true
@@ -77,7 +77,7 @@ type Shared[T any] struct {
 	begun atomic.Uint64 // how often the work has begun
 
 	// Only the goroutine that Alone has let in uses these.
-	number uint64 // value of begun when the work for last began
+	number uint64 // value of begun for the run of the work whose result is in last
 	last   T      // the last result
 }
 

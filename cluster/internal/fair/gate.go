@@ -14,9 +14,10 @@ import (
 )
 
 // A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list
-// costs tens of milliseconds, in which all other requests wait. So heavy work gives way while others do light
-// work: after one piece of heavy work, the next piece of this node's clients waits yieldTimes as long as the
-// last one took, or until the others are idle. Heavy work does not wait if no other client is active.
+// costs tens of milliseconds, in which all other requests wait. So heavy work gives way to the light work of
+// other clients: after one piece of heavy work, the next piece of this node's clients waits for yieldTimes times
+// as long as the last one took, or until the other clients are idle. Heavy work does not wait if no other client
+// is active.
 //
 // A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards.
 // From then on the client counts as heavy for YieldMemory, and so does each new connection from its address,
@@ -34,11 +35,11 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
-	// ownTimes is yieldTimes for work that the node does by itself. When Rest is used, the time of the others begins together
-	// with the client's next piece, and so includes that piece: such work has a quarter of all time.
+	// ownTimes is yieldTimes for work that the node does by itself. After Rest, the client's next piece begins at once, within the
+	// time of the others. So such work has a quarter of all time, unless its pieces are so long that YieldMost applies.
 	ownTimes = 4
-	// ownIdle is how long the others must have been idle for such work to begin at once. It is long, because the node does not see
-	// requests that wait for a processor.
+	// ownIdle is how long the others must have been idle before a piece of the node's own work may begin at once. It is long, because
+	// the node does not see requests that wait for a processor.
 	ownIdle = time.Second
 	// YieldMost bounds the time that the others get.
 	YieldMost = 2 * time.Second
@@ -61,15 +62,15 @@ const (
 	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
 	// may have closed its connection.
 	heldReply = 16 << 10
-	// LargeAtOnce bounds the bytes of large arguments that the clients of a node have under way at once, except
-	// that one larger request may go alone. Such a request is in memory several times: to be evaluated, logged,
-	// sent and applied.
+	// LargeAtOnce bounds the bytes of large arguments, and of replies to them, that the clients of a node have
+	// under way at once, except that one larger request may go alone. A request with large arguments is in memory
+	// several times: to be evaluated, logged, sent and applied.
 	LargeAtOnce = 8 << 20
 	// yieldAddrs bounds the number of addresses in Gate.lately.
 	yieldAddrs = 1024
 )
 
-// Gate makes heavy work of this node's clients give way.
+// Gate makes heavy work of this node's clients give way to the light work of others.
 type Gate struct {
 	InHand InHand // large replies of the node
 
@@ -82,22 +83,22 @@ type Gate struct {
 	one   [ownKinds]*semaphore.Weighted // for Alone: one of weight 1 for each kind; nil unless Beside has made the Gate
 	*activity
 
-	era   atomic.Uint32 // counts the changes of the field was
-	held  atomic.Int64  // bytes of waiting arguments and replies
-	addrs atomic.Int32  // len(lately), readable without mu
-	large *semaphore.Weighted
+	era   atomic.Uint32       // counts the changes of the field was
+	held  atomic.Int64        // bytes of waiting arguments and replies
+	addrs atomic.Int32        // len(lately), readable without mu
+	large *semaphore.Weighted // for admit: of weight LargeAtOnce
 
 	mu      sync.Mutex
 	lately  map[netip.Addr]time.Duration // until when the clients of an address count as heavy
 	running int                          // pieces of heavy work in progress
 	next    time.Duration                // when the next piece may begin, monotonic
 	holding int                          // number of held replies
-	seen    tally                        // the work of others at the last call of quiet …
-	changes time.Duration                // … and when quiet last saw it change, monotonic
+	seen    tally                        // the tally at the last call of quiet …
+	changes time.Duration                // … and when quiet last saw the tally change, monotonic
 	crowd   time.Duration                // end of the last slot that owe has given to a held reply, monotonic
-	pause   time.Duration                // how long the others must be idle for the next piece to begin before next
-	was     tally                        // the work of others when the present pieces began, or the last ones
-	wrote   uint64                       // how many of these pieces may have written
+	pause   time.Duration                // how long the others must be idle for the next piece to begin earlier than at g.next
+	was     tally                        // an earlier tally: the method begin compares it with the present one, to see the work of others
+	wrote   uint64                       // heavy pieces since that tally that may have written: their entries are not work of others
 	changed chan struct{}                // closed when a piece ends
 }
 
@@ -108,7 +109,7 @@ type activity struct {
 	applied atomic.Uint64 // number of entries applied so far
 }
 
-// tally is what activity counts at one time; applied is without the exempt requests.
+// tally is what activity has counted at one time; applied is without the exempt requests.
 type tally struct {
 	light, applied uint64
 	known          bool // false only in the zero tally, which therefore differs from every other
@@ -130,7 +131,7 @@ func newGate(ctx context.Context, clock Clock, members func() int, times time.Du
 }
 
 // Beside returns a Gate for work that the node does by itself for its clients, such as COMMAND DOCS. That work gives way to
-// the same requests as the work of g, and has a quarter of the time while there are such requests.
+// the same requests as the work of g, and has about a quarter of the time while there are such requests (ownTimes).
 func (g *Gate) Beside() *Gate {
 	own := newGate(g.ctx, g.clock, g.members, ownTimes, g.activity)
 	own.idle, own.one = ownIdle, newTurns()
@@ -138,7 +139,7 @@ func (g *Gate) Beside() *Gate {
 }
 
 // Rest delays client c, for which this node itself, not the leader, has done work, so that requests of other clients go first. took
-// is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece begins when Rest
+// is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece may begin when Rest
 // returns.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
@@ -187,7 +188,7 @@ func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	return holds
 }
 
-// mark makes a client and its address count as heavy until YieldMemory after the time now.
+// mark makes a client count as heavy until YieldMemory after the time now, and its address, too, if g.lately has room for it.
 func (g *Gate) mark(c *Client, now time.Duration) {
 	until := now + YieldMemory
 	c.heavy.Store(int64(until))
@@ -207,7 +208,7 @@ func (g *Gate) mark(c *Client, now time.Duration) {
 	g.addrs.Store(int32(len(g.lately)))
 }
 
-// Heavy reports whether a request has to give way, and for how long at most. It also counts the light requests, for
+// Heavy reports whether a request has to give way, and for how long at most. It also counts the light requests, to
 // which heavy work gives way.
 func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Duration) {
 	if c == nil {
@@ -296,7 +297,7 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 		return
 	}
 	now := g.clock.Monotonic()
-	took := time.Duration(0) // time since the request came, with its wait for others; 0: not known
+	took := time.Duration(0) // time since the request came, including its wait for other requests; 0: not known
 	if since := time.Duration(c.since.Swap(0)); since > 0 {
 		took = now - since
 	}
@@ -325,8 +326,8 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 	}
 }
 
-// awaitSlot waits until the time slot, or until ctx ends, or until the others have been idle for a quarter longer than the
-// duration idle: then no request of theirs can be waiting behind heavy work.
+// awaitSlot waits until the monotonic time that the parameter slot gives, or until ctx ends, or until the others have been idle
+// for a quarter longer than the parameter idle: then no request of the others can be waiting behind heavy work.
 func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
@@ -346,15 +347,15 @@ func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duratio
 	}
 }
 
-// idleFor returns for how long the calls of quiet have seen no work of others.
+// idleFor returns for how long others have done no work, as far as the calls of quiet have seen.
 func (g *Gate) idleFor(now time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.quiet(g.present(), now)
 }
 
-// quiet gets the present tally. It notes whether the tally has changed since the last call, and returns for how long it has
-// not. mu is held.
+// quiet gets the present tally, notes whether it differs from that of the last call, and returns how long ago a call last saw a
+// change. mu is held.
 func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	if is != g.seen {
 		g.seen, g.changes = is, now
@@ -413,8 +414,8 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Since the last piece, enough time has passed to see the work of others. If it has not, g.was stays as it is, so that the
-		// next piece is compared with an earlier tally.
+		// Enough time has passed since the last piece to see the work of others. Without that time, g.was stays as it is, so that
+		// the next call of begin compares with an earlier tally.
 		g.since(is)
 	}
 	g.running++
@@ -434,9 +435,9 @@ func (g *Gate) end(began, now time.Duration) {
 	g.changed = make(chan struct{})
 }
 
-// owe accounts for a piece that did not wait for its turn. It returns the work of others until now, and the
-// time until which the reply is held: the end of the slots of all earlier held replies, but at most yieldCrowd
-// from now. The slot of a reply is times*took long.
+// owe accounts for a piece that did not wait for its turn. It returns the present tally, and the time until
+// which the reply is held: the end of the slots of all earlier held replies, but at most yieldCrowd from now.
+// The slot of a reply is times*took long.
 func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -450,8 +451,9 @@ func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Dura
 	return g.present(), slot
 }
 
-// look ends the held reply that owe began, and gets the tally that owe returned. From now on begin looks only for work that others
-// have done since that tally. It ignores one entry, because a follower may apply the writes of the held piece after that tally.
+// look ends the holding of a reply that owe has begun, and gets the tally that owe returned. From now on the method begin looks only
+// for work that others have done since that tally, and ignores one entry, because a follower may apply the writes of the held piece
+// after that tally.
 func (g *Gate) look(from tally) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

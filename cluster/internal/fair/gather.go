@@ -52,9 +52,9 @@ type gathering struct {
 }
 
 // Gather takes the queued requests out of the Inbox, and returns them as the beginning of a batch. It also
-// decides whether More waits for further requests of this batch. More waits only if there are some
-// requests, but fewer than expected, and for no longer than 2*lastTook, or GatherLimit, after the last batch
-// was answered.
+// decides whether the method More waits for further requests of this batch. More waits only if there are some
+// requests, but fewer than expected, and if g.pause is 0. The wait ends min(2*lastTook, GatherLimit) after the
+// last batch was answered, or earlier.
 func (g *Gatherer[R]) Gather() []R {
 	q := g.in.Take()
 	now := g.clock.Monotonic()

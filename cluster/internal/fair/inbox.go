@@ -38,8 +38,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request. It does not if the Inbox is closed (closed), or if a long script runs and the request is not patient (busy).
-// A patient request waits until the script ends.
+// Add queues a request, unless the Inbox is closed (closed), or a long script runs and the request is not patient (busy). A patient
+// request waits until the script ends.
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -50,9 +50,10 @@ func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	return i.closed, busy
 }
 
-// Begin tells a submitter what to do about queued requests. With run, the submitter must run them; Begin has reserved that for it,
-// which it does only with inline, and if no goroutine runs them. Otherwise, with enough, the submitter must call SignalFull.
-// Otherwise, with any, there are queued requests, and the submitter must call Signal.
+// Begin tells a submitter what to do about queued requests. If run is true, the submitter must run them, and no other goroutine runs
+// requests before the submitter calls Release or HandOver; run is never true if inline is false, or if a goroutine runs requests. If
+// only enough and any are true, the submitter must call SignalFull. If only any is true, there are queued requests, and the submitter
+// must call Signal.
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -112,7 +113,7 @@ func (i *Inbox[R]) wantNone() {
 	}
 }
 
-// Await returns when at least that many requests are queued, when patience has passed, or when ctx ends.
+// Await returns when the queue has at least that many requests, when patience has passed, or when ctx ends.
 func (i *Inbox[R]) Await(ctx context.Context, requests int, patience time.Duration) {
 	i.mu.Lock()
 	enough := len(i.queue) >= requests
@@ -156,8 +157,8 @@ func (i *Inbox[R]) Waiting() (n int) {
 // goroutines use the Inbox.
 func (i *Inbox[R]) Hand() { i.running, i.handed = true, true }
 
-// Shut takes all requests out of the queue, and returns them. With forever, Add accepts no request any more: the leader's term ends.
-// Without it, Add accepts only patient requests until Open is called: a script runs for long.
+// Shut takes all requests out of the queue, and returns them. If forever is true, Add accepts no request any more: the leader's term
+// ends. If forever is false, Add accepts only patient requests until Open is called: a script runs for long.
 func (i *Inbox[R]) Shut(forever bool) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -58,7 +58,7 @@ func (h *InHand) add(n int64) {
 	}
 }
 
-// AwaitRoom waits while IsFull, for no longer than InHandPatience, or until ctx ends.
+// AwaitRoom waits while IsFull is true, for no longer than InHandPatience, or until ctx ends.
 func (h *InHand) AwaitRoom(ctx context.Context) {
 	if h.IsFull() {
 		h.take(ctx, nil, 0)
@@ -98,7 +98,7 @@ func (c *Client) Holds(bytes int) {
 	}
 }
 
-// hold sets c.inHand as Holds does, and returns by how much it has grown. The caller must add that to InHand.bytes.
+// hold sets c.inHand as Holds does, and returns by how much c.inHand has grown. The caller must add that number to InHand.bytes.
 func (c *Client) hold(bytes int) (more int64) {
 	if c == nil || c.node == nil {
 		return 0

@@ -2,9 +2,9 @@ package fair
 
 import "time"
 
-// Interval is the time after a piece of long work during which the leader serves only other requests, while these come without a
-// break. It is as long as the piece took, turnRest at most. So long work has half of the time, unless a piece takes more than
-// turnRest. The zero value is an Interval that is over.
+// Interval is the time after a piece of long work, the long reads of a batch, during which the leader serves only other requests,
+// while these come without a break. It is as long as the piece took, turnRest at most. So long work has half of the time, unless a
+// piece takes more than turnRest. The zero value is an Interval that is over.
 type Interval struct {
 	until time.Duration // monotonic
 	other time.Duration // when other requests came last, monotonic
@@ -18,8 +18,9 @@ func (i *Interval) Took(piece, now time.Duration) {
 	}
 }
 
-// Waited notes that the leader has served nothing for the time took until now, because the replies to long work were still in hand.
-// The interval did not pass during that time, and becomes longer by as much. It ends turnRest from now at the latest.
+// Waited notes that the leader has served nothing lately, because the replies to long work were still in hand. The parameter took is
+// how long that lasted. That time does not count as a part of the interval, and the interval becomes longer by as much. The interval
+// ends turnRest from now at the latest.
 func (i *Interval) Waited(took, now time.Duration) {
 	i.until = min(max(i.until, now-took)+2*took, now+turnRest)
 }

@@ -74,7 +74,7 @@ func (s spending) left(full, now time.Duration) time.Duration {
 	return max(s.took-back, 0)
 }
 
-// add increases the spending by a time, but not above most, and returns the increase.
+// add increases the spending by a time, up to the value of the parameter most, and returns the increase.
 func (s *spending) add(by, most, full, now time.Duration) (added time.Duration) {
 	left := s.left(full, now)
 	*s = spending{min(left+by, max(most, left)), now}

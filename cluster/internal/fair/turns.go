@@ -56,8 +56,8 @@ const (
 	turnShare = 50 * time.Millisecond
 	// CoarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	CoarsePiece = 100 * time.Microsecond
-	// knownPieces is how many commands of a kind must be known before weighs calls one of its requests light or long. It calls no
-	// request of more than fewCalls commands light.
+	// knownPieces is how many commands of a kind must have been noted before the method weighs predicts that a request of that kind is
+	// light or long. It predicts of no request with more than fewCalls commands that it is light.
 	knownPieces = 2
 	fewCalls    = 4
 	// applyTimes bounds the time of a commit that is added to the coarse work of a batch (NoteCommit), as a multiple of the time that
@@ -149,7 +149,7 @@ func (u use) isHeavy() bool {
 	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(HeavyPiece))
 }
 
-// note adds work of some pieces to what a name has used.
+// note adds work to the use of a name: the number of its pieces, and the time that they took.
 func (t uses) note(name string, pieces int, cost, now time.Duration) {
 	if len(t) >= turnNames {
 		maps.DeleteFunc(t, func(_ string, u use) bool { return u.now(now).took < time.Millisecond })
@@ -221,7 +221,8 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 }
 
-// noteApplied adds the time that it took to commit the coarse work of the present batch to that work.
+// noteApplied adds the extra time of a commit (NoteCommit) to the coarse work of the present batch: to each piece a part in proportion
+// to the piece's own time.
 func (t *Turns[W]) noteApplied(took, now time.Duration) {
 	for _, p := range t.ran {
 		t.coarse.note(p.user, 1, time.Duration(float64(took)*float64(p.took)/float64(t.spent)), now)
@@ -229,7 +230,7 @@ func (t *Turns[W]) noteApplied(took, now time.Duration) {
 	t.spent += took
 }
 
-// Ended says that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long, while other
+// Ended notes that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long, while other
 // users send requests.
 func (t *Turns[W]) Ended(now time.Duration) {
 	spent := t.spent
@@ -303,10 +304,11 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns those of the waiting requests and of q that are to run next: first those of users with little coarse work, and behind
-// them those of users with much, of whom the ones with less go first. If the last batch has run no request of the latter, one of them
-// goes before all others. Heavy work waits while holdsOf holds it back, and in any case for one batch of other requests, if there are
-// any. Then one heavy request goes first. While Pauses is true, only the requests of the first group run.
+// Order returns those of the waiting requests and of q that are to run next: first the requests of users with little coarse work, and
+// behind them those of users with much coarse work, users with less of it first. If the last batch had requests of both groups, but
+// ran none of the second, one request of the second group goes before the first group. Heavy work waits while holdsOf holds it back,
+// and in any case for one batch of other requests, if there are any. Then one heavy request goes first. While Pauses is true, only
+// the requests of the first group run.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {

@@ -164,12 +164,12 @@ func (o *Outbox) write(out []byte) bool {
 
 // Forwarded is a request that was sent to a peer and waits for its result.
 type Forwarded struct {
-	Client *fair.Client                 // that has sent it; nil: none
-	Done   func(body []byte, err error) // called once
+	Client *fair.Client                 // the client that has sent the request; nil: none
+	Done   func(body []byte, err error) // called once, with the result or an error
 	Waits  func()                       // if not nil: called when the peer says that the request waits, or runs for long
 }
 
-// Link is a connection to a peer for forwarding to it.
+// Link is a connection over which this node forwards requests to a peer.
 type Link struct {
 	Peer  Handshake
 	Out   *Outbox
@@ -187,16 +187,16 @@ func NewLink(conn net.Conn, peer Handshake) *Link {
 	return &Link{Peer: peer, Out: NewOutbox(conn), waiting: map[uint64]*Forwarded{}}
 }
 
-// Call is Start with the function done for f.Done. It returns a function that ends the call, if it has no result yet, with
-// raftnode.ErrUnknown.
+// Call does what Start does, with the parameter done as Forwarded.Done. The function giveUp ends the call with raftnode.ErrUnknown,
+// if the call has no result yet.
 func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error)) (giveUp func()) {
 	id := l.Start(kind, fill, &Forwarded{Done: done})
 	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
 }
 
 // Start sends a frame. f.Done is called with the result, or with raftnode.ErrNotExecuted or ErrTooLong if the
-// frame was certainly not sent, or with raftnode.ErrUnknown. Start returns the number of the call; 0 if it was
-// not sent.
+// frame was certainly not sent, or with raftnode.ErrUnknown if the link ends before the result comes. Start
+// returns the number of the call; 0 if the frame was not sent.
 func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint64) {
 	l.mu.Lock()
 	var err error
@@ -222,7 +222,7 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 }
 
 // Cancel asks the peer to cancel a blocking command, or tells it that the client of a call of another kind was cut off. For a blocking
-// command, how says for what reason (cluster/block.go). The result of the call says what became of the call.
+// command, the parameter how gives the reason (cluster/block.go). The result of the call says what became of the call.
 func (l *Link) Cancel(call uint64, how int32) {
 	// If the link is broken, Fail ends the call.
 	_ = l.Out.Send(Cancel, call, func(b []byte) []byte { return append(b, byte(how)) })
@@ -255,7 +255,7 @@ func (l *Link) Resolve(id uint64, body []byte, err error) {
 	}
 }
 
-// Retire ends the link as soon as every call has its result.
+// Retire makes the link accept no more calls, and ends it as soon as every call has its result.
 func (l *Link) Retire() {
 	l.mu.Lock()
 	l.retired = true

@@ -13,8 +13,8 @@ type Ticket struct {
 	Again  bool   // the write may have been executed already
 }
 
-// Tickets hands out the numbers of the writes that this node forwards. It remembers only the numbers for which a client still waits.
-// So a client that waits for long does not make it remember all later numbers.
+// Tickets hands out the numbers of the writes that this node forwards. It remembers only the numbers for which a client still waits,
+// so it need not remember all later numbers while one client waits for long.
 type Tickets struct {
 	mu    sync.Mutex
 	last  uint64
