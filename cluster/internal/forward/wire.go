@@ -21,34 +21,37 @@ import (
 //	frame:     internal/frame
 //
 //	kind 1  submit    ticket, calls
-//	kind 2  result    status (1 byte), for status 0: n, n times reply; then, if it was heavy
-//	                  work, 1, its cost in ns, and its leases, if any (cluster/grants.go); older
-//	                  versions skip the rest
+//	kind 2  result    status (1 byte: Done … ReplyLater), for status 0: n, n times reply; then,
+//	                  if the request was heavy work, 1, its cost in ns, and the leases that it
+//	                  granted, if any (cluster/grants.go); older versions skip what follows the replies
 //	kind 3  kill      no body for SCRIPT KILL, "f" for FUNCTION KILL, "s" for
 //	                  FUNCTION STATS; the result is the reply of the command, or
-//	                  for "s" status 5: ask again
+//	                  for "s" perhaps status 5, after which the node asks again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
-//	kind 5  block     boot of the sender, the sender's number of the command, token of
-//	                  the link, then n=1 and a call: a blocking command; then, unless
-//	                  the client has only just sent it, 1 if it has waited at a leader,
-//	                  else 0, and for how long its node has had it, in µs; older
-//	                  versions skip that
-//	kind 6  cancel    how (1 byte): cancel the block frame with this id; or the client
-//	                  of the submit frame with this id was cut off
-//	kind 7  claim     boot of the sender, token of the link: this connection is
-//	                  the one for its writes and blocking commands; the result
+//	kind 5  block     boot number of the sender, the sender's number of the command,
+//	                  token of the link, then n=1 and a call: a blocking command; then,
+//	                  unless the client has only just sent the command, 1 if the command has
+//	                  waited at a leader, else 0, and the time since the sender got it from
+//	                  its client, in µs; older versions skip these two fields
+//	kind 6  cancel    how (1 byte, Link.Cancel): cancel the blocking command of the block
+//	                  frame with this id; or the client of the submit frame with this id
+//	                  was cut off
+//	kind 7  claim     boot number of the sender, token of the link: the sender uses this
+//	                  connection for its writes and blocking commands; the result
 //	                  is how far the log has come, and the token, a new one
 //	                  unless the given one is valid
-//	kind 8  waits     to the sender of a block: the command waits; to the sender of a
-//	                  submit: a script of it runs for long. No body
+//	kind 8  waits     to the sender of a block frame: the command waits; to the sender of a
+//	                  submit frame: one of its scripts runs for long. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
 //	kind 10 admin     what (1 byte) | str id | str peer address: a change of
 //	                  membership; the result is a status reply or an error reply
-//	kind 20 position  no body; the result is the index up to which the asked
-//	                  node knows the log to be committed: it has all these entries
+//	kind 20 position  no body, or 1 (1 byte); the result is the index up to which the asked
+//	                  node knows the log to be committed: its log has all these entries.
+//	                  With a body the question is for a leader, which answers
+//	                  only after it has checked that it still leads
 //
-//	ticket:       0, or id | low | 1: sent again, 0: not | token (8 bytes)
+//	ticket:       0, or: id | low | 1 if the write is sent again, else 0 | token (8 bytes)
 //	calls:        internal/call/codec.go
 //
 // Integers are uvarints, str is a uvarint length and bytes, replies are coded
@@ -86,10 +89,12 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 	return call.Append(buf, calls, minor)
 }
 
-// maxNumber is above the number of requests that any node sends while it runs. It keeps the next number from overflowing.
+// maxNumber bounds the number of a write (Ticket.ID). No node forwards so many writes while it runs, and the number plus one does
+// not overflow.
 const maxNumber = 1 << 62
 
-// ReadSubmit decodes a submit frame. The frame does not contain the origin.
+// ReadSubmit decodes a submit frame. It leaves from.Origin 0, because the frame does not contain it: the sender has named it in its
+// claim of the connection.
 func ReadSubmit(body []byte, table *store.Table) (from Ticket, token uint64, calls []call.Call, err error) {
 	r := codec.Reader{B: body}
 	if from.ID = r.Uvarint(); from.ID != 0 {
@@ -118,7 +123,7 @@ func ReadResult(body []byte, dst []store.Reply) ([]store.Reply, error) {
 	return dst, err
 }
 
-// ReadReplies decodes a result as ReadResult does, and each reply by the function read. It also returns the bytes behind the
+// ReadReplies decodes a result as ReadResult does, and each reply by the function read. It also returns the bytes that follow the
 // replies.
 func ReadReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply, []byte, error)) (replies []store.Reply, rest []byte, err error) {
 	if len(body) == 0 {
@@ -155,7 +160,7 @@ func ReadReplies(body []byte, dst []store.Reply, read func([]byte) (store.Reply,
 	return dst, rest, nil
 }
 
-// What can become of a request that was forwarded, besides a reply and the errors of raftnode.
+// The errors of a forwarded request, besides raftnode.ErrNotExecuted and raftnode.ErrUnknown.
 var (
 	// ErrCancelled: the blocking command was cancelled, and had no effect.
 	ErrCancelled = errors.New("cluster: cancelled")
@@ -167,11 +172,11 @@ var (
 	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
-// Waited says how a blocking command has waited before it is sent: how long, and whether at a leader. It is zero if the command
-// is sent as soon as it comes.
+// Waited says for how long a blocking command has waited before its node sends it to a leader, and whether it has waited at a
+// leader. It is zero if the node sends the command as soon as the client has sent it.
 type Waited struct {
-	Age    time.Duration // since it came to its node
-	Joined bool          // it has waited at a leader already
+	Age    time.Duration // time since the command came to its node
+	Joined bool          // the command has waited at a leader already
 }
 
 func AppendBlock(buf []byte, boot, id, token uint64, c *call.Call, w Waited, minor byte) []byte {

@@ -38,7 +38,7 @@ func End(buf []byte, start int) []byte {
 }
 
 // lengthField returns the length field for a length. If the field cannot hold the length, it gets the highest value, which every
-// reader refuses (MaxLength). The low 32 bits of the length could look like the length of a short frame.
+// reader refuses (MaxLength). If it got the low 32 bits of the length instead, a reader could take the frame for a short one.
 func lengthField(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // Frame is a received frame. No other frame shares the memory of Body.
@@ -76,7 +76,7 @@ func ReadLength(r *bufio.Reader, most uint32) (int, error) {
 	return int(n), nil
 }
 
-// ReadRest reads what follows the length n of a frame.
+// ReadRest reads the rest of a frame, after its length field. The value of that field is n.
 func ReadRest(r *bufio.Reader, n int) (Frame, error) {
 	b, err := ReadBody(r, n)
 	if err != nil {

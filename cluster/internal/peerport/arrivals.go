@@ -10,18 +10,18 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// A caller costs a goroutine, a socket and buffers before it has shown that it is a peer. On a port that
-// others reach, anybody may call as often as they like. So a caller has to say within HandshakeTimeout
-// what it wants, and there are at most maxStrangers such callers at once. If one more comes, the node
-// finds the address with most of these callers, and cuts off the oldest caller from there.
-// Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others call. Nodes
-// compute handshakes in turn (package turns). Every second turn is for the addresses at which peers have
-// proved themselves. Of the callers that have sent no handshake, the node cuts off those from these addresses
-// last.
+// A caller costs a goroutine, a socket and buffers before it has proved that it is a peer; until then it is a
+// stranger. On a port that others reach, anybody may call as often as they like. So a caller has to send its
+// handshake (handshakeDone) within HandshakeTimeout, and there are at most maxStrangers strangers at once. If one more
+// comes, the node cuts off a stranger that has sent no handshake: the oldest one from the address with the most
+// strangers. Among the strangers without a handshake, those from an address at which a peer has proved itself are cut
+// off last. Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others
+// call. The node computes the TLS handshakes of its callers in turn (package turns), and every second turn is for the
+// addresses at which peers have proved themselves.
 //
-// A caller stops being a stranger when it has proved by its certificate that it is a peer. Where the node
-// asks for no proof, a caller can do no more than begin as a peer would. Such callers count as strangers
-// for as long as they stay, but the node cuts them off only if no caller without a handshake is left.
+// A caller proves by its certificate that it is a peer. If the node asks for no proof, every caller remains a
+// stranger, even if it has sent the handshake of a peer. But the node cuts off strangers that have sent a handshake
+// only if all have sent one.
 //
 // Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
 // peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to
@@ -41,7 +41,7 @@ type arrivals struct {
 
 	mu    sync.Mutex
 	all   map[*arrival]struct{}
-	count int // arrivals that are not proven
+	count int // number of strangers
 	next  uint64
 	done  bool
 }
@@ -51,7 +51,7 @@ type arrival struct {
 	net.Conn // the caller's connection; after a TLS handshake, the TLS connection
 	raw      net.Conn
 	of       *arrivals
-	from     netip.Addr // the caller's host, or network
+	from     netip.Addr // the caller's address; for IPv6 its network (turns.Origin)
 	number   uint64
 	ctx      context.Context // ends with the connection
 	end      context.CancelFunc
@@ -131,7 +131,7 @@ func (a *arrival) prove(within net.Conn) {
 	}
 }
 
-// maxKnown bounds the addresses by which peers are known. Only a peer adds one, but its address may
+// maxKnown bounds the number of addresses in a peerAddrs. Only a peer adds an address, but its address may
 // change each time it is started.
 const maxKnown = 1024
 
@@ -187,7 +187,7 @@ func HandshakeDone(conn net.Conn) {
 	}
 }
 
-// keep leaves it to the user of the connection to close it: the connection stays open when the port closes.
+// keep lets the connection stay open when the port closes: whoever uses the connection has to close it.
 func (a *arrival) keep() {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()

@@ -31,8 +31,8 @@ import (
 //   - its chain leads to --peer-tls-ca-cert-file, and it is valid at present;
 //   - its extended key usage allows servers and clients. So a certificate for a mere client
 //     or a mere web server of the same CA does not open the port;
-//   - it names the host that was dialed, if it is the certificate of the called node (a caller's
-//     may have any name); or, with --peer-tls-name, the certificates of both sides have that name.
+//   - it names the host that was dialed, if it is the certificate of the called node (the certificate of a
+//     caller may have any name); or, with --peer-tls-name, the certificates of both sides have that name.
 //
 // A connection begins with the first byte of a TLS handshake, 0x16; no plain protocol begins with it. After the
 // handshake the called node sends one byte, 'K', to say that it has accepted the certificate of the caller.
@@ -114,8 +114,8 @@ type peerGate struct {
 	known peerAddrs
 
 	mu     sync.Mutex // held while loading; guards the following
-	failed string     // why the last load of watch failed
-	found  [][]byte   // bytes of the files at the last load, if they are not those of keys
+	failed string     // error of the last load by the function watch; "": it did not fail
+	found  [][]byte   // bytes of the files at the last load; nil if the keys in use were made from the same bytes
 }
 
 // openGate reads the files of a configuration. It returns nil if the configuration asks for no proof.
@@ -167,7 +167,7 @@ func (g *peerGate) reload() error {
 	return g.load(1)
 }
 
-// load is reload; mu is held. With looks 2, new content takes effect only when two loads in a row have found it.
+// load does the work of reload; the caller holds mu. With looks 2, new content takes effect only when two loads in a row have found it.
 func (g *peerGate) load(looks int) error {
 	content := make([][]byte, 0, 3)
 	for _, f := range g.files() {

@@ -22,7 +22,7 @@ type quietConn struct {
 	out quietWrites
 }
 
-// quietReads is the read in progress.
+// quietReads is the state of the read in progress.
 type quietReads struct {
 	mu    sync.Mutex
 	p     []byte
@@ -31,7 +31,7 @@ type quietReads struct {
 	try   func(fd uintptr) (done bool)
 }
 
-// quietWrites is the write in progress.
+// quietWrites is the state of the write in progress.
 type quietWrites struct {
 	mu    sync.Mutex
 	p     []byte // not written yet

@@ -33,7 +33,7 @@ func (w *Watcher) Serve(conn net.Conn) {
 	}
 }
 
-// answerTo returns what this node tells a node that has sent its status f.
+// answerTo returns the status that this node sends in answer to the status f of another node.
 func (w *Watcher) answerTo(f Status) Status {
 	answer := w.Own()
 	if answer.You = w.standing(f); answer.You != Member || f.Directory == "" {
@@ -57,7 +57,8 @@ func (w *Watcher) memberIDs() (ids []string) {
 	return ids
 }
 
-// Run has the other members asked for their status, and renews the topology, until the node closes.
+// Run asks the other members for their status, each on a goroutine of its own (attend), and renews the topology, until the node
+// closes.
 func (w *Watcher) Run() {
 	defer w.work.Wait()
 	asked := map[string]askedPeer{}
@@ -158,8 +159,8 @@ func (w *Watcher) Visit(addr string) (Status, bool) {
 	return f, err == nil
 }
 
-// Answering asks all members now and returns those that answer. It does not go by their last status, because a member
-// that has died since then would still count as up.
+// Answering asks all other members now, and returns those that answer, and this node. It does not go by their last status,
+// because a member that has died since its last status would still count as up.
 func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	up := map[string]bool{w.cfg.ID: true}
 	answers := make(chan string, len(members))

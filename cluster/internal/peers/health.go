@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// health is what this node last wrote to the program's log about the members. It writes a line when a member falls
-// silent and when that member is back, when too many members are silent for a majority, when there has been no
-// leader for a while, and when the majority or the leader is back. It does not repeat a line while nothing changes.
+// health is what this node last wrote to the program's log about the members. The node logs that a member has fallen
+// silent or is back, that too many members are silent for a majority, that there has been no leader for a while, and
+// that there is a majority or a leader again. It does not repeat a line while nothing changes.
 type health struct {
 	down       map[string]bool
 	noMajority bool
@@ -64,8 +64,8 @@ func (w *Watcher) tellHealth(now time.Duration, led bool) {
 	w.tellLeader(now, led)
 }
 
-// tellLeader logs that there has been no leader for Config.DownAfter, and why if this node knows; and later that there is one
-// again. It logs neither on a node without a vote.
+// tellLeader logs that there has been no leader for Config.DownAfter, with the reason if this node knows one. After that it logs
+// when there is a leader again. A node without a vote does not log that there is no leader.
 func (w *Watcher) tellLeader(now time.Duration, led bool) {
 	h := &w.health
 	switch {

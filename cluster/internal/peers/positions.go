@@ -6,17 +6,17 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// Positions is how far the log of each member has come, by what the members have reported.
+// Positions holds how far the log of each member has come, as the members have reported it.
 type Positions struct {
 	mu      sync.Mutex
 	known   map[string]uint64        // by id
 	asked   map[string]chan struct{} // members that are being asked, by id and address; a channel wakes the goroutine that asks
 	waiting int                      // number of clients that wait at present (Begin)
 	want    uint64                   // the highest target with which Ask was ever called
-	waits   map[chan struct{}]uint64 // the target of each waiting client, by the channel that Heard closes when a member reaches it
+	waits   map[chan struct{}]uint64 // targets of the waiting clients, by the channel that Heard closes when a member reaches the target
 }
 
-// Heard notes that the log of a member has come to index, and wakes the clients that wait for that.
+// Heard notes that the log of a member has come to index, and wakes the clients whose targets it has thereby reached.
 func (p *Positions) Heard(id string, index uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -36,8 +36,8 @@ func (p *Positions) Heard(id string, index uint64) {
 	}
 }
 
-// Reached counts the members other than self whose log has come to target. arrived is closed when another member's log comes to
-// target. The caller calls forget when it no longer waits for that.
+// Reached counts the members other than self whose log has come to target. The channel arrived is closed when the log of one
+// more member comes to target. The caller must call forget when it no longer waits for arrived.
 func (p *Positions) Reached(target uint64, members []raftnode.Member, self string) (n int, arrived <-chan struct{}, forget func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,8 @@ func (p *Positions) Reached(target uint64, members []raftnode.Member, self strin
 }
 
 // Ask makes sure that every other member that has not yet reported target is being asked for its position. For each such member
-// that is not being asked yet, it calls the function ask on a new goroutine. Ask sends on wake whenever a client waits for the member.
+// that is not being asked yet, it calls the function ask on a new goroutine. Then Ask sends on the channel wake of every member that
+// has not yet reported target, because a client waits for that member.
 func (p *Positions) Ask(target uint64, members []raftnode.Member, self string, ask func(m raftnode.Member, wake <-chan struct{})) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // reads the clock of the machine, and it brings a mock library into the build. This file has only the
 // part that is needed, and uses the status that the nodes send each other anyway.
 
-// keepUp is by how much time a member may be behind: it must have applied by now what was committed
+// keepUp is how far, in time, a member may be behind: by now it must have applied what was committed
 // a keepUp ago. The applied index in its status may be a Period old.
 const keepUp = 3 * Period
 

@@ -12,14 +12,15 @@ import (
 //
 // A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
 // also to the node that is no longer in it. A node that was away at that time gets no message about its removal:
-// the members only refuse it their votes. So it learns of its removal by the questions that every node asks
-// (ask.go): a member that has applied at least as much as this node answers that the node is a stranger, or that the
-// member with its id has another data directory. However it learns of its removal, it then serves no client. Until then
-// old entries may make it believe that it still has a leader, but that leader refuses the commands that it forwards.
+// the members only refuse it their votes. So it learns of its removal from the answers to the questions that every node
+// asks (ask.go): a member that has applied at least as much as the removed node answers that the removed node is a
+// stranger, or that the member with its id has another data directory. A node that knows of its removal serves no client.
+// Before it knows, old entries may make it believe that it still has a leader, but that leader refuses the commands that
+// it forwards.
 
 // standing returns what this node thinks of the node that has sent f. A node that has the id of a member and another
-// address is either that member, which has moved, or a former one whose place has been taken. In the second case
-// the present member answers at its address, so it is alive.
+// address is either that member, which has moved, or a former member whose id another node now has. In the second case
+// the other node answers at the member's address, so the member is alive (Alive).
 func (w *Watcher) standing(f Status) Standing {
 	members, err := w.cfg.Raft().Members()
 	if err != nil || len(members) == 0 {
@@ -107,8 +108,8 @@ func (w *Watcher) Misplaced() string {
 	return ""
 }
 
-// outcast reports whether another node of this cluster that has applied at least as much as this one has lately called
-// this one a stranger, or knows it with another data directory.
+// outcast reports whether another member has lately answered that this node is a stranger, or that it has met this node with
+// another data directory. Only answers of members that have applied at least as much as this node count.
 func (w *Watcher) outcast() bool {
 	own := w.Own()
 	now := w.cfg.Clock.Monotonic()
@@ -133,9 +134,9 @@ func (w *Watcher) Moved() {
 	}
 }
 
-// adopt notes that this node is a member of the cluster that f, the status of another member, names; f.Cluster is ""
-// if that member does not know the name. adopt does nothing if this node is no member, and logs an error if it
-// belongs to another cluster. mu is held.
+// adopt takes the name of the cluster from f, the status of another member, and notes that this node is a member of that
+// cluster; f.Cluster is "" if the other member does not know the name. adopt does nothing if this node is no member. If this
+// node belongs to another cluster than f names, adopt logs an error, once. mu is held.
 func (w *Watcher) adopt(f Status) {
 	if !w.member {
 		return
@@ -152,8 +153,9 @@ func (w *Watcher) adopt(f Status) {
 	}
 }
 
-// sameDirectory returns false if another node names another directory than the one with which this node has met it. It
-// remembers the directory of a member that was not met before.
+// sameDirectory returns false if the status f names another data directory than the one with which this node has met its
+// sender. If the sender is a member that was not met before, sameDirectory remembers the directory, and returns false if it
+// cannot write that to the disk.
 func (w *Watcher) sameDirectory(f Status) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }

@@ -12,7 +12,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// Every node asks every other node, once in Period, for its status, on a separate connection to the peer
+// Every node asks every other member, once in Period, for its status, on a separate connection to the peer
 // port. By Raft a follower hears from the leader only. But a client that asks a follower for the other nodes
 // wants to know all of them, and which of them are up.
 //
@@ -26,15 +26,16 @@ import (
 //	                str plain with TLS | str sentinel with TLS | str cluster with TLS |
 //	                n, n times (str user | int halvings | int rush | int milliseconds)
 //
-// you is what the answering node thinks of the asking one: 0 it does not know, 1 a member, 2 no member, 3
-// a node with the id of a member and another data directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A
-// reader skips what follows the fields that it knows. A frame may end after applied, the peer address,
-// the data directory or the members, so that versions can differ in what they say. A node names its data
-// directory only when it asks a member at its address, and in answers to members: another node that names the
-// directory would pass for this node. Only in answers to members it also names the users whose work gets less time
-// than usual (fair.Overrun). If there are none, as in most cases, the frame ends before them. A frame that is longer
-// than frame.MaxShort is refused. A node records no status of a node that is no member, or that names another data
-// directory than the one with which the member was met.
+// plain, sentinel and cluster are the addresses for clients (Addresses). you is what the answering node thinks of the
+// asking one: 0 it does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data
+// directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A reader skips what follows the
+// fields that it knows. A frame may end after applied, the peer address, the data directory, the members or the TLS
+// addresses, so that versions can differ in what they say. A node names its data directory only when it asks a member
+// at its address, and in answers to members: another node that names the directory would pass for this node. Only in
+// answers to members that have named their directory it also names the users whose work gets less time than usual
+// (fair.Overrun). If there are none, the frame ends before them. A frame that is longer than frame.MaxShort is
+// refused. A node records no status of a node that is no member, or that names another data directory than the one
+// with which the member was met.
 const (
 	FrameStatus = 1
 

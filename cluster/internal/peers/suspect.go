@@ -33,8 +33,8 @@ const SuspectTick = 5 * time.Millisecond
 // living leader sends a heartbeat after a tenth to a fifth of the heartbeat timeout, and entries far more often.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
-// nextTurn is how much later each further member stands for election, so that they do not split the votes. A
-// member that stands wins within nextTurn, even with a busy disk, before the next one would stand.
+// nextTurn is the time between the turns of two members to stand for election, so that they do not split the votes: even
+// with a busy disk, a member that can win has won within nextTurn.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
 // Refused reports whether the machine at an address refused a connection, because no process listens there.
@@ -63,8 +63,8 @@ type Elector interface {
 }
 
 // Stand waits for the silence of the suspected leader, and then has this node stand for election. It gives up if another
-// node leads, if ctx ends, or after two election timeouts. A node that has not caught up keeps waiting, because it
-// could not lead at once. A node whose turn would come after Raft's own timers does nothing.
+// node leads, if ctx ends, or after two election timeouts. Until then a node that has not caught up keeps waiting, because
+// it could not lead at once. A node without a vote does nothing, and neither does one whose turn would come after Raft's own timers.
 func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	turn := s.turnAfter(leader.ID)
 	patience := firstTurn(s.Heartbeat) + time.Duration(turn)*nextTurn(s.Heartbeat)

@@ -55,8 +55,8 @@ type Topology struct {
 	Leader string // id of the leader; "" while no leader is known
 	Last   string // id of the leader or, without a leader, of the last one
 	Term   uint64
-	Nodes  []Sighting // this node and the voters with known addresses, sorted by id
-	// Members is the number of voters, also of those whose addresses are not known. Members without a vote
+	Nodes  []Sighting // this node and the voters that have sent their status, sorted by id
+	// Members is the number of voters, including those that have sent no status yet. Members without a vote
 	// are left out: they do not count for a majority, and clients are not sent to them.
 	Members int
 	// DownAfter is how long a member may be silent before it counts as down.

@@ -27,11 +27,11 @@ type Config struct {
 	Dialer    *peerport.Dialer
 
 	Opened <-chan struct{}            // closed when the function Raft may be called
-	Raft   func() Raft                // what Raft knows
-	Leader func() raftnode.Leadership // the leader as the node knows it
+	Raft   func() Raft                // returns what Raft and the data directory know
+	Leader func() raftnode.Leadership // returns the leader as the node knows it
 	// Overruns returns the users whose work gets less time than usual on this node (fair.Limits).
 	Overruns func() []fair.Overrun
-	Members  func(members []raftnode.Member) // is called with the members that Raft knows, in every Period and after a change of them
+	Members  func(members []raftnode.Member) // is called with the members that Raft knows, in every Period and when they have changed
 	Removed  func()                          // is called when the node finds that it has been removed
 	Fatal    func(error)                     // ends the node
 }
@@ -55,8 +55,8 @@ type Raft interface {
 	Trouble() string
 }
 
-// Watcher asks the other members for their status, and holds what this node has learned from them. Lock order: mu, then
-// what Config.Leader locks.
+// Watcher asks the other members for their status, and holds what this node has learned from them. Lock order: mu comes before
+// the locks that Config.Leader takes.
 type Watcher struct {
 	cfg  Config
 	ctx  context.Context
@@ -136,7 +136,7 @@ type heard struct {
 	status Status
 	addr   string // its peer address
 	told   bool   // the member has sent its status
-	asked  bool   // ... and has done so in answer to a question at its address
+	asked  bool   // the member has answered a question that this node sent to its address
 	voter  bool
 	first  time.Duration // when this node began to look for it
 	seen   time.Duration // when its last status came; first if none has come
@@ -144,7 +144,8 @@ type heard struct {
 	foreign bool // the node at this address belongs to another cluster, and this has been logged
 }
 
-// MayBeOlder reports whether the member at a peer address may run version 0.1.0, because no status of it has shown the contrary.
+// MayBeOlder reports whether the node at a peer address may run version 0.1.0: it returns false only for a member whose status has
+// shown the contrary.
 func (w *Watcher) MayBeOlder(addr string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -156,7 +157,7 @@ func (w *Watcher) MayBeOlder(addr string) bool {
 	return true
 }
 
-// Topology returns what this node knows of the cluster. It costs one load.
+// Topology returns what this node knows of the cluster. It costs one atomic load.
 func (w *Watcher) Topology() *Topology { return w.current.Load() }
 
 // Own returns the status that this node tells the others.

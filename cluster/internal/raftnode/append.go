@@ -38,13 +38,13 @@ import (
 //
 // Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A
 // connection carries one request at a time. A node of an earlier version accepts no request longer than
-// maxAppend in this codec. The leader sends it such a request by Raft's own protocol, whose decoder grows
-// its buffer piece by piece and takes fifteen times as much memory for an entry of 7 MB.
+// maxAppend in this codec. The leader sends a longer one to such a node by Raft's own protocol, whose decoder grows
+// its buffer piece by piece: for an entry of 7 MB it takes 104 MB of memory.
 
 const maxAppend = 1 << 20
 
 // errNotSpoken means that Raft's own transport has to send a request, because the peer does not speak
-// this codec, or refuses so long a request in it.
+// this codec, or would refuse this request in it as too long.
 var errNotSpoken = errors.New("cluster: to be asked by Raft's own transport")
 
 // appendRefusal is an error that the peer has sent as its answer.
@@ -65,7 +65,7 @@ type appender struct {
 }
 
 const (
-	// appendersKept is how many connections to a peer are kept.
+	// appendersKept is how many idle connections to a peer an appender keeps for further requests.
 	appendersKept = 3
 	// earlierFor is how long the node treats a peer as one of an earlier version, after the peer has
 	// closed a connection without a hello.
@@ -115,7 +115,8 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 	}
 }
 
-// take returns a connection to a peer: a kept one, or else a new one.
+// take returns a connection to a peer: a kept one, or else a new one. It fails with errNotSpoken if it finds, or has found less
+// than earlierFor ago, that the peer runs an earlier version.
 func (a *appender) take(to raft.ServerAddress) (c *appendConn, kept bool, err error) {
 	a.mu.Lock()
 	list := a.kept[to]

@@ -5,7 +5,7 @@ import "github.com/hashicorp/raft"
 // Raft tells a follower the commit index with the next entries, or after raft.Config.CommitTimeout if
 // none follow. A committed entry may hold a message for which clients of the follower wait, such as the
 // message that a lock is free. So the leader sends the commit index at once to each follower whose
-// clients listen, in a request without entries. Raft itself would send that request later.
+// clients listen, in a request without entries. Raft itself would send the commit index later.
 //
 // Raft neither knows of these requests nor needs their answers. Every node says in each answer to
 // AppendEntries whether its clients listen, so nodes whose clients do not listen cost nothing. On an idle
@@ -36,8 +36,8 @@ func (t *transport) notifyCommit(entry matched) {
 	}
 }
 
-// attend notes whether the clients of a member that has accepted entries listen, and which commit index the
-// member knows. Then it calls tell. The caller holds t.mu.
+// attend is called when a member has accepted the request args. It notes whether the clients of the member listen for
+// messages, and which commit index the member now knows. Then it calls tell. The caller holds t.mu.
 func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool, args *raft.AppendEntriesRequest) {
 	l := t.audience[id]
 	if l == nil {

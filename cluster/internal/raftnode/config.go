@@ -82,8 +82,8 @@ type Leadership struct {
 	Self bool   // this node leads
 }
 
-// clusterName makes a name for a new cluster. Each of several first members makes the name on its own, so
-// the name is derived from the list of peers (--peers), which is the same on all of them.
+// clusterName makes a name for a new cluster: a random one if there are no peers. Each of several first members makes
+// the name on its own, so the name is derived from the list of peers (--peers), which must be the same on all of them.
 func clusterName(peers []Peer) string {
 	if len(peers) == 0 {
 		return rand.Text()

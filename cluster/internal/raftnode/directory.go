@@ -23,11 +23,11 @@ import (
 //
 // A request that names no directory or no cluster is refused (scrutiny.go), and so is an answer that names no directory.
 //
-// The name of the cluster goes with the directory's name. Raft takes two entries with the same term and index for the same entry,
-// and young clusters often have such entries. A node may come to follow the leader of another cluster: the address of its member
-// now belongs to another node, or an operator has founded a new cluster on the old addresses. Without the name of the cluster,
-// the two logs would mix. For the same reason a node refuses an answer that comes from another member than the one that it has
-// asked.
+// Each of these messages also names the cluster, if the sender knows the name. Raft takes two entries with the same term and index
+// for the same entry, and two young clusters often have such entries. A node may get requests of the leader of another cluster:
+// that cluster has a member at the address that this node now has, or an operator has founded a new cluster on the old addresses.
+// Without the name of the cluster, the two logs would mix. For the same reason a node refuses an answer that comes from another
+// member than the one that it has asked.
 
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = errors.New("cluster: this node belongs to another cluster")

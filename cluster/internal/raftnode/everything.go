@@ -49,11 +49,11 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 	return fsm.Snapshot(), last, nil
 }
 
-// Holds reports whether the state holds every entry up to an index.
+// Holds reports whether the state of this node contains the effect of every command up to an index.
 func (r *Node) Holds(index uint64) bool {
 	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
 		var l raft.Log
-		// Raft's own entries do not belong to the state.
+		// Raft's own entries do not change the state.
 		if err := r.dir.Log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
 			return false
 		}

@@ -42,7 +42,7 @@ func (m *machine) Apply(l *raft.Log) any {
 	if err := m.log.dir.Log.AwaitWritten(l.Index); err != nil {
 		return err // the process ends
 	}
-	m.bring(2 * len(l.Data)) // for the entry that was read, and for the values made of it; for a long entry Load does this
+	m.bring(2 * len(l.Data)) // room for the entry that was read, and for the values made of it; for a long entry Load makes room
 	own := *l                // Load adds long data to this copy, not to l: Raft keeps dozens of entries until the last is applied
 	l = &own
 	if err := m.log.dir.Log.Load(l); err != nil {
@@ -81,9 +81,9 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return w, nil
 }
 
-// bring makes room for bytes in memory: if memory is scarce, it waits for the collector, for the snapshot that is being written,
-// and then for others to give up earlier states. It is called before an evaluation or an entry makes data, or copies
-// data to change it.
+// bring makes room for so many bytes in memory: if memory is scarce, it waits for the collector, then for the snapshot that is being
+// written, and then until package cluster has given up earlier states (Hooks.Crowded). It is called before an evaluation or an entry
+// makes data, or copies data to change it.
 func (m *machine) bring(bytes int) {
 	brake.Bring(bytes)
 	m.awaitRoom(brake.Crowded)
@@ -157,7 +157,7 @@ type writtenState struct {
 	s       *raftfsm.Snapshot
 	over    chan struct{} // closed when Raft needs the state no more
 	once    sync.Once
-	begun   atomic.Bool // Persist has begun: from then on it ends even if Raft's main goroutine waits for the state machine
+	begun   atomic.Bool // Persist has begun; it can end while Raft's main goroutine waits for the state machine
 	hurried atomic.Bool // awaitRoom waits for over, so Persist writes without pauses
 }
 
@@ -183,7 +183,7 @@ func (w *writtenState) Persist(sink raft.SnapshotSink) error {
 // Release implements raft.FSMSnapshot.
 func (w *writtenState) Release() {
 	w.once.Do(func() {
-		w.s = nil // the machine keeps w until the next snapshot
+		w.s = nil // free the state now: the machine keeps w until the next snapshot
 		close(w.over)
 	})
 }

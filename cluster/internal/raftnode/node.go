@@ -33,12 +33,12 @@ type Node struct {
 
 	founding   bool          // this process has made the directory, for a first member
 	started    atomic.Bool   // Raft has read the log and the snapshot on disk
-	configured atomic.Uint64 // index of the last configuration that is committed here
+	configured atomic.Uint64 // index of the last configuration that this node knows to be committed
 
 	proposals    proposals
 	transferring sync.Mutex // held while leadership is transferred
 
-	shortening sync.Mutex // held while the settings of Raft differ for one snapshot
+	shortening sync.Mutex // held while Raft has other settings for one snapshot (snapshotShort)
 	quota      quota
 
 	quit sync.Once
@@ -53,7 +53,7 @@ type Hooks struct {
 	Members  func()                        // the configuration has changed
 	Vouched  func(id string) bool          // reports whether other members say that a node is a member
 	Leads    chan Leadership               // receives changes of leadership
-	Crowded  func()                        // memory is crowded: has earlier states given up
+	Crowded  func()                        // memory is crowded: gives up earlier states of the data
 }
 
 const (

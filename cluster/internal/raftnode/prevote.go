@@ -13,10 +13,10 @@ import (
 // shorter log, as a delayed follower may have (delayed_append.go). Then the first follower has to wait for an
 // election timeout before it asks again.
 //
-// So a follower that has heard nothing from its leader for a while holds the request of a candidate with a
-// longer log. It answers when it no longer believes in a leader, or has heard from the leader again. A pre-vote
-// promises nothing, so the wait does no harm. A request with a log of the same length is not held, and the last
-// candidate wins: if both could win, they would split the votes.
+// So a follower that has heard nothing from its leader for a while holds the pre-vote request of a candidate with a
+// longer log: it answers only when it no longer believes in a leader, or has heard from the leader again. A pre-vote
+// promises nothing, so the wait does no harm. A request of a candidate with a log of the same length is not held, and
+// the last candidate wins: if both could win, they would split the votes.
 //
 // Measured in virtual time, over 120 elections of three busy nodes whose leader fell silent: a new leader was
 // there after 1.05 s on average without delayed followers (delayed_append.go), after 1.22 s with delayed followers, and

@@ -8,8 +8,8 @@ import (
 
 // The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses
 // requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Any node
-// with a full directory takes a snapshot every quotaPause if there are new entries, so that it can delete the
-// log before the snapshot.
+// with a full directory takes a snapshot every quotaPause if there are new entries. After it the node can delete the
+// log up to the previous snapshot.
 
 const (
 	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.
@@ -22,7 +22,7 @@ const (
 // quota is what is known of the size of the data directory.
 type quota struct {
 	size  atomic.Int64 // bytes when it was last measured
-	full  atomic.Bool  // size was more than Config.DataQuota
+	full  atomic.Bool  // size is more than Config.DataQuota
 	added atomic.Int64 // bytes that this node has proposed since size was measured
 }
 
@@ -33,8 +33,8 @@ func (r *Node) Full() bool {
 	return q.full.Load() || r.cfg.DataQuota > 0 && q.size.Load()+q.added.Load() > r.cfg.DataQuota
 }
 
-// watchDirectory measures the data directory, and shortens the log while the directory is too
-// large. It shortens nothing before the log that was there at the start, up to last, has been applied.
+// watchDirectory measures the data directory, and shortens the log while the directory is too large. But it does not
+// shorten the log until the entries that the log held at the start, up to last, have been applied.
 func (r *Node) watchDirectory(last uint64) {
 	every := sizeTick
 	if r.cfg.DataQuota > 0 {

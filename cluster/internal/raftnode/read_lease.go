@@ -23,9 +23,9 @@ import (
 // leader cannot always tell that a clock stood still while others went on, such as the clock of a
 // suspended machine; that is why lease reads are an option.
 //
-// A node withholds what it sends (its own vote requests, its answers to those of others), not what it receives.
-// A vote request that was checked on arrival could still wait in Raft's queue when the node makes its next
-// promise.
+// A node delays the vote requests that it sends, and its answers to the vote requests of other nodes, but not the
+// arrival of a vote request: after a check on arrival, the request could still wait in Raft's queue when the node makes
+// its next promise.
 
 const (
 	// votePromise must stay the same in all versions: leaders count on it.

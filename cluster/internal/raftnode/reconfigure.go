@@ -114,8 +114,8 @@ func (k changeKind) String() string {
 	return [...]string{AddNonVoter: "non-voter", AddVoter: "voter", RemoveMember: "removed"}[k]
 }
 
-// within waits for a future until ctx ends. Until the future itself ends, it counts as one more proposal,
-// because it may still add an entry.
+// within waits until the future f or ctx ends. Until f ends, f counts as one more proposal, because it may
+// still add an entry.
 func (r *Node) within(ctx context.Context, f raft.Future) error {
 	done := make(chan error, 1)
 	r.proposals.stay()

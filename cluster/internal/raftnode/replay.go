@@ -10,15 +10,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A starting node still has to apply its log. It learns the commit index from the first entries that the leader
-// sends, all at once. Raft's main goroutine then reads that part of the log and passes it to the state machine
-// before it answers this request or any other. So a node with a long log would acknowledge no entry and give no
-// vote for seconds, and three nodes of which another is down would have no majority. Therefore the function pace
-// passes the commit index to Raft in steps. That is safe, because in Raft any follower may learn of a commit late.
-// And the node is not ready before it has applied what was committed (CaughtUp).
+// A starting node still has to apply its log. The first request with entries from the leader tells it the commit index,
+// which may be far above what it has applied. Raft's main goroutine then reads the log up to there and passes it to the
+// state machine before it answers this request or any other. So a node with a long log would acknowledge no entry and
+// give no vote for seconds, and a cluster of three nodes would have no majority if one of the others were down. Therefore
+// the function pace passes the commit index to Raft in steps. That is safe, because in Raft any follower may learn of a
+// commit late. And the node is not ready before it has applied what was committed (CaughtUp).
 //
 // Heartbeats are answered on another goroutine. So without pace the node would look like a healthy follower to all
-// others while it neither acknowledged nor voted. Requests still reach Raft in the order of arrival.
+// others while it neither acknowledged nor voted. pace does not change the order of the requests.
 //
 // A node is ready (/readyz, "Ready to accept connections") when it is a voter, reaches the leader, and
 // has caught up with the commit index of that leader. So an operator can restart one node after the other. A
@@ -63,8 +63,8 @@ func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64)
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
-// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the first entry after done does,
-// so the loop is short.
+// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the first entry after done
+// is such an entry, so the loop is short.
 func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 	for index := done + 1; index <= p.passed; index++ {
 		if isFor(index) {
@@ -94,9 +94,9 @@ func (p *progress) reset() {
 	p.told, p.goal, p.caught = 0, 0, false
 }
 
-// caughtUp reports whether this node has applied the entries that leaders have committed since reset. It goes
-// in rounds: the goal of a round is the highest commit index at its beginning. The node has caught up when the
-// commit index grew by at most paceStep during a round.
+// caughtUp reports whether this node has caught up with the commit index of leaders since reset. It goes in rounds: the
+// goal of a round is the highest commit index at its beginning, and the round ends when the node has applied the goal. The
+// node has caught up when the commit index grew by at most paceStep during a round.
 func (p *progress) caughtUp(applied func(index uint64) bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -185,8 +185,8 @@ func (t *transport) Consumer() <-chan raft.RPC { return t.requests }
 // Led notes that another node has become the leader, perhaps the one that led before: this node has to catch up anew.
 func (r *Node) Led() { r.trans.progress.reset() }
 
-// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for at most
-// paceStep entries (progress.caughtUp).
+// CaughtUp reports whether this node has, at some time since Led, caught up with the commit index of the leader, except for at
+// most paceStep entries (progress.caughtUp).
 func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
 
 // applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as

@@ -72,7 +72,7 @@ type seenLog interface {
 	ConfigurationBefore(index uint64) raft.Configuration
 }
 
-// look fails if no honest member could send the request command.
+// look fails if no honest member could send this request.
 func (s *asSeen) look(command any) error {
 	switch req := command.(type) {
 	case *raft.AppendEntriesRequest:

@@ -11,11 +11,11 @@ import (
 
 // Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until
 // its successor (the heir) has all of them, and tells the heir to stand for election. The transfer of
-// hashicorp/raft is not used: it asks the goroutine that sends entries to the heir for the progress, and waits
-// for the answer without a limit. That goroutine gives no answer if the heir refuses entries because its disk is
-// full. So the second transfer to such an heir never ended. Raft accepts no entry during a transfer, so the node
-// accepted none in this term. It accepted none in later terms either, because the transfer went on waiting for
-// a goroutine that had ended.
+// hashicorp/raft is not used: by a channel it asks the goroutine that sends entries to the heir for the progress. If the
+// heir refuses entries because its disk is full, that goroutine sends them again and again, and reads no question. The
+// channel has room for one question, so the first transfer times out, but the second transfer to such an heir would wait
+// for ever to send its question. During a transfer Raft accepts no entry, so the node would accept none in this term. It
+// would accept none in later terms either, because the transfer would go on waiting for a goroutine that has ended.
 //
 // The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the
 // log as it was at the beginning. Then it proposes nothing until the heir has the last entries, too, and has won
@@ -130,7 +130,7 @@ func (r *Node) transfer(heir raft.ServerID, addr raft.ServerAddress) error {
 	return nil
 }
 
-// waitFor waits until the function is returns true. It returns false if the timeout is over or the node closes first.
+// waitFor waits until is() returns true. It returns false if the timeout is over or the node closes first.
 func (r *Node) waitFor(timeout time.Duration, is func() bool) bool {
 	late, tick := time.NewTimer(timeout), time.NewTicker(transferTick)
 	defer late.Stop()
@@ -165,7 +165,7 @@ func (t *transport) has(id raft.ServerID, term, index uint64) bool {
 	return t.hasNow(id, term, index)
 }
 
-// hasNow is has; t.mu is held.
+// hasNow does the work of has; the caller holds t.mu.
 func (t *transport) hasNow(id raft.ServerID, term, index uint64) bool {
 	m := t.matches[id]
 	return m.term == term && m.index >= index

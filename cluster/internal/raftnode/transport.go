@@ -24,9 +24,9 @@ import (
 // connection is a new one; only a snapshot is not repeated. Peers tolerate any request that comes twice.
 type transport struct {
 	*raft.NetworkTransport
-	beats     *raft.NetworkTransport // sends heartbeats, with a short timeout
-	appends   *appender              // sends entries …
-	beating   *appender              // … and heartbeats to peers that speak its codec
+	beats     *raft.NetworkTransport // sends heartbeats by Raft's own protocol, with a short timeout
+	appends   *appender              // sends entries in the codec of append.go
+	beating   *appender              // sends heartbeats in that codec
 	patience  time.Duration          // timeout of TimeoutNow
 	silence   time.Duration          // silence after which this node holds pre-votes (prevote.go)
 	strangers *peerport.Strangers
@@ -283,7 +283,8 @@ func (t *transport) TimeoutNow(id raft.ServerID, to raft.ServerAddress, args *ra
 	}
 }
 
-// afresh makes a request, and repeats it for each kept connection that may be broken.
+// afresh calls the function request, and calls it again while it fails because a connection was broken. It makes at most
+// transportPool + 1 calls, because up to transportPool kept connections may be broken.
 func afresh(request func() error) (err error) {
 	for range transportPool + 1 {
 		if err = request(); !peerport.Broken(err) {

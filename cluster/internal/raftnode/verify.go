@@ -32,7 +32,8 @@ func (t *transport) step() uint64 {
 	return t.steps
 }
 
-// asking returns the ack for a request that is sent now. The caller passes it to note when the member has accepted the request.
+// asking returns the ack for a request that is sent now. The caller passes it to the function note when the member has accepted
+// the request.
 func (t *transport) asking(term uint64) ack {
 	return ack{term: term, sent: t.step(), at: t.time.Monotonic(), wall: t.time.Wall().Round(0)}
 }
@@ -46,16 +47,16 @@ func (t *transport) note(id raft.ServerID, a ack) {
 	}
 }
 
-// followed reports whether a majority of the voters, self included, has accepted requests of this node that
-// were sent in a term after a step.
+// followed reports whether a majority of the voters, self included, has accepted requests that this node sent in the
+// given term and after the step since.
 func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, since uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority reports whether more than half of the voters are self or a voter for whose ack the function is returns true.
-// t.mu is held.
+// majority counts self, if it is a voter, and the other voters whose acks meet the condition is. It reports whether these
+// are more than half of the voters. t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
@@ -74,7 +75,7 @@ func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is fun
 // followers, and askFew does not choose that one first the next time.
 const patience = 5 * time.Millisecond
 
-// Verify returns nil when a majority has confirmed that this node leads, or at once if it holds a read lease
+// Verify returns nil when a majority has confirmed that this node leads, or at once if this node holds a read lease
 // (read_lease.go). It fails when Raft has found that this node does not lead, at the latest when Raft's leader
 // lease is over.
 func (r *Node) Verify() error {
@@ -95,7 +96,7 @@ func (r *Node) Verify() error {
 	}
 }
 
-// led reports whether a majority has accepted requests of this node that were sent in a term after a step.
+// led reports whether a majority has accepted requests that this node sent in the given term and after the step since.
 func (r *Node) led(since, term uint64) (bool, error) {
 	conf := r.raft.GetConfiguration()
 	if err := conf.Error(); err != nil {

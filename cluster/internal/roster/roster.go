@@ -108,7 +108,7 @@ func Clip(s string) string {
 	return s
 }
 
-// PlausibleTerm reports whether the cluster can have reached the given term. The parameter own is the term of the member that asks.
+// PlausibleTerm reports whether a peer of a node in the term own can be in the given term.
 func PlausibleTerm(own, term uint64) bool {
 	return term < Highest && (term <= own || term-own <= TermReach)
 }
