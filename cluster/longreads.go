@@ -10,7 +10,7 @@ import (
 )
 
 // Reads that take time in proportion to the data (long reads) go behind all other waiting requests: a
-// client that takes a lock waits for one long read, not for those of sixty clients. Long reads change
+// client that takes a lock waits for one long read, not for the long reads of sixty clients. Long reads change
 // nothing, and each client waits for the reply to its own, so no client sees in which order the leader runs
 // them. While there is no room for their replies, the leader puts long reads off (hasRoom). After a long read
 // that took much time, the leader serves only other requests, if there are any, for as long as the read took
@@ -37,9 +37,10 @@ func isLongRead(r *request) bool {
 	return r.large || r.blockedClient == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
-// inTurn returns the requests that the next batch evaluates, in order: those of q and those that wait. The requests of users who
-// have used much time go behind the others (fair.Turns.Order), and the long reads behind all. If the last batch ran other requests
-// but none of its long reads, one long read goes first. inTurn does not return requests that may not run yet (longDue, fair.Turns).
+// inTurn returns the requests that the next batch evaluates, in order: requests of q, and requests that have waited. The requests
+// of users who have used much time go behind the others (fair.Turns.Order), and the long reads behind all. If the last batch ran
+// other requests but none of its long reads, one long read goes first. inTurn does not return requests that may not run yet
+// (longDue, fair.Turns).
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0

@@ -16,14 +16,14 @@ type longScript struct {
 	mu     sync.Mutex
 	number uint64        // odd while a script runs …
 	since  time.Duration // … since this monotonic time
-	behind []*request    // requests that stand behind that of the script in the present batch
+	behind []*request    // requests that stand behind the script's request in the present batch
 	runs   func()        // check calls it once, when the script has run for runsAfter; nil: nobody to tell, or called already
 	timer  *time.Timer   // runs check …
 	due    time.Duration // … at this monotonic time; 0: never
 }
 
-// runsAfter is how long a script runs before the leader reports that to the node that has sent the script. If the leader is then
-// lost, that node does not send the script to the next leader (carried.suspect).
+// runsAfter is how long a script runs before the leader reports that to the node that has sent the script. If the leader is lost
+// after this report, the node does not send the script to the next leader (carried.suspect).
 const runsAfter = 100 * time.Millisecond
 
 // starts notes that a script of request r runs from now on. The parameter behind has the requests of the batch that wait behind r.
@@ -33,7 +33,7 @@ func (l *longScript) starts(r *request, behind []*request, now time.Duration) {
 	l.number++
 	l.since = now
 	if r.tried {
-		l.since -= companyTime // r was stopped for now after that time, during which the others waited, too
+		l.since -= companyTime // an earlier evaluation of r was stopped for now after companyTime, and the others waited for it, too
 	}
 	l.behind, l.runs = behind, r.runs
 	after := l.node.busyThreshold()
@@ -56,7 +56,7 @@ func (l *longScript) checkIn(after time.Duration) {
 	}
 }
 
-// ends notes that the script has ended, at a monotonic time, and returns whether the requests behind it were refused.
+// ends notes that the script has ended at the monotonic time at, and returns whether the requests behind it were refused.
 // Refused requests may be in use again by now, so the caller must not look at them.
 func (l *longScript) ends(at time.Duration) (refused bool) {
 	l.mu.Lock()
@@ -70,8 +70,9 @@ func (l *longScript) ends(at time.Duration) (refused bool) {
 	return l.in.Open()
 }
 
-// check tells the node of a script's client when the script has run for runsAfter. When the script has reached the busy
-// threshold, check has BUSY answered to the requests that wait behind it, and to those that come until it ends.
+// check is what the timer calls. If the script has run for runsAfter, check reports that to the node of the script's client (runs).
+// If the script has reached the busy threshold, check has BUSY answered to the requests that wait behind the script, and to those
+// that come before it ends.
 func (l *longScript) check() {
 	l.mu.Lock()
 	l.due = 0
@@ -88,7 +89,7 @@ func (l *longScript) check() {
 	if l.runs != nil {
 		left = min(left, runsAfter-ran)
 	}
-	// The timer may have been set for a script that has ended meanwhile, or only to call runs.
+	// The timer may have fired before the busy threshold: it was set for an earlier script, or only to call runs.
 	if left > 0 {
 		l.checkIn(max(left, time.Millisecond))
 		l.mu.Unlock()
@@ -101,7 +102,7 @@ func (l *longScript) check() {
 // again. From then on the inbox refuses requests that are not patient, until ends opens it. The caller holds mu; refuseWaiting
 // releases it.
 func (l *longScript) refuseWaiting() {
-	// A copy: as soon as the script ends, its batch may move other requests to where these stand.
+	// q is a copy: as soon as the script ends, its batch may overwrite the elements of behind.
 	q := slices.Concat(l.behind, l.in.Shut(false))
 	l.behind = nil
 	l.mu.Unlock()

@@ -26,9 +26,10 @@ import (
 // same id: it has forgotten its votes.
 //
 // Removing: no timer removes a member. A majority of the remaining voters must be up, or the removal itself
-// could not be committed. The leader calls them when the removal is asked for, because its last status of
-// them may be a second old. No flag forces a removal without that majority: the cluster would have no leader any
-// more. A leader that is to be removed transfers its leadership first, and its successor removes it.
+// could not be committed. When the leader gets the request, it asks each of these voters whether it is up, because the
+// last status that the leader has of them may be a second old. No flag forces a removal without that majority: the
+// cluster would have no leader any more. A leader that is to be removed transfers its leadership first, and its
+// successor removes it.
 
 // adminTimeout bounds a change of membership, including the wait for a leader.
 const adminTimeout = 8 * time.Second
@@ -74,7 +75,7 @@ func (n *Node) Add(id, peerAddr string) error {
 func (n *Node) Remove(id string) error { return n.administer(adminRequest{kind: adminRemove, id: id}) }
 
 // check fails if the request is invalid by itself (a bad id or address), so that every leader would refuse it. The node that
-// receives the request calls it, and the leader calls it again, because a peer may send anything.
+// receives the request calls check, and the leader calls check again, because a peer may send anything.
 func (a adminRequest) check() error {
 	if a.kind == adminRemove {
 		return nil // any id may be removed
@@ -307,8 +308,9 @@ func removal(members []raftnode.Member, alive map[string]bool, id string) (raftn
 	return raftnode.Change{Kind: raftnode.RemoveMember, ID: id, Addr: members[at].PeerAddr}, nil
 }
 
-// transferHere transfers leadership from this node to the voter id, if that voter answers. If id is empty, the voter that
-// has applied most among those that answer becomes the leader.
+// transferHere transfers leadership from this node to the voter with the given id, if that voter answers. If id is empty,
+// transferHere chooses, among the other voters that answer, the one that has applied most entries. If id is this node's id,
+// transferHere does nothing.
 func (n *Node) transferHere(id string) error {
 	members, err := n.cons.Members()
 	if err != nil {

@@ -70,7 +70,7 @@ type Node struct {
 	callers    map[*peerConn]struct{} // connections of peers that forward to this node
 }
 
-// Open starts a node on its data directory. An ephemeral node has none.
+// Open starts a node on its data directory. An ephemeral node has no data directory.
 func Open(cfg Config) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 // After that every entry of earlier terms is applied here, and an entry of the leader's own term, the barrier itself, is committed.
 // A leader that has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
-	last, known := n.cons.LastContact() // if it is not known, this node has heard from no leader since its process started
+	last, known := n.cons.LastContact() // if known is false, this node has heard from no leader since its process started
 	n.handing.Store(false)
 	ctx, cancel := context.WithCancel(n.ctx)
 	if !n.cons.Fixed() {
@@ -229,9 +229,9 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns the most by which the leader that proposed the last entry can have acknowledged a lease in it late. If the entry set
-// a deadline on a key, that is the constant promptly: before any reply later than that, the leader would have logged another
-// entry. Otherwise the entry grants no lease, and late returns 0.
+// late returns how long after the evaluation the leader that proposed the last entry can have acknowledged a lease in that entry,
+// at most. If the entry set a deadline on a key, the result is the constant promptly: before a later reply, the leader would have
+// logged another entry. If the entry set no deadline, it grants no lease, and the result is 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {
@@ -245,7 +245,7 @@ func (n *Node) late() (late time.Duration) {
 func (n *Node) leadTerm(ctx context.Context) {
 	n.learnOverruns()
 	seq := newSequencer(n)
-	seq.term = n.term() // before others can find the sequencer
+	seq.term = n.term() // set before others can find the sequencer
 	n.routes.set(ctx, seq, nil)
 	seq.lead(ctx)
 	n.routes.drop(seq, nil)
@@ -305,7 +305,7 @@ func (n *Node) Status() Status {
 }
 
 // Config returns a parameter of the cluster as this node knows it. ok is false if the parameter has never been
-// set. It does not wait for a running script.
+// set. Config does not wait for a running script.
 func (n *Node) Config(name string) (value string, ok bool) {
 	facts := n.fsm.Facts()
 	return facts.Config(name)
@@ -453,8 +453,8 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
 // GiveWay waits for the turn of a client that has sent a command with large arguments, if the session does not submit the command,
-// but queues it (for EXEC, say) or answers it itself: to read the arguments is work, too. GiveWay returns at once if they have few
-// bytes. The session must call leave when it has queued or answered the command.
+// but queues it (for EXEC, say) or answers it itself: to read the arguments is work, too. GiveWay returns at once if the
+// arguments have few bytes. The session must call leave when it has queued or answered the command.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }

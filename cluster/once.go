@@ -35,7 +35,7 @@ import (
 
 // decided reports whether a numbered request must not be executed, because it has been executed already, because the
 // state has forgotten whether it was, or because its link is no longer valid. In these cases decided also sets the replies or
-// the error of the request.
+// the error of the request. It sets r.crowded and r.from.Low, which record needs.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.Origin != s.node.boot && (r.token == 0 || s.blockedClients.tokens[r.from.Origin] != r.token) {
 		r.held = true
@@ -77,7 +77,7 @@ const (
 	// maxKept: if the kept replies to one origin have more bytes than this, only small new replies are kept. A reply stays
 	// until another write of its origin says that the origin no longer waits for it.
 	maxKept = 4 << 20
-	// smallRecord is the size up to which new replies are small in this sense. The reply to a client that takes a lock is small.
+	// smallRecord is the size up to which maxKept calls a new reply small. The reply to a client that takes a lock is small.
 	smallRecord = 512
 )
 

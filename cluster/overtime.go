@@ -77,8 +77,8 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the present turn has run for too long. forNow says that it must stop because requests before it in its
-// batch wait; it runs again in a later batch.
+// mustStop reports whether the command or script of the present turn has run for too long, and must stop. forNow is true if it must
+// stop because requests before it in its batch wait for the end of the batch; then it runs again in a later batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow
@@ -154,8 +154,8 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 // fair.CoarsePiece or more, or there was heavy work lately (fair.Turns.Counts).
 const leastUse = 2 * time.Millisecond
 
-// noteUse charges users with the time that their requests in a batch took. It leaves out large writes, and a batch that took little
-// time (leastUse).
+// noteUse charges users with the time that their requests in a batch took, and begins the interval after long reads. It leaves out
+// large writes, and a batch that took little time (leastUse).
 func (s *sequencer) noteUse(q []*request) {
 	all, coarse := time.Duration(0), false
 	for _, r := range q {

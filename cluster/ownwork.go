@@ -20,21 +20,21 @@ const (
 // work. The next piece of work for c may begin when Rest returns.
 func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
-// Alone waits until this node does no other work of that kind. ok is false if the client has been cut off, or the node closes;
+// Alone waits until this node does no other work of the given kind. ok is false if the client has been cut off, or the node closes;
 // otherwise the caller may do the work, and must then call leave.
 func (n *Node) Alone(c *Client, kind OwnKind) (leave func(), ok bool) { return n.own.Alone(c, kind) }
 
 // Pace waits for the turn of a client before this node does heavy work for it. The caller must call done at the end of the work. ok
-// is as for Alone.
+// is false in the same cases as the ok of Alone.
 func (n *Node) Pace(c *Client) (done func(), ok bool) { return n.own.Pace(c) }
 
-// stateHash is a hash of the state and the log index it belongs to.
+// stateHash is a hash of the state, with the log index of that state.
 type stateHash struct {
 	index uint64
 	hash  string
 }
 
-// StateHash returns the hash of the state and the log index it belongs to. It reads the whole state; the node keeps serving.
+// StateHash returns the hash of the state, and the log index of that state. It reads the whole state; the node keeps serving.
 // All calls that begin while the state is being read share the result of the next reading. If no entry was applied since the
 // last reading, StateHash returns the last result.
 func (n *Node) StateHash(c *Client) (index uint64, hash string, err error) {

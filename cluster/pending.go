@@ -14,10 +14,10 @@ import (
 // effect.
 //
 // Who answers a batch? While the sequencer waits for Raft, the method applied answers if the entry was applied soon enough
-// after the evaluation (the constant promptly). If it was later, the sequencer answers, which first checks the clock and whether it
-// still leads. After the sequencer has lost its leadership, the method leave or applied answers with errLate, even if this node leads
-// again and the entry of the batch is of that later term. If a batch has waited for too long, its watchdog answers. The first
-// answer counts (batch.end).
+// after the evaluation (the constant promptly) and this node is not transferring its leadership. Otherwise the sequencer answers,
+// which first checks the clock and whether it still leads. After the sequencer has lost its leadership, the method leave or applied
+// answers with errLate, even if this node leads again and the entry of the batch is of that later term. If a batch has waited for
+// too long, its watchdog answers. The first answer counts (batch.end).
 type pendingBatches struct {
 	stalled func() // the watchdog of a batch calls it when the batch has waited for too long
 

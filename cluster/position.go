@@ -11,7 +11,7 @@ import (
 )
 
 // The replies to WAIT and WAITAOF. An acknowledged write is in the logs of a majority, but Raft does not tell which
-// members these are. If that is not enough for a client, this node looks at its own commit index, and asks the other
+// members these are. If a client asks for more than that, this node looks at its own commit index, and asks the other
 // members for theirs. A member has all entries up to its commit index on disk, because it cannot know of a commit
 // beyond its own log.
 //
@@ -19,21 +19,22 @@ import (
 // costs the member a handshake, and handshakes wait for their turns (package turns).
 
 const (
-	// positionPause is the pause between two questions to a member that is behind …
+	// positionPause is the pause between two questions to a member that is behind. It is also the first pause after which Replicated
+	// checks again although no member has reported anything. This second pause grows …
 	positionPause = 10 * time.Millisecond
-	// … positionMost bounds the growing pause after which Replicated checks again, even if no member has reported anything …
+	// … up to positionMost.
 	positionMost = time.Second
-	// … and positionRedial is the pause before a new call to a member that could not be reached.
+	// positionRedial is the pause before a new connection to a member that could not be reached, or whose connection failed.
 	positionRedial = 50 * time.Millisecond
-	// positionTimeout is how long a member may take to answer before it is called anew.
+	// positionTimeout is how long a member may take to answer before this node connects to it anew.
 	positionTimeout = 2 * time.Second
 	// positionIdle is how long a connection stays open when no client waits.
 	positionIdle = 5 * time.Second
 )
 
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-// them. It waits until that number is at least the parameter others and, if here is true, this node has the writes, too;
-// or until ctx ends. The number may be too low, but is never too high. If here is false, the second result may be false
+// them. It waits until that number is at least the parameter others and, if the parameter here is true, this node has the writes,
+// too; or until ctx ends. The number may be too low, but is never too high. If here is false, the second result may be false
 // although this node has the writes.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
@@ -84,7 +85,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			return count, self
 		case <-arrived:
 		case <-tick.C: // this node may have reached target
-			pause = min(2*pause, positionMost) // thousands may wait for a member that is down
+			pause = min(2*pause, positionMost) // thousands of clients may wait for a member that is down
 			tick.Reset(pause)
 		}
 		forget()
@@ -131,7 +132,8 @@ func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
 }
 
-// askPosition asks a member for its position whenever a client waits for it. It ends after positionIdle without such a client.
+// askPosition asks a member for its position again and again while a client waits for that member (positions.Wants), and whenever
+// wake has a value. It ends when neither has been so for positionIdle.
 func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 	for n.askPositionOn(m, wake) {
 		select {
@@ -182,8 +184,8 @@ func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again boo
 	}
 }
 
-// servePosition answers a peer that asks for the commit index of this node. If the peer asks for that of the leader
-// (leaderPosition), this node first checks that it leads.
+// servePosition answers a peer that asks for the commit index of this node. If the peer asks for the commit index of
+// the leader (leaderPosition), this node first checks that it leads.
 func (n *Node) servePosition(f frame.Frame, out *forward.Outbox) error {
 	answer := func(reply store.Reply) error {
 		return out.Send(forward.Result, f.ID, func(b []byte) []byte { return forward.AppendReplies(b, []store.Reply{reply}) })

@@ -21,7 +21,7 @@ type readyList struct {
 
 // round is how far a round through all keys that clients wait for has come.
 type round struct {
-	next, last uint64 // numbers of the next queue to look at and of the last one
+	next, last uint64 // numbers of the next queue to look at and of the last queue of the round
 	many       manyRound
 	again      bool // databases were swapped meanwhile, so another round has to follow
 }
@@ -34,7 +34,7 @@ type manyRound struct {
 	last   uint64 // number of the last client
 }
 
-// take returns the next key of such a client; ok is false if there is none.
+// take returns the next key of the clients that wait for many keys; ok is false if there is none.
 func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	for {
 		i, there := ws.findMany(r.client)
@@ -87,11 +87,12 @@ func (l *line) from(number uint64) *waitQueue {
 	return nil
 }
 
-// anyKey stands for all keys that clients wait for; no database has its number.
+// anyKey stands for all keys that clients wait for; no database has the number -1.
 var anyKey = waitKey{db: -1}
 
-// take returns the next key, and removes it from the list. If the next element is anyKey, take returns the next key of the round
-// instead. At the end of the round it removes anyKey, and ok is false.
+// take returns the next key, and removes it from the list, which must not be empty. If the next element is anyKey, take returns the
+// next key of the round instead. At the end of the round ok is false, and take removes anyKey or, if another round has to follow,
+// moves it to the end of the list.
 func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 	if k = l.keys[0]; k != anyKey {
 		l.drop()
@@ -139,7 +140,7 @@ func (l *readyList) clone() readyList {
 	return readyList{slices.Clone(l.keys), maps.Clone(l.listed), l.round}
 }
 
-// add adds those of the ready keys that clients wait for. If the parameter all is true, any key may be ready (SWAPDB).
+// add adds the ready keys for which clients wait. If the parameter all is true, any key may be ready (SWAPDB).
 func (l *readyList) add(ws *blockedClients, keys []store.ReadyKey, all bool) {
 	for _, k := range keys {
 		l.put(ws, waitKey{k.DB, k.Key})
@@ -168,7 +169,7 @@ func (l *readyList) putAll(ws *blockedClients) {
 	l.keys = append(l.keys, anyKey)
 }
 
-// follow adds the keys of another list behind those of this one. At most one of the two lists may have the element anyKey.
+// follow adds the keys of another list behind the keys of this list. At most one of the two lists may have the element anyKey.
 func (l *readyList) follow(ws *blockedClients, other readyList) {
 	for _, k := range other.keys {
 		if k != anyKey {

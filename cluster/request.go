@@ -48,7 +48,7 @@ type request struct {
 	anew    []grant       // earlier leases that begin anew now
 	due     grants        // with errLate: leases that have to begin anew …
 	since   time.Duration // … and the monotonic time at which its batch began
-	leases  []byte        // if it was heavy work: its encoded grants, because its reply may be held
+	leases  []byte        // the encoded grants of heavy work, whose reply may be held
 
 	// runs is called when a script of the request has run for runsAfter; it may be nil. It must not wait.
 	runs func()
@@ -57,7 +57,7 @@ type request struct {
 	finished atomic.Bool
 }
 
-// User, Kind, KeepsPlace and Calls say whose request it is and what it runs (fair.Work).
+// User says whose request it is; Kind, KeepsPlace and Calls say what it runs (fair.Work).
 func (r *request) User() (name string, any bool) { return call.User(r.calls) }
 
 func (r *request) Kind() string {
@@ -236,7 +236,8 @@ func (r *request) begin(at int64, began time.Duration) {
 	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 }
 
-// took adds the time for many bytes to the cost of a request: those of its replies and of its writes, including undone writes.
+// took adds to the cost of a request the time that its replies and writes, including undone writes, take because of their bytes. It
+// adds nothing for up to HeavyBytes.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * fair.ByteTakes

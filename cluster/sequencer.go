@@ -41,20 +41,20 @@ const (
 	// to read it. A batch normally has less: it is closed at maxBatchBytes, and its last request goes beyond
 	// that by at most maxPartBytes and one command (store.MaxEntry).
 	maxEntryBytes = 63 << 20
-	// maxBeforeFirst is the most bytes that an entry may have for any request to fit into the rest of it.
+	// maxBeforeFirst: an entry that has no more bytes than this has room for any one request.
 	maxBeforeFirst = maxEntryBytes - store.MaxEntry - 1<<20
 	// maxPartBytes is how many bytes of writes or replies a request of several commands may have
 	// before its remaining commands are put off: see SubmitPart.
 	maxPartBytes = 1 << 20
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
-	// maxHeldBytes is the size of the data copied for changes at which a batch is closed: these copies
-	// are in memory beside the data until the entry is proposed.
+	// maxHeldBytes: a batch is closed when it has copied more bytes of data than this in order to change them, because these
+	// copies are in memory beside the data until the entry is proposed.
 	maxHeldBytes = 8 << 20
 	// maxWholeBytes: a request from a node of version 0.1.0 is answered as a whole if its replies have no more bytes than this.
 	// Otherwise the commands that are left are run later, as for other requests.
 	maxWholeBytes = 16 << 20
-	// expireLimit is how many expired keys one entry deletes.
+	// expireLimit is how many expired keys one entry deletes at most.
 	expireLimit = 500
 	// stampInterval is how often a leader logs the time while a deadline is pending. A restart of the whole
 	// cluster can lengthen a lease by so much.
@@ -100,7 +100,7 @@ type evaluation struct {
 
 func newSequencer(n *Node) *sequencer {
 	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), blockedClients: newBlockedClients()}
-	// On an ephemeral node submitters may run batches after lead has run the first one.
+	// On an ephemeral node the method lead runs the first batch; only then may submitters run batches, too.
 	if n.cfg.Ephemeral {
 		s.in.Hand()
 	}
@@ -110,16 +110,15 @@ func newSequencer(n *Node) *sequencer {
 	return s
 }
 
-// submit queues a request. If this node does not lead any more, submit completes the request with
-// errNotExecuted.
+// submit queues a request, and has it run. If it cannot queue the request, it completes the request with an error, as enqueue does.
 func (s *sequencer) submit(r *request) {
 	if s.enqueue(r) {
 		s.flush()
 	}
 }
 
-// enqueue queues a request, and returns true; then flush has to follow. If it cannot queue the request, it completes the request and
-// returns false.
+// enqueue queues a request, and returns true; then the caller has to call flush. If this node does not lead any more, or a script
+// runs for long, enqueue completes the request with an error and returns false.
 func (s *sequencer) enqueue(r *request) bool {
 	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
@@ -176,7 +175,7 @@ func (s *sequencer) release() bool {
 	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.blockedClients.pending() && s.in.Release()
 }
 
-// close refuses the waiting requests and all later ones.
+// close completes the waiting requests with errNotExecuted. From then on enqueue does so with later ones.
 func (s *sequencer) close() {
 	for _, r := range s.in.Shut(true) {
 		r.complete(errNotExecuted)

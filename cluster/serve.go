@@ -144,7 +144,7 @@ func (p *peerConn) answer(id uint64) func(*request) {
 			// If the link is lost, the peer counts the outcome of the request as unknown.
 			_ = p.out.Send(forward.Result, id, r.appendResult)
 		}
-		if r.err == nil && r.blockedClient == nil { // after an error, a batch may still use it, and so may a wait queue
+		if r.err == nil && r.blockedClient == nil { // after an error, a batch may still use r; a wait queue may still use a blocked client
 			r.calls, r.replies = nil, nil // free the memory: the queue still refers to the request for a while
 		}
 	}
@@ -238,9 +238,9 @@ func transferBody(id string) []byte {
 	return append(binary.AppendUvarint(nil, uint64(len(id))), id...)
 }
 
-// dismiss ends the links of removed members: from then on the leader executes nothing for their clients, and
-// serveClaim refuses them new links. The connection itself stays open a little longer, because the removed member may have asked
-// for the removal, and gets the answer by this connection.
+// dismiss ends the links of removed members, which are not in the parameter members: from then on the leader executes nothing for
+// their clients, and serveClaim refuses them new links. The connection itself stays open a little longer, because the removed
+// member may have asked for the removal, and gets the answer by this connection.
 func (n *Node) dismiss(members []raftnode.Member) {
 	if len(members) == 0 {
 		return

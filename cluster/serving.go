@@ -32,7 +32,7 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		return false
 	}
 	if !ws.any() {
-		txn.TakeReady() // no client waits for these keys
+		txn.TakeReady() // drop what txn has noted for blocked clients, of which there are none
 		txn.TakeDeletedUsers()
 	}
 	reply, wait := s.tryServe(txn, w, nil)
@@ -60,7 +60,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 			return refusal, nil
 		}
 	}
-	present, company := s.turn, s.company         // those of the command that made the key ready
+	present, company := s.turn, s.company         // those of the command that made the key ready, to be set again at the end
 	s.turn, s.company = turn{user: c.User}, false // if company is false, mustStop does not stop the command for now
 	defer func() {
 		s.turnEnds(nil, false)
@@ -218,7 +218,7 @@ type serving struct {
 	over  bool          // no bytes or no time are left
 }
 
-// served charges the user of a blocked client that has been served, and takes what it needed from room.
+// served charges the user of a blocked client that has been served, and subtracts from room what serving that client took.
 func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
 	if w.req.wroteBytes, w.req.used = wrote, now-began; wrote <= HeavyBytes {

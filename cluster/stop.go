@@ -10,7 +10,7 @@ import (
 
 // A leader stops in two steps. HandOver transfers leadership, and waits until the requests that this leader has taken, from its own
 // clients and from other nodes, have their outcomes. Then the server lets its clients finish, and Close ends what still runs.
-// All of that takes milliseconds, as long as the other nodes have a majority without this one.
+// All of that usually takes milliseconds, if the other nodes have a majority without this one.
 //
 // When a whole cluster is stopped, its last nodes have no majority: no node can take over, and no entry will ever settle the fate
 // of the last batch. A stopping node gives up waiting for a leader or an entry as soon as it finds no majority, so that no supervisor
@@ -95,7 +95,8 @@ func (n *Node) hope() {
 			n.alone()
 			n.blockRegistry.close()
 		}
-		// Again each time: this node may still lead, without having noticed the loss of the majority, and begin another batch.
+		// giveUp is called at each tick, because this node may still lead, without having noticed the loss of the majority, and
+		// begin another batch.
 		n.pending.giveUp(math.MaxUint64)
 	}
 }

@@ -19,9 +19,9 @@ type Submission struct {
 
 	node   *Node // that it was submitted to
 	req    *request
-	number uint64        // in the order of arrival
+	number uint64        // its number in the order of arrival
 	passed bool          // it has waited as heavy work (fair.Gate.Pass), so its replies are not held
-	done   chan struct{} // set in a waiter: end sends to this channel instead of calling Done
+	done   chan struct{} // set in a waiter only; then end sends to this channel, and does not call Done
 }
 
 // end tells the submitter that the outcome is in Replies.
@@ -44,10 +44,10 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// SubmitPart is Submit, but it runs only the first of the calls if their replies or writes are large
-// (maxPartBytes), if they take long (maxPartTime), or if one request cannot hold them all. It returns one reply for
-// each call that was run, and at least one. The caller submits the others when it has room for their replies. SubmitPart delays
-// clients that do heavy work (package fair); a nil client stands for the node itself.
+// SubmitPart is Submit, but it leaves out the last calls if the replies or writes of those before are large
+// (maxPartBytes), if those take long (maxPartTime), or if one request cannot hold all calls. It returns one reply for
+// each call that was run, and at least one. The caller submits the other calls when it has room for their replies.
+// SubmitPart delays clients that do heavy work (package fair); a nil client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	fit := call.Fitting(calls)
 	if fit == 0 {
@@ -92,7 +92,7 @@ func (n *Node) refuseLong(calls []Call, dst []store.Reply) []store.Reply {
 }
 
 // Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine; then
-// Flush takes as long as a script does.
+// Flush does not return while a script runs.
 func (n *Node) Flush() {
 	if seq := n.routes.get().seq; seq != nil {
 		seq.flush()
@@ -142,8 +142,9 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 	return dst
 }
 
-// begin gives the submission to the sequencer of this node, without a goroutine or a timer. If this node has no sequencer, or
-// other submissions wait for a leader, begin returns false, and the caller has to call carry.
+// begin gives the submission to the sequencer of this node, without a goroutine or a timer, and returns true; then Flush has to
+// follow. If this node has no sequencer, or other submissions wait for a leader, begin returns false, and the caller has to call
+// carry.
 func (n *Node) begin(p *Submission) (begun bool) {
 	p.node, p.number = n, n.queue.Number()
 	seq := n.routes.get().seq

@@ -80,7 +80,7 @@ type carried struct {
 	due    time.Duration // monotonic time at which ctx ends, if no leader is lost
 	lost   bool          // a leader to which it was sent has been lost
 	later  bool          // there was no room for its reply …
-	asks   bool          // … and it asks for room, while others like it wait
+	asks   bool          // … and it may ask the leader again, while other put-off submissions wait (Node.asking)
 	runs   atomic.Bool   // the leader has said that a script of the submission runs for long
 	calls  []Call
 	dst    []store.Reply
@@ -162,7 +162,7 @@ func (c *carried) run() []store.Reply {
 // suspect reports whether this request may be the cause of the loss of a leader, and must not reach the next
 // one: it has a script that ran for long and may have taken all memory of the leader. The other requests of its
 // batch, which waited or had ended, are innocent. A request that ends the process at once is not recognized: it
-// looks like any request that was there when a leader was killed.
+// looks like any request that was at a leader when that leader was killed.
 func (c *carried) suspect(err error) bool { return err != errNotExecuted && c.runs.Load() }
 
 // leaderLost notes that a leader that had the request has been lost. The time at that leader, behind a script
@@ -290,8 +290,8 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	return r.replies, r.err
 }
 
-// there forwards the calls to the leader. While that node leads and the link stands, there waits for the result without a limit,
-// because the leader may run a script or have a slow disk. The method gives up when another node leads, so that the caller
+// there forwards the calls to the leader. While that node leads and the link stands, the method waits for the result without a
+// limit, because the leader may run a script or have a slow disk. The method gives up when another node leads, so that the caller
 // can ask that node, or when ctx ends after the leader or the link was lost.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
@@ -399,7 +399,7 @@ func (c *carried) heavy(l *forward.Link, said []byte) {
 	}
 }
 
-// whyNot returns the error for a client that has waited for long enough.
+// whyNot returns the error for a submission that is given up because its time to wait (ctx) has ended.
 func (c *carried) whyNot() store.Error {
 	if rt := c.n.routes.get(); c.later && (rt.seq != nil || rt.link != nil) {
 		return ErrReplyLater

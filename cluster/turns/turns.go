@@ -38,8 +38,8 @@ type line struct {
 	known, answered bool
 }
 
-// Half returns one turn for every two processors. With one processor, it returns one turn with rests, so that handshakes
-// get at most half of its time.
+// Half returns a Turns with one turn for every two processors. With one processor, the Turns has one turn, and leaves
+// the processor to other work after each use of it (Turns.rests), so that handshakes get at most half of the time.
 func Half() *Turns {
 	n := runtime.GOMAXPROCS(0)
 	return New(max(1, n/2), n == 1)
@@ -91,7 +91,7 @@ func (l line) rank() int {
 // given its processor to others.
 const maxRest = 20 * time.Millisecond
 
-// giveAfter gives back a turn that a handshake has held for the time had: at once, or after a rest if t.rests is set.
+// giveAfter gives back a turn, at once or, if t.rests is set, after a rest. The parameter had is how long the handshake held it.
 func (t *Turns) giveAfter(had time.Duration) {
 	if t.rests && had > 0 {
 		time.AfterFunc(min(had, maxRest), t.give)

@@ -95,8 +95,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// A backup has all values in clear text. A file or a link that somebody else has put at part would decide who may read the
-	// backup and where it is written, so it is removed.
+	// A backup has all values in clear text. A file or a link that somebody else has put at the path part would decide who may read
+	// the backup and where the backup is written, so takeBackup removes it.
 	part := path + ".part"
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err

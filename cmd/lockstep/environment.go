@@ -17,7 +17,7 @@ func envName(flagName string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// parseEnvironment sets the flags of fs from their environment variables. It refuses variables that unknownVariables refuses.
+// parseEnvironment sets the flags of fs from their environment variables. Its error includes that of unknownVariables.
 func parseEnvironment(fs *flag.FlagSet) error {
 	word(fs)
 	faults := unknownVariables(os.Environ())

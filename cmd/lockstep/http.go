@@ -43,8 +43,8 @@ type guardian struct {
 }
 
 // only returns a handler that shows page to a client if the client's ACL user may run command, a command of the Redis protocol.
-// The client names its user by Basic authentication. Otherwise it is the default user, if that user needs no password. In
-// protected mode, a client on another machine must name a user that needs a password.
+// The client names its user by Basic authentication. A client that names none is the default user, if that user needs no password.
+// In protected mode, a client on another machine, or with a foreign host name (nearHost), must name a user that needs a password.
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()

@@ -15,7 +15,7 @@ import (
 )
 
 // connectionCap limits the number of connections. When there are too many, it closes a connection of the address that has the
-// most. So a supervisor can connect, however many connections strangers open and whatever they request.
+// most connections. So a supervisor can connect, however many connections strangers open and whatever they request.
 type connectionCap struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]*httpConnection

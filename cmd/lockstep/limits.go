@@ -43,7 +43,7 @@ func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	// In a small container, fixedMemory is set aside first or, if that is less, three quarters of the limit.
+	// fixedMemory is set aside first or, if that is less, three quarters of the limit.
 	free := max(limit-fixedMemory, limit/4)
 	return memoryPlan{data: min(limit*2/5, free/2), script: min(limit/8, 256<<20), client: min(limit/8, free/8),
 		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
@@ -53,7 +53,7 @@ func planMemory(limit int64) memoryPlan {
 // the end of the log, buffers of the log's segments, and replies to followers.
 const fixedMemory = 72 << 20
 
-// ofMachine sets the plan for a node without a memory limit: clients may hold an eighth of the machine's memory, so that a stranger
+// ofMachine sets p.client for a node without a memory limit: clients may hold an eighth of the machine's memory, so that a stranger
 // cannot fill it. It does not bound the data, which the operator does by maxmemory.
 func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if p.client > 0 {

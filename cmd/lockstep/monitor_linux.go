@@ -63,7 +63,7 @@ func setAllSlack(slack uintptr) error {
 // restoreSlack sets the timer slack of all threads that run goroutines, which are all threads except the two below.
 func restoreSlack(slack uintptr) error {
 	// If a thread is needed and none is idle, the monitor itself may start one, which inherits the monitor's slack. So the
-	// first round leaves stock idle threads. Two threads run no goroutines, so setSlack cannot reach them:
+	// first round leaves some idle threads (the constant stock). Two threads run no goroutines, so setSlack cannot reach them:
 	// the monitor, and the template thread, which starts new threads in place of threads that goroutines have locked.
 	const rounds, stock, unreachable = 10, 32, 2
 	reached := map[string]bool{}

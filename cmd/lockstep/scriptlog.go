@@ -25,7 +25,7 @@ func scriptLog(log *slog.Logger, now func() time.Duration) (lines func(int, stri
 		func(msg string) { own.write(log, now, slog.LevelWarn, msg, "interpreter") }
 }
 
-// lineLimit lets a number of lines through per second.
+// lineLimit lets lines for the log through, up to lineLimit.most per second.
 type lineLimit struct {
 	mu                  sync.Mutex
 	most, lines, hidden int
