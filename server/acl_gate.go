@@ -57,57 +57,32 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
-// callerAfter returns the caller of the commands behind a queued AUTH or HELLO. The leader runs those commands before this node
-// runs the AUTH or HELLO, so this node works out their caller beforehand. If it cannot learn what the leader knows of the users
-// (the function known), the caller stays the same.
-func (s *session) callerAfter(caller string, q *queued, known func() knowledge) string {
-	for _, words := range credentials(q) {
-		if known() == knowsAll {
-			caller = s.callerAs(caller, words[0], words[1])
+// callerAfter returns the caller of the commands behind a queued AUTH or HELLO, and the protocol that HELLO asks for, 0 if it asks for
+// none. The leader runs those commands before this node runs the AUTH or HELLO, so this node works out their effect beforehand. If it
+// cannot learn what the leader knows of the users (the function known), the caller stays the same.
+func (s *session) callerAfter(caller string, q *queued, known func() knowledge) (after string, resp int) {
+	after = caller
+	login := func(user, password []byte) store.Error {
+		if known() != knowsAll {
+			return errWrongPass
 		}
-	}
-	return caller
-}
-
-// credentials returns the names and passwords in a queued AUTH or HELLO, up to the first syntax error.
-func credentials(q *queued) (list [][2]string) {
-	args := make([]string, len(q.args))
-	for i, a := range q.args {
-		args[i] = string(a)
-	}
-	if q.cmd.FullName() == "auth" {
-		switch len(args) {
-		case 2:
-			return [][2]string{{store.DefaultUser, args[1]}}
-		case 3:
-			return [][2]string{{args[1], args[2]}}
-		}
-		return nil
-	}
-	if len(args) < 2 || args[1] != "2" && args[1] != "3" {
-		return nil
-	}
-	for i := 2; i+1 < len(args); i += 2 {
+		acc := s.srv.hub.accounts.get(string(user))
 		switch {
-		case strings.EqualFold(args[i], "auth") && i+2 < len(args):
-			list = append(list, [2]string{args[i+1], args[i+2]})
-			i++
-		case !strings.EqualFold(args[i], "setname"):
-			return list
+		case acc == nil || !s.srv.hub.accounts.admits(acc, password):
+			return errWrongPass
+		case acc == s.srv.hub.accounts.def:
+			after = ""
+		default:
+			after = store.CallName(acc.name)
 		}
-	}
-	return list
-}
-
-func (s *session) callerAs(caller, name, password string) string {
-	acc := s.srv.hub.accounts.get(name)
-	switch {
-	case acc == nil || !s.srv.hub.accounts.admits(acc, []byte(password)):
-		return caller
-	case acc == s.srv.hub.accounts.def:
 		return ""
 	}
-	return store.CallName(acc.name)
+	if q.cmd.FullName() == "auth" {
+		s.readAuth(q.args, login)
+	} else {
+		resp, _ = readHello(q.args, login, func(string) {})
+	}
+	return after, resp
 }
 
 // stillMayListen ends the connection if the user lost a channel while the session subscribed to it: the

@@ -69,19 +69,24 @@ func runEcho(c *store.Ctx) store.Reply { return store.Str(c.Arg(1)) }
 func doEcho(_ *session, args [][]byte) store.Reply { return store.Str(string(args[1])) }
 
 func doAuth(s *session, args [][]byte) store.Reply {
-	user, password := []byte(store.DefaultUser), args[1]
-	switch {
-	case len(args) > 3:
-		return store.Err(store.ErrSyntax)
-	case len(args) == 3:
-		user, password = args[1], args[2]
-	case s.srv.needsNoPassword():
-		return store.Err(errNoPassword)
-	}
-	if refusal := s.login(s.asksOnce()(), args[0], user, password); refusal != "" {
+	login := func(user, password []byte) store.Error { return s.login(s.asksOnce()(), args[0], user, password) }
+	if refusal := s.readAuth(args, login); refusal != "" {
 		return store.Err(refusal)
 	}
 	return store.OK
+}
+
+// readAuth reads an AUTH, and calls login. It returns the error of the command, or "".
+func (s *session) readAuth(args [][]byte, login func(user, password []byte) store.Error) store.Error {
+	switch {
+	case len(args) > 3:
+		return store.ErrSyntax
+	case len(args) == 3:
+		return login(args[1], args[2])
+	case s.srv.needsNoPassword():
+		return errNoPassword
+	}
+	return login([]byte(store.DefaultUser), args[1])
 }
 
 // maxHelloLogins bounds the number of AUTH options in one HELLO, because a login compares the given password with all passwords of
@@ -92,38 +97,15 @@ const maxHelloLogins = 8
 // changes only at the end. For all AUTH options together, doHello asks the leader at most once for changed
 // passwords.
 func doHello(s *session, args [][]byte) store.Reply {
-	resp := s.protocol()
-	if len(args) > 1 {
-		n, ok := redistext.ParseInt(args[1])
-		switch {
-		case !ok:
-			return store.Err(errProtoInteger)
-		case n != 2 && n != 3:
-			return store.Err(errNoProto)
-		}
-		resp = int(n)
-	}
-	known, logins := s.asksOnce(), 0
-	for i := 2; i < len(args); {
-		switch opt := strings.ToLower(string(args[i])); {
-		case opt == "auth" && i+2 < len(args) && logins < maxHelloLogins:
-			logins++
-			if refusal := s.login(known(), args[0], args[i+1], args[i+2]); refusal != "" {
-				return store.Err(refusal)
-			}
-			i += 3
-		case opt == "setname" && i+1 < len(args):
-			if !validName(args[i+1]) {
-				return store.Err(errClientName)
-			}
-			s.setName(string(args[i+1]))
-			i += 2
-		default:
-			return store.Err(errHelloOption(args[i]))
-		}
-	}
-	if s.needsAuth() {
+	known := s.asksOnce()
+	resp, refusal := readHello(args, func(user, password []byte) store.Error { return s.login(known(), args[0], user, password) }, s.setName)
+	switch {
+	case refusal != "":
+		return store.Err(refusal)
+	case s.needsAuth():
 		return store.Err(errHelloNoAuth)
+	case resp == 0:
+		resp = s.protocol()
 	}
 	r := store.MapOf(
 		store.Str("server"), store.Str("redis"),
@@ -141,6 +123,41 @@ func doHello(s *session, args [][]byte) store.Reply {
 	}
 	r.Elems = append(r.Elems, store.Str("modules"), store.List())
 	return s.speak(resp, r)
+}
+
+// readHello reads the options of a HELLO in order, and calls login and setName for them. It ends at the first error, which it returns.
+// resp is the protocol that the client asks for; 0 for the present one.
+func readHello(args [][]byte, login func(user, password []byte) store.Error, setName func(string)) (resp int, refusal store.Error) {
+	if len(args) > 1 {
+		n, ok := redistext.ParseInt(args[1])
+		switch {
+		case !ok:
+			return 0, errProtoInteger
+		case n != 2 && n != 3:
+			return 0, errNoProto
+		}
+		resp = int(n)
+	}
+	logins := 0
+	for i := 2; i < len(args); {
+		switch opt := strings.ToLower(string(args[i])); {
+		case opt == "auth" && i+2 < len(args) && logins < maxHelloLogins:
+			logins++
+			if refusal := login(args[i+1], args[i+2]); refusal != "" {
+				return 0, refusal
+			}
+			i += 3
+		case opt == "setname" && i+1 < len(args):
+			if !validName(args[i+1]) {
+				return 0, errClientName
+			}
+			setName(string(args[i+1]))
+			i += 2
+		default:
+			return 0, errHelloOption(args[i])
+		}
+	}
+	return resp, ""
 }
 
 // leads reports whether this node is the leader, as far as it knows.

@@ -367,14 +367,11 @@ func (s *session) askExec() *cluster.Transaction {
 			if early {
 				s.runEarly(q)
 			}
-		case "auth":
+		case "auth", "hello":
 			early = false
-			user = s.callerAfter(user, q, known)
-		case "hello":
-			early = false
-			user = s.callerAfter(user, q, known)
-			if len(q.args) > 1 && (string(q.args[1]) == "2" || string(q.args[1]) == "3") {
-				resp = int(q.args[1][0] - '0')
+			after := 0
+			if user, after = s.callerAfter(user, q, known); after != 0 {
+				resp = after
 			}
 		}
 	}
