@@ -40,6 +40,21 @@ func parseEnvironment(fs *flag.FlagSet) error {
 	return nil
 }
 
+// emptyFlags returns an error for the given flags if one was set, by the command line or by its variable, to nothing: usually a
+// variable of the caller's is not set. To leave the flag out would mean something else: a node with an empty --join would be a cluster of
+// its own.
+func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
+	fs.Visit(func(f *flag.Flag) {
+		if slices.Contains(names, f.Name) && strings.TrimSpace(f.Value.String()) == "" {
+			faults = errors.Join(faults, fmt.Errorf("--%s (%s) is empty: give it a value, or leave it out", f.Name, envName(f.Name)))
+		}
+	})
+	if _, set := os.LookupEnv(peerSecretEnv); set && os.Getenv(peerSecretEnv) == "" {
+		faults = errors.Join(faults, fmt.Errorf("%s is empty: give it a secret, or unset it", peerSecretEnv))
+	}
+	return faults
+}
+
 // unknownVariables returns an error for variables that have this program's prefix but belong to none of
 // its flags: usually the name is mistyped, and the intended flag is not set. Variables of other
 // commands' flags are accepted, because all commands in a container have the same environment.

@@ -38,6 +38,9 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	if fs.NArg() > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	}
+	if err := emptyFlags(fs, "join", "peers"); err != nil {
+		return usageError{err}
+	}
 	cfg, err := o.clusterConfig()
 	if err != nil {
 		return usageError{err}

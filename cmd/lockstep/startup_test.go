@@ -59,6 +59,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "extra"}, []string{"unexpected argument", "extra"}},
 		{[]string{"--id", "n9", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--peers does not include this node", "n9"}},
 		{[]string{"--peers", "n1"}, []string{"id=host:port"}},
+		{[]string{"--peers", ""}, []string{"--peers", "LOCKSTEP_PEERS", "is empty", "leave it out"}},
+		{[]string{"--join", " "}, []string{"--join", "LOCKSTEP_JOIN", "is empty", "leave it out"}},
 		{[]string{"--peers", "n1=127.0.0.1:1,n1=127.0.0.1:2"}, []string{"twice"}},
 		{[]string{"--listen", "nonsense"}, []string{"--listen", "host:port"}},
 		{[]string{"--listen", "127.0.0.1:99999"}, []string{"--listen", "127.0.0.1:99999", "host:port"}},
