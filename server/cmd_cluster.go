@@ -133,7 +133,9 @@ func doTransfer(s *session, args [][]byte) store.Reply {
 	}
 	id := ""
 	if len(args) == 3 {
-		id = string(args[2])
+		if id = string(args[2]); id == "" {
+			return store.Err(errNoMember)
+		}
 	}
 	return administered(s.srv.backend.Transfer(id))
 }

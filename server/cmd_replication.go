@@ -179,6 +179,7 @@ func doBgRewriteAOF(s *session, _ [][]byte) store.Reply {
 
 // failover holds the arguments of FAILOVER.
 type failover struct {
+	named bool // host and port name the new leader
 	host  string
 	port  string
 	force bool
@@ -200,12 +201,12 @@ func parseFailover(args [][]byte) (f failover, refusal store.Error) {
 				return f, errFailoverTimeout
 			}
 			f.timed = true
-		case option == "to" && i+2 < len(args) && f.host == "":
+		case option == "to" && i+2 < len(args) && !f.named:
 			port, ok := redistext.ParseInt(args[i+2])
 			if !ok {
 				return f, store.ErrNotInteger
 			}
-			f.host, f.port = string(args[i+1]), strconv.FormatInt(port, 10)
+			f.named, f.host, f.port = true, string(args[i+1]), strconv.FormatInt(port, 10)
 			i += 2
 		case option == "force" && !f.force:
 			f.force = true
@@ -231,16 +232,16 @@ func doFailover(s *session, args [][]byte) store.Reply {
 	}
 	id := ""
 	for _, m := range members {
-		if f.host != "" && m.Client == net.JoinHostPort(f.host, f.port) {
+		if f.named && m.Client == net.JoinHostPort(f.host, f.port) {
 			id = m.ID
 		}
 	}
 	switch {
 	case len(members) < 2:
 		return store.Err(errNoReplicas)
-	case f.force && (!f.timed || f.host == ""):
+	case f.force && (!f.timed || !f.named):
 		return store.Err(errFailoverForce)
-	case f.host != "" && id == "":
+	case f.named && id == "":
 		return store.Err(errFailoverTarget)
 	}
 	if err := s.srv.backend.Transfer(id); err != nil {

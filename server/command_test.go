@@ -182,6 +182,7 @@ func TestLockstepCommands(t *testing.T) {
 	}
 	c.do("LOCKSTEP TRANSFER n2", "+OK\r\n")
 	c.do("LOCKSTEP TRANSFER", "+OK\r\n")
+	c.do(`LOCKSTEP TRANSFER ""`, "-"+string(errNoMember)+"\r\n")
 	c.do("LOCKSTEP TRANSFER n9", fmt.Sprintf("-ERR %v\r\n", cluster.ErrNoSuchMember))
 	c.do("LOCKSTEP SNAPSHOT", "+OK\r\n")
 	begun := c.ask("LOCKSTEP", "BACKUP", "BEGIN")

@@ -69,6 +69,7 @@ const (
 	errMonitorKeys    store.Error = "ERR Replica can't interact with the keyspace"
 	errUserSpaces     store.Error = "ERR Usernames can't contain spaces or null characters"
 	errTooFewReplicas store.Error = "NOREPLICAS Not enough good replicas to write."
+	errNoMember       store.Error = "ERR the id is empty: name a member, or leave it out to hand leadership to any"
 	errDefaultUser    store.Error = "ERR The 'default' user cannot be removed"
 	errGenPassBits    store.Error = "ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to 4096"
 	errShutdown       store.Error = "ERR Errors trying to SHUTDOWN. Check logs."

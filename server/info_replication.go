@@ -146,7 +146,7 @@ func (s *session) tooFewReplicas(cmd *store.Command, args [][]byte) bool {
 			return q.cmd.Is(store.Write) || s.srv.pause.scriptWrites(q.cmd, q.args)
 		})
 	}
-	if !writes {
+	if !writes || s.srv.params.maxLag.Load() == 0 { // 0: as in Redis, no check
 		return false
 	}
 	p, topology, good := s.srv.params, s.srv.backend.Topology(), int64(0)

@@ -65,6 +65,7 @@ func TestFailoverCommand(t *testing.T) {
 	c.do("FAILOVER TO 127.0.0.1 6380 TIMEOUT 100", "+OK\r\n")
 	c.do("FAILOVER TO 127.0.0.1 6380 FORCE", "-"+string(errFailoverForce)+"\r\n")
 	c.do("FAILOVER TO 192.0.2.1 1", "-"+string(errFailoverTarget)+"\r\n")
+	c.do(`FAILOVER TO "" 6380`, "-"+string(errFailoverTarget)+"\r\n")
 	c.do("REPLICAOF 192.0.2.1 1", "-"+string(errNoReplicaOf)+"\r\n")
 	c.do("SYNC", "-"+string(errNoSync)+"\r\n")
 	c.do("MIGRATE h 1 k 0 10", "-"+string(errNoMigrate)+"\r\n")

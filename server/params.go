@@ -1,12 +1,12 @@
 package server
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"lockstep/store"
 	"lockstep/store/redistext"
@@ -314,7 +314,7 @@ func (p *params) applyLimits(value string) {
 	words := strings.Fields(value)
 	limits := map[string]limit{}
 	for i := 0; i+3 < len(words); i += 4 {
-		limits[words[i]] = limit{hard: number(words[i+1]), soft: number(words[i+2]), softFor: time.Duration(number(words[i+3])) * time.Second}
+		limits[words[i]] = limit{hard: number(words[i+1]), soft: number(words[i+2]), softFor: milliseconds(min(number(words[i+3]), math.MaxInt64/1000) * 1000)}
 	}
 	p.limits.Store(&limits)
 }
