@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -95,15 +96,18 @@ func (f systemFile) Reserve(from, length int64, fill bool) error {
 	return reserve(f.File, from, length, fill)
 }
 
-// isFull reports whether err comes from a full disk. When bbolt cannot make its file longer, it
-// passes on only the text of the error.
-func isFull(err error) bool {
-	return err != nil && (errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || strings.Contains(err.Error(), syscall.ENOSPC.Error()))
-}
+// isFull reports whether err comes from a full disk.
+func isFull(err error) bool { return comesFrom(err, syscall.ENOSPC, syscall.EDQUOT) }
 
 // isBroken reports whether err comes from a disk that does not work.
-func isBroken(err error) bool {
-	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS)
+func isBroken(err error) bool { return comesFrom(err, syscall.EIO, syscall.EROFS) }
+
+// comesFrom reports whether one of the numbers is the cause of err. When bbolt cannot make its file longer or sync it then, it passes
+// on only the text of the error.
+func comesFrom(err error, numbers ...syscall.Errno) bool {
+	return err != nil && slices.ContainsFunc(numbers, func(n syscall.Errno) bool {
+		return errors.Is(err, n) || strings.Contains(err.Error(), n.Error())
+	})
 }
 
 // replaceFile replaces the file at path so that a crash leaves the old file or the new one.

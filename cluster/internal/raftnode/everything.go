@@ -51,7 +51,12 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 
 // Holds reports whether the state of this node contains the effect of every command up to an index.
 func (r *Node) Holds(index uint64) bool {
-	for seen := max(r.fsm.Index(), r.dir.Snapshots.Newest().Index); index > seen; index-- {
+	seen := r.fsm.Index()
+	// A snapshot from the leader is on the disk before it is the state.
+	if restored := r.dir.Snapshots.Newest().Index; restored <= r.raft.AppliedIndex() {
+		seen = max(seen, restored)
+	}
+	for ; index > seen; index-- {
 		var l raft.Log
 		// Raft's own entries do not change the state.
 		if err := r.dir.Log.GetLog(index, &l); err != nil || l.Type == raft.LogCommand {
