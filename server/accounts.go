@@ -22,7 +22,8 @@ type accounts struct {
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
 	srv    *Server        // nil until bind
-	init   *store.User    // the default user of this node's configuration, in use until the log sets one
+	env    store.ACLEnv   // what this node's configuration adds to latest
+	init   *store.User    // the default user by env, in use until the log sets one
 	byName map[string]*account
 	moved  chan struct{} // closed when version changes
 	warned bool          // comparePassword has logged its warning
@@ -58,8 +59,7 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	env := srv.hub.ACL(srv.cfg.RequirePass, srv.cfg.ACLUsers)
-	a.srv, a.init = srv, env.Initial(srv.table)
+	a.srv, a.env = srv, srv.hub.ACL(srv.cfg.RequirePass, srv.cfg.ACLUsers)
 	a.update()
 }
 
@@ -84,6 +84,9 @@ func passwordHash(password string) string {
 // update makes the accounts those of a.latest, and closes connections that may not go on (dropAnonymous, expel). The caller
 // holds mu.
 func (a *accounts) update() {
+	if a.init == nil || a.version.Load() == 0 {
+		a.init = a.env.Initial(a.srv.table, a.latest.Version)
+	}
 	named := map[string]*store.User{store.DefaultUser: a.init}
 	for _, acc := range a.latest.List {
 		named[acc.Name] = acc.User(a.srv.table)
@@ -95,10 +98,18 @@ func (a *accounts) update() {
 		acc.user.Store(store.NewUser(a.srv.table, acc.name, false))
 		lost[acc] = nil
 	}
-	if a.latest.Version != a.version.Load() {
+	if had := a.version.Load(); a.latest.Version != had {
 		for _, name := range a.latest.Gone {
 			if acc := a.byName[name]; acc != nil && acc != a.def {
 				remove(acc) // if the map named has this name, it is the name of a new user
+			}
+		}
+		if had < a.latest.Forgotten {
+			// After a snapshot this node does not know whether a user whose rules have changed is the same user.
+			for name, acc := range a.byName {
+				if u := named[name]; acc != a.def && u != nil && u.Packed() != acc.user.Load().Packed() {
+					remove(acc)
+				}
 			}
 		}
 	}

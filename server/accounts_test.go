@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	srv := &Server{hub: &Hub{}, table: table, sessions: map[int64]*session{}}
 	a := newAccounts()
-	a.srv, a.init = srv, store.InitialUser(table, "")
+	a.srv = srv
 	for i := range users {
 		a.latest.List = append(a.latest.List, &store.Account{Name: fmt.Sprint(i)})
 	}
@@ -103,4 +104,38 @@ func TestLookForLostChannelsIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestUserOfTheSameNameInASnapshot: a node that learns of the users by a snapshot does not know that a user was deleted and made anew.
+// The connections of the first user do not get the rights of the second.
+func TestUserOfTheSameNameInASnapshot(t *testing.T) {
+	ts := newTestServer(t, nil)
+	admin, changed, same := ts.dial(t), ts.dial(t), ts.dial(t)
+	admin.do("ACL SETUSER alice on >old ~app:* +@all", "+OK\r\n")
+	admin.do("ACL SETUSER bob on >p ~app:* +@all", "+OK\r\n")
+	changed.do("AUTH alice old", "+OK\r\n")
+	same.do("AUTH bob p", "+OK\r\n")
+	f := ts.fake
+	f.write(func(txn *store.Txn) { txn.DeleteUser("alice") })
+	f.write(func(txn *store.Txn) {
+		u, refusal := store.NewUser(ts.table, "alice", false).WithRules([]string{"on", ">new", "~*", "+@all"}, false)
+		if refusal != "" {
+			t.Fatal(refusal)
+		}
+		txn.SetUser(u)
+	})
+	var b bytes.Buffer
+	f.mu.Lock()
+	if err := f.store.Snapshot().Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := store.Restore(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.store = restored
+	f.mu.Unlock()
+	f.hub.AccountsChanged(restored.Accounts())
+	changed.expectClosed()
+	same.do("ACL WHOAMI", bulk("bob"))
 }

@@ -62,8 +62,8 @@ type aside struct{ Backend }
 func (aside) Busy() bool { return false }
 
 // NewSentinel makes a Sentinel that calls its master by the given name. Like New, it panics on a configuration
-// that Validate refuses. cfg.Hub must be the Hub of a server that New has made already. The users of that server may log in to the
-// Sentinel. But if cfg.AnyClient is true, the Sentinel knows only the default user, with cfg.RequirePass as the password.
+// that Validate refuses. cfg.Hub must be the Hub of a server that New has made already. The default user of that server may log in to
+// the Sentinel, with the cluster's password. But if cfg.AnyClient is true, cfg.RequirePass is the password.
 //
 // All clients of a Sentinel get the same events, with the same addresses. TLS clients need other addresses
 // than the others, so they have a Sentinel of their own: for that one, secret is true.

@@ -116,15 +116,14 @@ func (u *User) Packed() string { return encodeRules(u.Rules()) }
 // PackedUser is a user as a node sends it to the leader.
 type PackedUser struct{ Name, Rules string }
 
-// ReplaceUsers replaces all users by the given ones. If the default user is not among them, it gets
-// its initial state, with the password from a node's flag if there is one: Redis would leave the
-// server open instead.
+// ReplaceUsers replaces all users by the given ones. If the default user is not among them, it stays as it is: Redis would let
+// everybody in instead. If the state has no account of it, it gets one, with the password from a node's flag if there is one.
 func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
 	stay := map[string]bool{}
 	for _, u := range users {
 		stay[u.Name] = true
 	}
-	if !stay[DefaultUser] {
+	if !stay[DefaultUser] && t.account(DefaultUser) == nil {
 		hash, _ := t.Config(paramFlagPassword)
 		if hash == "" {
 			hash = t.env.ACL.PasswordHash

@@ -141,8 +141,10 @@ func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 // Accounts holds all accounts at one instant, by name.
 type Accounts struct {
 	Version uint64 // grows with every change
-	List    []*Account
-	Gone    []string // names that the last change deleted; such a name in List belongs to a new user
+	// Forgotten is a version up to which the store does not know the deletions. At a later version Gone names those of each change.
+	Forgotten uint64
+	List      []*Account
+	Gone      []string // names that the last change deleted; such a name in List belongs to a new user
 }
 
 // AccountSink is a Sink that receives the users after every change, also during the replay of old entries, and after the restore
@@ -153,7 +155,8 @@ type AccountSink interface {
 
 // Accounts returns the current accounts.
 func (s *Store) Accounts() Accounts {
-	return Accounts{s.accounts.version, s.accounts.byName.Items(), s.accounts.gone}
+	a := &s.accounts
+	return Accounts{Version: a.version, Forgotten: a.forgotten, List: a.byName.Items(), Gone: a.gone}
 }
 
 // AccountsVersion returns the version of Accounts, which grows with every change.
@@ -177,15 +180,15 @@ type ACLEnv struct {
 	// PasswordHash is the default user's password hash while the state has no default user; ""
 	// means no password.
 	PasswordHash string
-	// Users are the users of the node's ACL file. Its default user applies while the state has
-	// none.
+	// Users are the users of the node's ACL file. Its default user applies until users have been set in the state.
 	Users []PackedUser
 }
 
-// Initial returns the default user that applies while the state has none.
-func (e *ACLEnv) Initial(table *Table) *User {
+// Initial returns the default user that applies while the state has none. version is that of the users in the state. From the first
+// change of a user on, the node's file does not count any more: the other nodes do not know it.
+func (e *ACLEnv) Initial(table *Table, version uint64) *User {
 	for _, u := range e.Users {
-		if u.Name == DefaultUser {
+		if u.Name == DefaultUser && version == 0 {
 			return userOf(table, u.Name, decodeRules(u.Rules))
 		}
 	}
@@ -223,7 +226,7 @@ func (t *Txn) User(table *Table, name string) *User {
 		return nil
 	}
 	if t.defaultUser == nil {
-		t.defaultUser = t.env.ACL.Initial(table)
+		t.defaultUser = t.env.ACL.Initial(table, t.s.accounts.version)
 	}
 	return t.defaultUser
 }
@@ -350,6 +353,8 @@ func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	}
 }
 
-// guarded reports whether Authorize must look up the default user. While the state has no account of that user, and the
-// transaction has changed no account, Authorize does not check that user's rights.
-func (t *Txn) guarded() bool { return t.s.accounts.def != nil || t.users != nil }
+// guarded reports whether Authorize must look up the default user. It need not while neither the state, nor the transaction, nor a
+// file that still counts (ACLEnv.Initial) may restrict that user.
+func (t *Txn) guarded() bool {
+	return t.s.accounts.def != nil || t.users != nil || t.s.accounts.version == 0 && len(t.env.ACL.Users) > 0
+}

@@ -235,6 +235,78 @@ func TestACLFileOfACluster(t *testing.T) {
 	}
 }
 
+// TestACLLoadWithoutTheDefaultUser: a default user that the file does not name stays as it is. Before, ACL LOAD let everybody in, or
+// made the password of the flag valid again.
+func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(file, []byte("user app on >of-app ~* &* +@all\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flags := range [][]string{nil, {"--requirepass", "of the flag"}} {
+		n := nodes.Start(t, 1, append([]string{"--aclfile", file}, flags...)...)[0]
+		app := n.Dial()
+		ask(t, app, "AUTH", "app", "of-app")
+		ask(t, app, "CONFIG", "SET", "requirepass", "new")
+		def := func(password string) string {
+			c := n.Dial()
+			if got, err := c.Do("PING"); err == nil {
+				t.Errorf("without a password: %v", got)
+			}
+			got, err := c.Do("AUTH", password)
+			return fmt.Sprint(got, err)
+		}
+		if got := ask(t, app, "ACL", "LOAD"); got != "OK" {
+			t.Fatal(got)
+		}
+		if got := def("new"); got != "OK<nil>" {
+			t.Error(got)
+		}
+		if got := def("of the flag"); !strings.Contains(got, "WRONGPASS") {
+			t.Error(got)
+		}
+		ask(t, app, "ACL", "SETUSER", "default", "off")
+		ask(t, app, "ACL", "LOAD")
+		if got := def("new"); !strings.Contains(got, "WRONGPASS") {
+			t.Error(got)
+		}
+	}
+}
+
+// TestACLFileOfAnOldCluster: once the users of the cluster have been set, the default user of a node's file does not count at that
+// node, neither for a command nor for a script; before, it counted for commands alone.
+func TestACLFileOfAnOldCluster(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.acl")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const alice = "user alice on >p ~* &* +@all\n"
+	write(alice)
+	n := nodes.Start(t, 1, "--aclfile", file)[0]
+	c := n.Dial()
+	ask(t, c, "SET", "secret", "s")
+	until(t, "the first users", func() bool { return strings.Contains(ask(t, c, "ACL", "USERS"), "alice") })
+	n.Kill()
+	write("user default on nopass ~app:* &* +@all\n" + alice)
+	n.Run()
+	n.WaitReady()
+	c = n.Dial()
+	until(t, "the node to know the users of the cluster", func() bool {
+		return strings.Contains(ask(t, c, "ACL", "LIST"), "user default on nopass ~* &* +@all")
+	})
+	if got := ask(t, c, "GET", "secret"); got != "s" {
+		t.Errorf("a command: %s", got)
+	}
+	if got := ask(t, c, "EVAL", "return redis.call('get', 'secret')", "0"); got != "s" {
+		t.Errorf("a script: %s", got)
+	}
+	until(t, "the log to say that the file differs", func() bool {
+		return strings.Contains(n.Log(), "the users of the ACL file are not those of the cluster")
+	})
+}
+
 // TestACLFileAtTheStart: a node does not start with a file that cannot be used, or that leaves the door open;
 // if the file does not name the default user, this user gets the password of --requirepass.
 func TestACLFileAtTheStart(t *testing.T) {

@@ -130,6 +130,9 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 	if secret {
 		sc.Port, sc.TLSPort = 0, portOf(ln)
 	}
+	// The node's server decides who may log in, and which commands for operators a user may run. The users of the ACL file at the start
+	// may no longer be those of the cluster.
+	sc.ACLFile, sc.ACLUsers = "", nil
 	if o.sentinelAuth == "no" {
 		// Any client may ask for the leader without a password, but no client may stop the node by SHUTDOWN.
 		sc.AnyClient, sc.RequirePass, sc.ProtectedMode, sc.OnShutdown = true, "", false, nil

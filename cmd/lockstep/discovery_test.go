@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -305,12 +306,16 @@ func TestDiscoveryFlags(t *testing.T) {
 }
 
 // TestSentinelAuth: the password of the data is Sentinel's, too, unless it is
-// said that anybody may ask where the leader is.
+// said that anybody may ask where the leader is. The rights of the default user in the ACL file are for the data.
 func TestSentinelAuth(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.acl")
+	if err := os.WriteFile(file, []byte("user default on >secret ~* &* +@read +config\nuser few on >p -@all\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for auth, want := range map[string]string{"yes": "-NOAUTH Authentication required.", "no": "*2 "} {
 		addrs := ports.Addrs(t, 2)
 		o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: auth, masterName: "mymaster", password: "secret",
-			protected: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
+			protected: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second, aclFile: file}
 		cfg, err := o.clusterConfig()
 		if err != nil {
 			t.Fatal(err)
@@ -324,6 +329,14 @@ func TestSentinelAuth(t *testing.T) {
 		s := speak(t, o.sentinelListen)
 		if got := s.ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"); !strings.HasPrefix(got, want) {
 			t.Errorf("--sentinel-auth %s: %s", auth, got)
+		}
+		if auth == "yes" {
+			if got := s.ask("AUTH secret"); got != "+OK" {
+				t.Errorf("AUTH: %s", got)
+			}
+			if got := s.ask("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster"); !strings.HasPrefix(got, "*2 ") {
+				t.Errorf("with the password: %s", got)
+			}
 		}
 		if got := s.ask("SHUTDOWN"); !strings.HasPrefix(got, "-") {
 			t.Errorf("--sentinel-auth %s: SHUTDOWN: %s", auth, got)
