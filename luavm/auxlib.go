@@ -11,8 +11,8 @@ import (
 // library holds the functions that a Lua library exports, by name.
 type library map[string]func(*Engine, *lua.LState) int
 
-// This file is C Lua's auxiliary library: how functions check their arguments,
-// and which errors they raise when an argument is wrong.
+// This file has the helpers of library functions that internal/auxlib does not have: errors about arguments,
+// the check for read-only tables, a call with one result, and the fields of metatables.
 
 // calleeName returns the name by which the caller of the running function calls it, and what kind of name that is, such as method.
 // It returns "" for both if the name is not known.
@@ -46,8 +46,8 @@ func (e *Engine) argError(L *lua.LState, n int, extra string) {
 	e.throw(L, fmt.Sprintf("bad argument #%d to '%s' (%s)", n, name, extra))
 }
 
-// refuseReadonly raises an error if scripts may not change t. Code that writes for a script
-// first calls it, or isReadonly, with the very table that it is about to change.
+// refuseReadonly raises an error if scripts may not change t. Before Go code changes a table for a
+// script, it must call refuseReadonly or isReadonly with exactly that table.
 func (e *Engine) refuseReadonly(L *lua.LState, t *lua.LTable) {
 	if e.isReadonly(t) {
 		e.throwHere(L, msgReadonlyTable)
@@ -72,7 +72,7 @@ func (e *Engine) call1(L *lua.LState, fn lua.LValue, args ...lua.LValue) lua.LVa
 	return v
 }
 
-// metafield returns a field of a table's metatable. It returns nil for a value of another type.
+// metafield returns a field of the metatable of a table. It returns nil if v is no table or has no metatable.
 func (e *Engine) metafield(L *lua.LState, v lua.LValue, name string) lua.LValue {
 	t, ok := v.(*lua.LTable)
 	if !ok {

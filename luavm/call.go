@@ -94,8 +94,8 @@ func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
 	return 1
 }
 
-// markCounted sets the field by which Redis knows that its statistics already count
-// an error; scripts can see the field.
+// markCounted sets the field that tells Redis that its statistics already count the error t.
+// lockstep sets the field because scripts can see it.
 func markCounted(t *lua.LTable) *lua.LTable {
 	t.RawSetString("ignore_error_stats_update", lua.LTrue)
 	return t
@@ -141,7 +141,7 @@ func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	return denied
 }
 
-// refusal returns why no script may call a command with these arguments; "" if one may.
+// refusal returns the error if no script may call the command with these arguments, and "" otherwise.
 func (e *Engine) refusal(cmd *store.Command, args [][]byte) (text string) {
 	switch {
 	case !cmd.ArityOK(len(args)):
@@ -163,7 +163,7 @@ func (e *Engine) mayNot(cmd *store.Command) bool {
 }
 
 // authorize checks whether the user that runs the script may run a command. If the user may not, text is the error, and
-// store.Ctx.Deny records the denial.
+// store.Ctx.Deny records the denial. If the check takes too many steps (store.Undecided), text is an error, but nothing is recorded.
 func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	why, arg := e.call.User.Check(cmd, args)
 	switch why {
@@ -182,8 +182,8 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	return text
 }
 
-// arguments turns the arguments of the running function into arguments of a
-// command. They are valid until the next call of arguments. ok is false if one is neither a string nor a number.
+// arguments turns the arguments of the running function into arguments of a command, which are valid until the next call of
+// arguments. ok is false if an argument is neither a string nor a number.
 func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	n := L.GetTop()
 	size := 0
@@ -212,16 +212,16 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	return args, true
 }
 
-// numberSize is the longest text of a number in an argument.
+// numberSize is an upper bound of the bytes that the text of a number takes in an argument.
 const numberSize = 32
 
-// room charges for a command with n arguments that take size bytes together, and returns empty slices with room for them.
+// room charges for a command with n arguments, of which the caller copies size bytes, and returns empty slices with room for both.
 func (e *Engine) room(n, size int) (args [][]byte, buf []byte) {
 	e.charge(callCost + int64(n)*24 + 2*int64(size))
 	return slices.Grow(e.args[:0], n), slices.Grow(e.argBuf[:0], size)
 }
 
-// keepArguments keeps the memory of the arguments for room to use again, unless it is large.
+// keepArguments keeps the memory of the arguments for the next call of the method room, unless that memory is large.
 func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	e.args, e.argBuf = args, buf
 	if cap(buf) > keepBuffer {
@@ -232,8 +232,8 @@ func (e *Engine) keepArguments(args [][]byte, buf []byte) {
 	}
 }
 
-// absent has the arities of the Redis commands that scripts may not call and that do
-// not exist here, so that scripts get the same errors as from Redis.
+// absent has the arities of commands that Redis forbids to scripts and that lockstep does
+// not have. With the arities, scripts get the same errors as from Redis.
 var absent = map[string]store.Command{
 	"bgrewriteaof": {Arity: 1},
 	"failover":     {Arity: -1},

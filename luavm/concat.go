@@ -13,7 +13,7 @@ import (
 // known yet, so the strings and numbers left of its call become waiting values, which joinWaiting joins.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
-	last, joined := to+1, joins(L.Get(to+1)) // joined: all values right of i, or the one at last itself, are strings or numbers
+	last, joined := to+1, joins(L.Get(to+1)) // joined: the values at i+1 to last (at first: the value at last) are all strings or numbers
 	called := false                          // called: a metamethod will return the value that v is joined to
 	for i := last; i > from; i-- {
 		v := L.Get(i)
@@ -78,7 +78,7 @@ func (e *Engine) joinWaiting(L *lua.LState) int {
 	if !hasConcat(L, right) {
 		e.throwHere(L, e.namedError(interp.TopFrame(L).Parent, left.register+1, auxlib.TypeName(right), "concatenate"))
 	}
-	e.depth-- // C Lua has no frame for this function
+	e.depth-- // C Lua has no joinWaiting, so the call of it must not count as a nested one
 	L.Push(e.call1(L, L.GetMetaField(right, "__concat"), left.v, right))
 	e.depth++
 	return 1

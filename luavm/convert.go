@@ -96,7 +96,7 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 
 // A value becomes an error in the reply (errReplyDepth) if the tables around it take replyDepth slots or
 // more of C Lua's stack: then C Lua's stack is full. replyDepth is less than store.MaxReplyDepth, so another
-// node can decode every reply that this node forwards to it.
+// node can decode every reply that this node sends to it.
 const replyDepth = 7995
 
 // These are the slots of C Lua's stack that a table takes while one of its elements is converted.
@@ -118,7 +118,7 @@ const (
 const replyInStep = 64
 
 // replyText returns a string of the reply unchanged. It stops the script if the strings of the reply have
-// become too large (replyShare), and charges for the copies that oneLine may make of this one.
+// become too large (replyShare), and charges for the copies that oneLine may make of s.
 func (e *Engine) replyText(s string) string {
 	e.replySize += int64(len(s)) + elementCost
 	if e.replySize > e.opts.MemoryLimit/replyShare {

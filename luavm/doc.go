@@ -60,10 +60,10 @@
 //
 // # Differences from Redis 7.0.15 that remain
 //
-//   - tostring of a table, function or coroutine prints a number counted from
-//     the start of the script in place of an address.
-//   - An operator on numbers never results in -0 when it runs. The constant -0 is -0, and
-//     arithmetic on numeric strings can result in -0.
+//   - tostring of a table, function or coroutine prints, in place of an address, a number
+//     that counts the values that the script has printed in this way.
+//   - At run time, +, -, *, /, % and ^ between two numbers never result in -0. Only a constant
+//     expression, the unary minus, a library function and arithmetic on numeric strings can.
 //   - The last (seventeenth) digit of a result of math may differ from that of
 //     Redis's C library; tostring shows fourteen digits.
 //   - A metamethod of an operator must be a function; C Lua takes anything that can be called.

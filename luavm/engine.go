@@ -23,8 +23,8 @@ type Options struct {
 	// MemoryLimit bounds the bytes of memory that a script needs at one time; a script that needs more is stopped. 0 means
 	// 256 MiB.
 	MemoryLimit int64
-	// Bring is called now and then while a script allocates memory. bytes is roughly how many bytes have been allocated since the
-	// last call for this script and are about to be allocated now. Bring may wait before it returns. Bring may be nil.
+	// Bring is called now and then while a script allocates memory. bytes is roughly the sum of what has been allocated since the
+	// last call for this script and what is about to be allocated. Bring may wait before it returns. Bring may be nil.
 	Bring func(bytes int)
 	// Log is called for each message that a script passes to redis.log, and when the engine drops the locals of a function
 	// library because they take too much memory. level is one of redis.LOG_*. If Log is nil, the messages are dropped.
@@ -140,7 +140,7 @@ type run struct {
 	shown     map[lua.LValue]int   // numbers that tostring printed for values
 	errSource string
 	errLine   int
-	replySize int64 // bytes of the strings in the reply
+	replySize int64 // bytes of the strings in the reply so far, with elementCost for each
 	ours      bool  // the error being raised has its final text: onError does not reword it
 
 	onTexts uint64 // opcodes that the hook looks at, too, once the script may have a long text (longtext.go); 0 until then
@@ -148,7 +148,8 @@ type run struct {
 	overflowed bool // a stack overflow was raised and is not caught yet
 }
 
-// allocated says what a script has allocated. If its text was compiled for this run, it includes what the compiler allocated.
+// allocated says what a script has allocated. If the text of the script was compiled for this run, the counts include what the
+// compiler allocated.
 type allocated struct {
 	spent    int64 // bytes charged so far: roughly what the script has allocated
 	nextHeap int64 // value of spent at which to look at the heap
@@ -204,8 +205,8 @@ func (e *Engine) BusySince() (since time.Duration, running bool) {
 	return time.Duration(at), true
 }
 
-// Running reports whether a script or function runs. A script that is being compiled
-// counts, a library that is being loaded does not. It may be called from any goroutine.
+// Running reports whether a script or function runs. A script that is being compiled counts as
+// running, a library that is being loaded does not. Running may be called from any goroutine.
 func (e *Engine) Running() bool { return e.state.Load()&stateRunning != 0 }
 
 // Kill stops the running script as SCRIPT KILL does, and returns the reply to
@@ -264,8 +265,8 @@ func (e *Engine) wrote() {
 	}
 }
 
-// unwrite records that the script has written nothing, because it is about to run again. The
-// script can be killed again then; a kill that has come already stays in force.
+// unwrite records that the script has written nothing, because it is about to run again. From
+// then on, the script can be killed again; a kill that has already come stays in force.
 func (e *Engine) unwrite() {
 	for {
 		s := e.state.Load()

@@ -22,12 +22,12 @@ type chunk struct {
 	flags scriptFlags
 }
 
-// maxChunks bounds the number of compiled scripts. When there are more, the engine drops
-// all of them, and compiles each again when it is called.
+// maxChunks bounds the number of compiled scripts. Before the engine adds one too many, it drops
+// all others, and compiles each of them again when it is called.
 const maxChunks = 1000
 
-// compiledShare bounds the memory of compiled scripts: all of them together may take
-// MemoryLimit/compiledShare bytes.
+// compiledShare bounds the memory of compiled scripts: all of them together, with their texts, may
+// take MemoryLimit/compiledShare bytes.
 const compiledShare = 2
 
 // beginning is how a script begins to run.

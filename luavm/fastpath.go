@@ -14,8 +14,8 @@ import (
 
 // The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the
 // replies, and return. gopher-lua spends half of the time of such a script on its frames, the
-// tables KEYS and ARGV, and an allocation for each value. So this file runs a plain script (link.go)
-// that has only the instructions in fastOps; its registers hold the values themselves.
+// tables KEYS and ARGV, and an allocation for each value. So this file runs plain scripts (link.go)
+// that have only the instructions in fastOps, with registers that hold the values themselves.
 //
 // Everything unusual, above all every error, is left to gopher-lua: the writes of the
 // script are rolled back, and gopher-lua runs the script from its beginning. The result is
@@ -353,8 +353,8 @@ func (e *Engine) commandFast(params []value) (result value, known bool) {
 	return value{}, false
 }
 
-// argumentsFast does what the method arguments does, on the fast path. It passes strings of KEYS and
-// ARGV and constants on without a copy.
+// argumentsFast does what the method arguments does, on the fast path. It does not copy constants and
+// the strings of KEYS and ARGV.
 func (e *Engine) argumentsFast(params []value) (args [][]byte, ok bool) {
 	size, named := 0, int64(0)
 	for i := range params {

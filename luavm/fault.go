@@ -53,7 +53,7 @@ func (e *Engine) contain() {
 	}
 }
 
-// passErrors lets panics that are errors of Lua or stops continue. Any other panic becomes a fault, which no call of the script
+// passErrors lets panics that are errors of Lua or stops continue. Any other panic becomes a fault, which no pcall of the script
 // can catch.
 func (e *Engine) passErrors() {
 	p := recover()

@@ -92,9 +92,9 @@ type restored struct {
 	functions map[string]bool // by function name in lower case
 }
 
-// load reads the first line of a library, checks that its name is free, runs the code, counts the functions, and adds the library
-// to s. Redis makes its checks in this order. took is how long it took to load the libraries that are already in s. taken reports
-// whether a stored library has that name and may not be replaced.
+// load reads the first line of a library, checks that its name is free, runs the code, checks that it has registered at most
+// maxFunctions functions, and adds the library to s. Redis makes its checks in this order. took is how long it took to load the
+// libraries that are already in s. The function taken reports whether a stored library has the given name and may not be replaced.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
@@ -131,7 +131,8 @@ func (s *restored) add(l *loadedLibrary) store.Error {
 	return ""
 }
 
-// collides returns an error if a stored library has a function of the same name as one of l, unless s replaces that library.
+// collides returns an error if a function of l has the name of a function in a stored library, unless a library in s replaces the
+// stored one.
 func (s *restored) collides(c *store.Ctx, l *loadedLibrary) store.Error {
 	for _, f := range l.lib.Functions {
 		if other, _ := c.Function(f.Name); other != nil && !s.byName[other.Name] {

@@ -13,16 +13,17 @@ import (
 
 // Function libraries keep memory from call to call: the locals of their code, and all
 // values that can be reached from these. Each call may add a little, and the limit on the memory
-// of one running script does not see the sum. So this file bounds what all libraries keep.
+// of one running script does not see the sum. So this file bounds what all libraries together keep.
 //
 // The engine knows roughly how many bytes calls allocate (charge). When calls have allocated
 // enough since the last measurement, a walk over the kept values measures them. No library can
 // reach the values of another, so the walk enters only the libraries whose calls have allocated
-// much since their own last measurement (grownShare). For every other library the engine adds the
-// bytes allocated since then to its last size. The walk over the called library counts as work of
-// the call. If the total is too large, the engine drops the largest libraries; the code of a
-// dropped library runs again before the next call of one of its functions. The engine drops all
-// libraries when it throws the Lua state away because a script or function was stopped.
+// much since their own last measurement (grownShare). For every other library, the engine adds the
+// bytes that its calls have allocated since its last measurement to the size that was measured. The
+// walk over the called library counts as work of the call. If the total is too large, the engine
+// drops the largest libraries; the code of a dropped library runs again before the next call of one
+// of its functions. The engine drops all libraries when it throws the Lua state away because a
+// script or function was stopped.
 
 // All libraries together may keep 1/keptShare of the memory limit of a script.
 const keptShare = 2
@@ -54,10 +55,11 @@ func (e *Engine) forget() {
 }
 
 // keepsTooMuch must be called after code of library l has run. When a measurement is due, it measures
-// the libraries that may have grown, and restarts libraries until the total is within the limit. It
-// reports whether it has restarted l. If the total is above the limit, it restarts l if l keeps more
-// than half of the limit, or, while l is being loaded, if l keeps more than the whole limit. If the
-// call is killed or exceeds a limit while l is measured, keepsTooMuch returns false, with e.stop set.
+// the libraries that may have grown. If the total of all libraries is above the limit, it restarts l if
+// l keeps more than half of the limit (while l is being loaded: more than the whole limit), and then
+// the largest other libraries until the total is within the limit. It reports whether it has restarted
+// l. If the call is killed or exceeds a limit while l is measured, keepsTooMuch returns false, with
+// e.stop set.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	if e.stop != "" || e.dirty {
 		return false // finish will drop all libraries

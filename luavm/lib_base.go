@@ -138,8 +138,8 @@ func (e *Engine) baseNext(L *lua.LState) int {
 	return 2
 }
 
-// next returns the key that follows the key from in t, and its value. It differs from gopher-lua's Next if from is an index that
-// table.remove has cut off the array: Next would skip the first key of the hash part.
+// next returns the key of t that comes after the key "from", and the value of the returned key. It differs from gopher-lua's Next if
+// "from" is an index that table.remove has cut off the array: Next would skip the first key of the hash part.
 func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	n, ok := from.(lua.LNumber)
 	if keys := interp.HashKeys(t); ok && len(keys) > 0 && removed(t, float64(n)) {
@@ -161,7 +161,7 @@ const slotsInStep = 16
 // workSlots counts the work of a walk over a table. The walk also meets elements and keys whose values were set to nil.
 func (e *Engine) workSlots(t *lua.LTable) { e.work(interp.Slots(t) / slotsInStep) }
 
-// workNext counts the work of next: it skips the elements and keys without a value between the keys from and to.
+// workNext counts the work of the function next, which skips the elements and keys without a value between the keys "from" and "to".
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	if interp.DeadKeys(t) > slotsInStep {
 		end := interp.PlaceOf(t, to)
@@ -271,7 +271,7 @@ func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
 		L.Push(lua.LNil) // C Lua does not look at __call here
 		return false
 	}
-	e.depth-- // C Lua has no frame for this function
+	e.depth-- // C Lua has no function like handle, so the call of handle must not count as a nested one
 	failure := L.Get(1)
 	L.Push(handler)
 	L.Push(failure)

@@ -80,9 +80,9 @@ func (e *Engine) coRunning(L *lua.LState) int {
 	return 1
 }
 
-// resume runs the coroutine at index 1 of the stack with the arguments above it. It
-// pushes true and the results, or false and an error, and returns how many values it pushed. slots is how many values C Lua
-// has below the results on the stack: one for coroutine.resume, the coroutine itself, and none for a wrapped coroutine.
+// resume runs the coroutine at index 1 of the stack with the arguments above it. resume pushes true and the results, or false and
+// an error, and returns how many values it has pushed. slots is how many values C Lua has below the results on the stack: one, the
+// coroutine itself, for coroutine.resume, and none for a wrapped coroutine.
 func (e *Engine) resume(L *lua.LState, slots int) int {
 	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
 		e.throw(L, "too many arguments to resume")

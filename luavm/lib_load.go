@@ -17,8 +17,8 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is how many instructions load counts for each call of its reader function, because a reader that is a Go function
-// runs no instructions that the hook could count.
+// pieceSteps is how many instructions baseLoad counts for each call of the function that returns the pieces: if that is a Go
+// function, it runs no instructions that the hook could count.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.
@@ -70,7 +70,7 @@ func (e *Engine) loadChunk(L *lua.LState, source, name string) int {
 	return 1
 }
 
-// compiled is what compile returns.
+// compiled is what the method compile returns.
 type compiled struct {
 	proto  *lua.FunctionProto
 	took   time.Duration // the time that compiling took; 0 if it ended before the first look at the clock
@@ -98,8 +98,9 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 	return c, err
 }
 
-// watchCompiler charges for the compiling of a text and checks the limits meanwhile. Besides the heap, it limits the size of the
-// compiled form alone (compiledShare), which the compiler knows whatever else is on the heap.
+// watchCompiler charges for the memory and the work of compiling a text, and so checks the limits of a script. compile.Chunk calls
+// watchCompiler now and then. watchCompiler also limits the size of the compiled form (compiledShare): the compiler knows that size,
+// whatever else is on the heap.
 func (e *Engine) watchCompiler(p compile.Progress) {
 	e.charge(p.Bytes)
 	if p.Kept > e.opts.MemoryLimit/compiledShare {

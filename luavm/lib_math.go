@@ -46,8 +46,8 @@ func (e *Engine) openMath() {
 	e.lib("math").RawSetString("huge", lua.LNumber(math.Inf(1)))
 }
 
-// oneNumber makes a library function from fn. If fn returns NaN for a number, the library function returns invalid, the NaN of
-// the C function; for a NaN it returns that NaN, made quiet.
+// oneNumber makes a library function from fn. For an argument that is NaN, the library function returns that NaN, made quiet. If fn
+// returns NaN for any other argument, the library function returns invalid, which is the NaN that the C function returns.
 func oneNumber(fn func(float64) float64, invalid float64) func(*Engine, *lua.LState) int {
 	return func(e *Engine, L *lua.LState) int {
 		x := float64(e.arg.Number(L, 1))

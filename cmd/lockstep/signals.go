@@ -14,7 +14,7 @@ import (
 // What signals do to a node (docs/operations.md, "Signals"):
 //
 //	SIGTERM, SIGINT   hand leadership over, let clients finish, end
-//	SIGHUP            read again what a running node can read again (parts.reload); also under nohup
+//	SIGHUP            read again the files that parts.reload names, even in a node that nohup has started
 //	SIGPIPE           nothing: the reader of the log may end before the node
 //	SIGQUIT, SIGABRT  print every goroutine's stack and end at once, for a node that hangs
 //
@@ -27,12 +27,12 @@ type reloader struct {
 }
 
 // takeSignals makes SIGTERM and SIGINT cancel the context stop, and keeps SIGHUP and SIGPIPE from ending this process. The caller
-// calls it before the node opens anything, so that no signal comes too early. The channel hangups holds one SIGHUP until
-// reloadOn receives it.
+// calls takeSignals before the node opens anything: until then, a signal ends the process at once. The channel hangups holds one
+// SIGHUP until reloadOn receives it.
 func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
 	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
-	// Without this, the next write to the log would end the process after the reader of the log has ended.
+	// Without this call, a SIGPIPE would end the process when it writes to a log whose reader has ended.
 	signal.Ignore(syscall.SIGPIPE)
 	stop, cancel = signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	return stop, cancel, hangups

@@ -12,7 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// tlsOptions are the flags of serve for TLS clients. The flags that set tlsOptions.files have the names of
+// tlsOptions are the flags of the command serve for clients that use TLS. The flags that set tlsOptions.files have the names of
 // directives in redis.conf.
 type tlsOptions struct {
 	listen, advertise                 string
@@ -54,16 +54,16 @@ func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	}}, name+"-file", "`file` whose first line is that")
 }
 
-// givenOnce records which of a secret's two flags was given: first in the environment and, after a call
-// of next, on the command line.
+// givenOnce records which of a secret's two flags was given: in the environment or, after a call of the
+// method next, on the command line.
 type givenOnce struct {
 	name string
 	by   string
 	set  bool
 }
 
-// next forgets which flag the environment gave, so that the command line may give the other one instead. parseEnvironment calls it
-// when it has set all flags.
+// next forgets which flag the environment gave, so that the command line may give the other one instead. parseEnvironment calls
+// next after it has set all flags from the environment.
 func (g *givenOnce) next() { *g = givenOnce{name: g.name} }
 
 // givenTwice begins the error for a secret that both flags set.
@@ -95,7 +95,7 @@ type clientPort struct {
 	secret    bool
 }
 
-// clientPorts returns all ports for clients that there may be.
+// clientPorts returns all ports for clients, whether the node listens on them or not.
 func (o *options) clientPorts() []clientPort {
 	return []clientPort{
 		{"listen", &o.listen, &o.advertise, false},
@@ -107,7 +107,7 @@ func (o *options) clientPorts() []clientPort {
 	}
 }
 
-// advertiseTo sets the addresses at which clients find this node.
+// advertiseTo sets the addresses in c at which clients find this node.
 func (o *options) advertiseTo(c *cluster.Config) {
 	c.Advertise = o.advertised(o.advertise, o.listen)
 	c.SentinelAdvertise = o.advertised(o.sentinelAdvertise, o.sentinelListen)
@@ -117,14 +117,14 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether protected mode forbids the port p as far as --requirepass goes: the port is in use, other machines can reach
-// it, and no password is set. The users of --aclfile may still make it safe. With --protected-mode no, open returns false.
+// open reports whether protected mode forbids the port p unless the users in --aclfile make p safe: the node listens on p, other
+// machines can reach p, and --requirepass sets no password. With --protected-mode no, open returns false.
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }
 
-// aclUsers reads the users in --aclfile. If o.open reports a client port, the default user in the file must be turned off
-// or have a password.
+// aclUsers reads the users in --aclfile. If o.open returns true for a client port, aclUsers returns an error unless the file has
+// the default user, turned off or with a password.
 func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	if o.aclFile == "" {
 		return nil, nil

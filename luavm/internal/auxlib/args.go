@@ -14,7 +14,7 @@ type Errors interface {
 
 // Steps counts the work of the running script.
 type Steps interface {
-	// Work counts work that takes as long as steps instructions. It may end the running script.
+	// Work counts work that takes as long as the given number of instructions. It may end the running script.
 	Work(steps int)
 }
 

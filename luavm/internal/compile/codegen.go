@@ -15,8 +15,8 @@ import (
 // the instructions itself, in one pass while the parser reads, by the method of C Lua's
 // compiler: expressions stay descriptions for as long as possible (codegen_expr.go), and
 // jumps with unknown targets form lists that are linked through their operands.
-// But for what gopher-lua needs otherwise, the instructions, their lines and the names of
-// variables equal C Lua's, and therefore the error messages do, too.
+// Except where gopher-lua needs other instructions than C Lua, the instructions, their lines and
+// the names of variables equal C Lua's, and therefore the error messages do, too.
 
 const (
 	noJump   = -1
@@ -93,8 +93,8 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// maxSpareIndex is the most entries of a finished function's index with which another function may use the map again. Larger maps
-// are dropped, because emptying a map takes time in proportion to the largest size that it ever had.
+// If the map index of a finished function has at most maxSpareIndex entries, another function uses the map again. Larger maps are
+// dropped, because emptying a map takes time in proportion to the largest size that it ever had.
 const maxSpareIndex = 64
 
 // reuse keeps the memory of a finished function for one that is compiled later.
@@ -214,8 +214,8 @@ func (f *function) dropValues(list int) {
 	}
 }
 
-// patchList sets the targets of a list of jumps. Jumps with a TESTSET put their value into
-// reg and go to the instruction withValue; the other jumps go to the instruction without.
+// patchList sets the targets of a list of jumps. A jump with a TESTSET puts its value into reg, and its
+// target is the parameter withValue. The target of any other jump is the parameter without.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
 		f.p.work(1)
@@ -242,7 +242,7 @@ func (f *function) patchHere(list int) {
 	f.join(&f.here, list)
 }
 
-// join appends the jumps of list to the list that to points to.
+// join appends the jumps of list to *to, which is a list of jumps, too.
 func (f *function) join(to *int, list int) {
 	if list == noJump {
 		return
@@ -406,7 +406,8 @@ func (f *function) upvalue(name string, of place) int {
 	return len(f.upvalues) - 1
 }
 
-// capture notes that a closure uses the local variable in a register, so that the end of the variable's block closes it.
+// capture notes that a closure uses the local variable in a register, so that the method leave closes the variable at the end of its
+// block.
 func (f *function) capture(register int) {
 	if b := f.active[register].block; b != nil {
 		b.captured = true

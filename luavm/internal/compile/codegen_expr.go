@@ -241,8 +241,8 @@ func (f *function) store(v, e *exp) {
 	f.freeExp(e)
 }
 
-// self generates the instruction that looks up the method key of the object e, and puts both the method and the object into new
-// registers.
+// self generates the instruction that looks up a method of the object e by its name, key, and puts both the method and the object
+// into new registers.
 func (f *function) self(e, key *exp) {
 	f.toAnyReg(e)
 	f.freeExp(e)
@@ -276,9 +276,9 @@ func (f *function) jumpIf(e *exp, cond int) int {
 	return f.condJump(lua.OP_TESTSET, noReg, e.info, cond)
 }
 
-// goOnIfTrue lets execution go on at the next instruction if e is true, and jump (e.no) if it
-// is false. It tests even a constant false: with a bare jump in place of the test, the earlier
-// jumps that lead to it would join e.no, although they carry a value of their own.
+// goOnIfTrue lets execution go on at the next instruction if e is true, and jump (e.no) if e
+// is false. Even a constant false is tested: with a jump but no test, the earlier jumps that lead
+// to that jump would join e.no, although they carry a value of their own.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump
@@ -329,8 +329,8 @@ func (f *function) not(e *exp) {
 	f.dropValues(e.yes)
 }
 
-// fold computes an operation on two numerals at compile time, and puts the result into a. It returns false, and leaves a, for other
-// operands or operations, for a division by zero and for a result that is NaN.
+// fold computes an operation on two numerals at compile time, and puts the result into a. It returns false, and leaves a unchanged,
+// for other operands or operations, for a division by zero and for a result that is NaN.
 func fold(op int, a, b *exp) bool {
 	if !a.isNumeral() || !b.isNumeral() {
 		return false
@@ -479,7 +479,8 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 }
 
 // setList generates the instruction that stores items of a constructor in the table in register base. waiting is how many items to
-// store from the registers above base (multiple: all up to the top), items how many the constructor has had with these.
+// store from the registers above base (multiple: all up to the top). items is how many items of the constructor have been read, with
+// those to store.
 func (f *function) setList(base, items, waiting int) {
 	n := waiting
 	if waiting == multiple {

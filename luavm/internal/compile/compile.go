@@ -10,9 +10,9 @@ import (
 // file name, "=" before a name to be shown unchanged, otherwise the source.
 // nested is how many calls of Lua from Go are nested in the script that compiles the
 // chunk: C Lua counts such calls and levels of syntax together. The text of an error is C Lua's.
-// Chunk calls the function watch now and then with the steps and bytes that compiling has taken since the last call. If it compiles
-// the chunk, it calls watch once more at the end, without the last steps. watch may panic to end the compiling; Chunk passes the
-// panic on.
+// Chunk calls the function watch now and then with the steps and bytes that compiling has taken since the last call. If the chunk
+// compiles, Chunk calls watch once more at the end: with the bytes, but not with the steps, since the last call. watch may panic to
+// end the compiling; Chunk passes the panic on.
 func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // name may be the whole source, which shown must not keep in memory
 	if len(source) > maxSourceBytes {

@@ -281,9 +281,9 @@ func (x *lexer) number() token {
 	return token{kind: tkNumber, text: s, number: n}
 }
 
-// bracket reads a bracket, [ or ], and the equal signs after it. If the same bracket
-// follows, which it does not read, it returns the number of equal signs. Otherwise it
-// returns -1 if there is no equal sign, and less than -1 if there is one.
+// bracket reads a bracket, [ or ], and the equal signs after it. If the same bracket comes
+// next, bracket leaves it unread and returns the number of equal signs. Otherwise bracket
+// returns -1 if there is no equal sign, and less than -1 if there are any.
 func (x *lexer) bracket() int {
 	first := x.cur()
 	x.save()

@@ -4,7 +4,7 @@ import "unsafe"
 
 // These bound the time of compiling. A step is a token, or one element of a list that the compiler goes through.
 const (
-	maxSteps       = 20_000_000 // each "or" of a chain walks over the list of the jumps of those before it
+	maxSteps       = 20_000_000 // for each "or" of a chain, join walks over the jumps of every "or" before it
 	comparedInStep = 8          // how many upvalues are compared in the time of a step
 )
 

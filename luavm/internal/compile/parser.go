@@ -8,7 +8,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// These are limits of C Lua (luaconf.h), but for maxSourceBytes: C Lua does not limit the length of a source.
+// These are limits of C Lua (luaconf.h), except maxSourceBytes: C Lua does not limit the length of a source.
 const (
 	maxLevels      = 200
 	maxLocals      = 200
@@ -22,7 +22,7 @@ type parser struct {
 	x        *lexer
 	t        token // the current token
 	lastLine int   // line of the token before t
-	ahead    token // the one after it, if …
+	ahead    token // the token after t, if …
 	peeked   bool  // … it has been read
 	f        *function
 	spare    []*function // finished functions, whose memory new functions use
@@ -93,7 +93,8 @@ func (p *parser) accept(k tokenKind) bool {
 	return true
 }
 
-// match expects a token of the kind what. It closes the token of the kind who, which was on the given line.
+// match reads the token that closes an earlier one. what is the kind of the closing token, who is the kind of the earlier token, and
+// line is the line of the earlier token.
 func (p *parser) match(what, who tokenKind, line int) {
 	if p.accept(what) {
 		return

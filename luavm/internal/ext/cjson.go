@@ -292,8 +292,8 @@ func (j *jsonEncoder) table(t *lua.LTable, depth, slots int) {
 	j.out.Byte('}')
 }
 
-// arrayLength returns the length of a table that is an array, 0 for an empty table,
-// and -1 for an object.
+// arrayLength returns the length of a table that becomes a JSON array, 0 for an empty table,
+// and -1 for a table that becomes an object. It raises an error if cjson refuses a sparse array.
 func (j *jsonEncoder) arrayLength(t *lua.LTable) int {
 	highest, items := 0, 0
 	j.host.Work(interp.Slots(t) / 8) // one or two walks over the table pass its empty slots, too

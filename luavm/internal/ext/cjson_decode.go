@@ -101,7 +101,7 @@ const (
 
 // descend begins an array or an object, which needs the given slots of C Lua's stack. The size of
 // that stack bounds the depth, however large decode_max_depth is. All these slots but the last stay
-// in use until ascend.
+// in use until the method ascend ends the array or object.
 func (d *jsonDecoder) descend(slots int) {
 	d.depth++
 	d.host.Charge(100)

@@ -44,7 +44,7 @@ func (lib *Libraries) msgpackPack(L *lua.LState) int {
 	return 1
 }
 
-// packScalar is the most bytes that a value other than a string or a table takes, or the length of one of these.
+// packScalar is the most bytes that a packed value takes, without the content of a string or a table.
 const packScalar = 9
 
 func (lib *Libraries) packValue(o *auxlib.Buffer, v lua.LValue, level int) {

@@ -54,12 +54,12 @@ func LowestFrames(L *lua.LState) []Frame {
 	return unsafe.Slice((*Frame)(unsafe.Pointer(lowest.UnsafeAddr())), lowest.Len())
 }
 
-// FramePlace returns the address of L's current frame pointer.
+// FramePlace returns the address of the field of L that points to its current frame.
 func FramePlace(L *lua.LState) **Frame {
 	return (**Frame)(unsafe.Add(unsafe.Pointer(L), frameOffset))
 }
 
-// TopFrame returns the current frame of L.
+// TopFrame returns the current frame of L; nil if L runs no function.
 func TopFrame(L *lua.LState) *Frame { return *FramePlace(L) }
 
 // Line returns the source line that f executes; -1 if f's function is a Go function or the line

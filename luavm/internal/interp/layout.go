@@ -102,7 +102,7 @@ func SetStringConstants(p *lua.FunctionProto, strs []string) {
 	*(*[]string)(unsafe.Add(unsafe.Pointer(p), stringConstantsOffset)) = strs
 }
 
-// Registers returns the registers of a state; nil if it has none.
+// Registers returns the address of the slice of L's registers; nil if L has none.
 func Registers(L *lua.LState) *[]lua.LValue {
 	return *(**[]lua.LValue)(unsafe.Add(unsafe.Pointer(L), registryOffset))
 }
@@ -114,7 +114,7 @@ type Loop func(L *lua.LState, base *Frame)
 // loops: one checks a context before each instruction, one does not.
 func LoopPlace(L *lua.LState) *Loop { return (*Loop)(unsafe.Add(unsafe.Pointer(L), loopOffset)) }
 
-// BeginHash makes the hash part of a table that has none, with room for few keys.
+// BeginHash makes the map for string keys of a table that has no such map, with room for few keys.
 func BeginHash(t *lua.LTable) {
 	if part[map[string]lua.LValue](t, stringsOffset) == nil {
 		setPart(t, stringsOffset, map[string]lua.LValue{})
