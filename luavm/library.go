@@ -30,15 +30,14 @@ type loadedLibrary struct {
 	since int64 // bytes that calls of its functions have allocated since that measurement
 }
 
-// notInFunctions has the globals of scripts that functions do not have.
-// notInTheirRedis has the fields of the scripts' table redis that the functions' table redis
-// does not have.
+// notInFunctions names the globals that scripts have and functions do not.
+// notInTheirRedis names the fields that the table redis has in scripts, but not in functions.
 var (
 	notInFunctions  = [...]string{"KEYS", "ARGV", "__redis__err__handler"}
 	notInTheirRedis = [...]string{"breakpoint", "debug", "replicate_commands"}
 )
 
-// whileLoading has the constants in the table redis that the code of a library sees
+// whileLoading names the constants in the table redis that the code of a library sees
 // while the library loads.
 var whileLoading = [...]string{
 	"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING", "REDIS_VERSION", "REDIS_VERSION_NUM",
@@ -86,7 +85,7 @@ func (e *Engine) openFunctions() {
 
 // loadLibrary compiles and runs the code of a library, and returns the library with the
 // functions that the code registered. skip is the length of the code's first line, which
-// parseLibrary has read. before is how much of the time limit is already used up.
+// parseLibrary has read. The parameter before is how much of the time limit was used up before the call of loadLibrary.
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
@@ -128,7 +127,7 @@ func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) 
 	return l, ""
 }
 
-// register runs the main chunk of a library; it returns the error text, "" if it succeeded.
+// register runs the main chunk of a library, and returns the text of the error that stopped the chunk; "" if there was none.
 func (e *Engine) register(proto *lua.FunctionProto) (text string) {
 	defer e.contain()
 	L := e.L
@@ -168,8 +167,8 @@ func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store
 	return l, ""
 }
 
-// maxLoaded bounds the number of loaded libraries. When there are more, the engine
-// drops all of them, and loads each again when it is called.
+// maxLoaded bounds the number of loaded libraries. Before the engine keeps one more, it drops all of them. It loads a
+// dropped library again when one of the library's functions is called.
 const maxLoaded = 1000
 
 func (e *Engine) keep(l *loadedLibrary) {
@@ -292,7 +291,7 @@ func (r *registration) readFlags(e *Engine, t *lua.LTable) (fault string) {
 	}
 }
 
-// add registers a function.
+// add registers a function, or returns why the library cannot have it.
 func (l *loadedLibrary) add(r *registration) (fault string) {
 	if !legalName(r.Name) {
 		return string(errBadName[len("ERR "):])

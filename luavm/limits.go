@@ -16,7 +16,7 @@ const (
 	// loadTimeLimit is how long the code of a library may run to register its functions.
 	loadTimeLimit = 500 * time.Millisecond
 	// The time limit does not stop a script or library that has run fewer than shortScript instructions and less than shortTime.
-	// Earlier work may have used up its limit (store.Ctx.ScriptTime), on a slow machine: that is no fault of the script.
+	// On a slow machine, work before its begin (store.Ctx.ScriptTime) may have used up the limit: that is no fault of the script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
 	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If
@@ -39,10 +39,11 @@ const (
 	instructionCost = 32
 	// commandCost is the number of bytes charged each time a long command calls store.Ctx.Watch.
 	commandCost = 256 << 10
-	// heapFrom is how many bytes a script may allocate before checkHeap first looks at the heap,
-	// and at least between two later looks.
+	// heapFrom is how many bytes a script may allocate before checkHeap first looks at the heap.
+	// Between two later looks, the script may always allocate as many again.
 	heapFrom = 1 << 20
-	// heapStep is how many bytes a script may allocate between two looks at the heap, unless a sixteenth of its limit is more.
+	// heapStep is the maximum number of bytes that a script may allocate between two looks at the heap, unless a sixteenth of
+	// MemoryLimit is more.
 	heapStep = 4 << 20
 )
 
@@ -58,7 +59,7 @@ type stopped struct{}
 func (stopped) Error() string { return "script stopped" }
 
 // panicStopped panics with an error that already has a trace: gopher-lua's protected calls pass such an error on unchanged. For
-// an error without a trace, each protected call would make one, in steps that grow with the square of the calls on the stack.
+// an error without a trace, each protected call would make a trace, whose cost grows with the square of the calls on the stack.
 func panicStopped() {
 	panic(&lua.ApiError{Type: lua.ApiErrorPanic, Object: lua.LString(stopped{}.Error()), StackTrace: "-", Cause: stopped{}})
 }
@@ -119,8 +120,8 @@ func (e *Engine) checkLimits() {
 
 // seeAllocations measures how many bytes the process has allocated since the script's first look, whether the script was charged
 // for them or not. It does so after slow instructions, because instructions that allocate much are slow, and at least every
-// unseenLooks looks. What other goroutines allocate counts, too. It does no harm to the short scripts of locks, which end
-// before a second look.
+// unseenLooks looks. The measurement includes what other goroutines allocate. This does no harm to the short scripts of locks,
+// because they end before a second look.
 func (e *Engine) seeAllocations() {
 	if e.unseen++; e.unseen < unseenLooks && !e.slow && e.seen > 0 {
 		return

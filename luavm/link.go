@@ -12,7 +12,7 @@ import (
 // Scripts look up the same globals in every run: redis, redis.call, KEYS and ARGV.
 // These names never get other values (sandbox.go), so link makes the values constants when
 // it links a script with a Lua state. The number and order of the instructions stay the same,
-// because an error text finds its line and the names of variables by the index of the instruction.
+// because the engine finds the line and the variable names for an error text by the index of the instruction.
 
 // link returns a copy of p in which constants replace reads of globals and of fields of library tables.
 func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
@@ -116,9 +116,9 @@ const (
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
 )
 
-// isPlain reports whether a script needs no hook. A plain script is short. It has no opcode of watched, such as
+// isPlain reports whether a script needs no hook. A plain script is short. It has no opcode of the set watched (hook.go), such as
 // those that make functions or begin a numeric for, and no jump back, so it ends after at most as many steps as
-// it has instructions. It calls only the functions in plainGlobals, which run no Lua. It calls no methods of
+// it has instructions. It uses only the globals in plainGlobals, whose functions run no Lua. It calls no methods of
 // strings, which can make long strings, looks up no field by a key that may be long, and compares little. Most
 // scripts of locks are plain.
 func isPlain(p *lua.FunctionProto) bool {

@@ -58,8 +58,8 @@ func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 	}
 }
 
-// orderedInStep is how many bytes of two texts gopher-lua compares in the time of an instruction to tell which text is less: it
-// goes byte by byte.
+// orderedInStep is how many bytes of each of two texts gopher-lua compares in the time of an instruction when it finds out which
+// text is less: it compares byte by byte.
 const orderedInStep = 16
 
 // beforeComparison counts the work of an instruction that compares two long texts.

@@ -8,8 +8,8 @@ import (
 
 // A call of Lua from Go, and a call of a metamethod by the interpreter, nests on Go's
 // stack; a program that exhausts Go's stack dies. C Lua counts such calls (nCcalls) and raises
-// an error at 200. Each of them starts the interpreter's main loop, so the engine counts
-// them there, also for coroutines and for Go functions that call each other.
+// an error at 200. Each such call starts the interpreter's main loop, so the engine counts the calls
+// in that loop, also those of coroutines and of Go functions that call each other.
 
 const (
 	// maxNesting is LUAI_MAXCCALLS.
@@ -18,8 +18,8 @@ const (
 	errorNesting = maxNesting + maxNesting/8
 )
 
-// openLoops makes the engine's two main loops, which add the count of nested calls to
-// gopher-lua's: watchedLoop calls the hook, plainLoop is for scripts that need no hook.
+// openLoops makes the engine's two main loops, each of which counts the nested calls and runs a main loop of
+// gopher-lua: watchedLoop calls the hook, plainLoop is for scripts that need no hook.
 func (e *Engine) openLoops() {
 	L := e.L
 	L.SetContext(newHook(e, L))

@@ -63,7 +63,7 @@ func (m *matcher) classEnd(p int) int {
 // inStep is how many bytes of a set, or of a text that is searched, are read in the time of an instruction.
 const inStep = 16
 
-// read counts the work of reading n bytes of a set. Most sets are too short to count.
+// read counts the work of reading n bytes of a set. Most sets are so short that reading them costs nothing.
 func (m *matcher) read(n int) {
 	if n >= inStep {
 		m.e.work(n / inStep)

@@ -54,9 +54,9 @@ func (p *presentCall) get() *shownCall {
 	return p.shown
 }
 
-// FUNCTION STATS shows all arguments of a call, as Redis does, if they take at most wholeCall bytes: the length of each, and
-// callArgument bytes for each. It shortens the arguments of a larger call as SLOWLOG does, because any client may repeat the command,
-// on every node. A name longer than wholeCall is shortened, too.
+// FUNCTION STATS shows all arguments of a call, as Redis does, if they take at most wholeCall bytes. An argument takes its length
+// and callArgument bytes more. FUNCTION STATS shortens the arguments of a larger call as SLOWLOG does, because any client may send
+// FUNCTION STATS again and again, to every node. It also shortens the name of a function if that is longer than wholeCall.
 const (
 	wholeCall    = 8 << 10
 	callArgument = 32

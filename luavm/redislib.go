@@ -60,7 +60,7 @@ func (e *Engine) openRedis() {
 // "-CODE message" has an error code of its own; any other text gets the code ERR, and loses a
 // leading '-'.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
-	e.charge(2 * int64(len(text))) // for the text that errorTable makes, and for text, which the caller may have made
+	e.charge(2 * int64(len(text))) // for the text that errorTable makes, and for its argument, which the caller may have made
 	code, msg := "ERR", text
 	if rest, told := strings.CutPrefix(text, "-"); told {
 		var coded bool

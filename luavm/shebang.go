@@ -7,8 +7,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// scriptFlags holds the flags of a script's first line that have an effect here. The others that Redis
-// knows (allow-stale, no-cluster, allow-cross-slot-keys) are accepted without effect.
+// scriptFlags holds the flags of a script's first line that have an effect here. The other flags of Redis
+// (allow-stale, no-cluster, allow-cross-slot-keys) are accepted without effect.
 type scriptFlags struct {
 	declared bool // there is a shebang
 	noWrites bool

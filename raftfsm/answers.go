@@ -31,7 +31,7 @@ import (
 type Answer struct {
 	Origin  uint64 // random number that the forwarding node drew when it started
 	ID      uint64 // number of the request, counted by the origin
-	Low     uint64 // the replies to requests below this number are dropped: not waited for any more, or too many (Due)
+	Low     uint64 // replies to requests below it are dropped: the origin no longer waits, or they take too much memory (Due)
 	Replies []byte // as encoded by the proposer
 }
 
@@ -43,9 +43,10 @@ const OriginLifetime = 10 * 60 * 1000
 // answer, so that nodes know up to which number its replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
-// MaxOrigin is how many bytes of memory the answers to one origin may take. If they take more, the leader logs that the oldest half
-// is dropped (Due). Without this limit, a single request that waits for long would keep the answers to all later requests, because
-// its origin reports only the lowest number that it still waits for.
+// MaxOrigin is how many bytes of memory the answers to one origin may take. If they take more, the leader's next entry with an answer
+// to this origin makes all nodes drop the oldest of them, until the rest takes at most half of MaxOrigin (Due). Without this limit,
+// a single request that waits for long would keep the answers to all later requests, because its origin reports only the lowest number
+// that it still waits for.
 const MaxOrigin = 8 << 20
 
 // MaxAnswers is how many bytes of memory all answers may take. If they take more, the answers to the origin that has been idle for
@@ -171,8 +172,8 @@ func (t *Answers) drop(o *origin, id uint64) {
 	}
 }
 
-// tooMany sets due if the answers take more than MaxOrigin, and due is not set yet: the answers from due on take at most half of
-// MaxOrigin, or are only the last one.
+// tooMany sets due if the answers take more than MaxOrigin and due is not set yet. It chooses the lowest number from which on the
+// answers take at most half of MaxOrigin or, if even the last answer takes more, the number of the last answer.
 func (o *origin) tooMany() {
 	if o.takes() <= MaxOrigin || o.due > o.low {
 		return

@@ -21,10 +21,10 @@ import (
 //	|      | ms    | µs   |          |       | n bytes      | to the end  |
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
-// The checksum covers the body, because a log store does not verify the entries that it reads, and a flipped bit must stop a node,
-// not change a lock. Every version of the format begins with the version byte and the checksum. answers.go describes the requests
-// section. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry has the lowest version that can
-// express its writes.
+// The checksum is that of the body. An entry has one because a log store does not verify the entries that it reads, and a flipped
+// bit must stop a node, not change a lock. Every version of the format begins with the version byte and the checksum. answers.go
+// describes the requests section. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry has the
+// lowest version that can express its writes.
 const (
 	entryVersion = 2
 	entryHeader  = 1 + 4

@@ -19,8 +19,8 @@ var absent = []struct{ pattern, why string }{
 	{"restore-asking", "nothing migrates slots: RESTORE does the same"},
 }
 
-// WhyAbsent returns the reason that the list absent gives for not having the command with a name; "" if no pattern of
-// the list matches the name.
+// WhyAbsent returns why the server does not have the command with a name, in the words of the list absent; "" if no
+// pattern of the list matches the name.
 func WhyAbsent(name string) string {
 	name = strings.ToLower(name)
 	for _, a := range absent {

@@ -25,7 +25,7 @@ type accounts struct {
 	env    store.ACLEnv   // what this node's configuration adds to latest
 	init   *store.User    // the default user by env, in use until the log sets one
 	byName map[string]*account
-	moved  chan struct{} // closed when version changes
+	moved  chan struct{} // closed, and replaced by a new channel, at the end of every update
 	warned bool          // comparePassword has logged its warning
 }
 
@@ -185,8 +185,8 @@ func (a *accounts) comparePassword() {
 	a.warned = other
 }
 
-// dropAnonymous closes unauthenticated connections with subscriptions, MONITOR or CLIENT TRACKING: they began
-// these before this node knew that a password is necessary.
+// dropAnonymous closes unauthenticated connections with subscriptions, MONITOR or CLIENT TRACKING: their clients
+// began these before this node knew that a password is necessary.
 func (a *accounts) dropAnonymous() {
 	var lost []*session
 	a.eachOf(a.def, func(s *session) {
@@ -338,7 +338,7 @@ func (a *accounts) get(name string) *account {
 	return a.byName[name]
 }
 
-// present returns the version of the users and a channel that is closed when the version changes.
+// present returns the version of the users, and a channel that is closed at the next update of the accounts.
 func (a *accounts) present() (uint64, <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -282,8 +282,9 @@ func (s *session) known() {
 
 // sure returns why the session may not run a command; "" if it may. It checks the password of the session's login
 // again if this node accepted the password before it knew all that the leader knows (s.unsure). Two kinds of commands
-// need no second check: those that greets accepts and, while this node is the leader and busy with a script, those
-// with the flag AllowBusy. If the leader does not answer, sure permits only commands that asksNodeAlone accepts.
+// need no second check: those for which the function greets returns true and, while this node is the leader and busy
+// with a script, those with the flag AllowBusy. If the leader does not answer, sure permits, besides these two kinds,
+// only commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -314,7 +315,7 @@ func greets(cmd *store.Command) bool {
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
-// leave undoes the session's login: the session is the default user's, as at its start. It is authenticated only if this
+// leave undoes the session's login: the session is the default user's, like a new session. It is authenticated only if this
 // node has caught up with the leader, and the default user needs no password.
 func (s *session) leave() {
 	s.unsure, s.proof = "", ""

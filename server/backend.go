@@ -22,8 +22,9 @@ type Submitter interface {
 	// NewClient makes the Client that stands for a connection from an address. The session passes it to the methods
 	// that wait for the turn of a client, and names it in its submissions.
 	NewClient(addr netip.Addr) *cluster.Client
-	// GiveWay waits for the turn of a client that has sent a large command which its session does not submit, because reading the
-	// command was work, too. It returns at once if bytes is at most cluster.HeavyBytes. The caller must call leave when the reply
+	// GiveWay waits for the turn of a client that has sent a large command, because reading the command was work, too. The session
+	// calls it for a command that it does not submit now, but queues or answers itself. The command has the given numbers of bytes
+	// and of arguments; if bytes is at most cluster.HeavyBytes, GiveWay returns at once. The caller must call leave when the reply
 	// is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
 	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. took is the time of that
@@ -41,14 +42,16 @@ type Submitter interface {
 	// SubmitPart is Submit for a client, but it may run only some of the commands: the first one, or the first few.
 	// The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies. SubmitAsync may
-	// leave it to Flush to submit the commands; Flush may run them on its caller's goroutine.
+	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
+	// SubmitAsync returns. Flush must follow: SubmitAsync may only collect the commands, and leave it to Flush to submit
+	// them. Flush may run them on its caller's goroutine.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
 	// Block begins a blocking command; Flush must follow.
 	Block(b *cluster.Blocked)
-	// Unblock ends a blocking command with a reply, unless the command is served first. If the function ended is not nil,
-	// it is then called, perhaps after Unblock has returned: with true if this call of Unblock has ended the command.
+	// Unblock ends a blocking command with a reply, unless the command is served first or an earlier call of Unblock ends it.
+	// If the function ended is not nil, it is called once, before or after Unblock returns: with true if this call of Unblock
+	// has ended the command, else with false.
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
 	// Abandon ends a blocking command whose client has left.
 	Abandon(b *cluster.Blocked)

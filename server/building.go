@@ -25,7 +25,8 @@ func (s *session) goesOn() bool {
 	return !s.out.isOver()
 }
 
-// mayHold reports whether the client may hold n more bytes than now. It does not count them as held.
+// mayHold reports whether the client may hold n more bytes than now. Like goesOn, it may first cut off the clients that
+// hold most. When it returns, the n bytes are not counted: the caller counts them (holds).
 func (s *session) mayHold(n int64) bool {
 	s.holds(n)
 	defer s.holds(-n)
@@ -130,8 +131,8 @@ func (b *building) reply(kind store.Kind) store.Reply {
 	return store.Reply{Kind: kind, Elems: b.elems}
 }
 
-// builds changes the counted size of the reply that the present command builds; by is the number of bytes, perhaps
-// negative. session.reply subtracts that size again. Scripts have limits of their own, so builds does nothing for them.
+// builds adds the parameter by, a number of bytes that may be negative, to the counted size of the reply that the present
+// command builds. session.reply subtracts that size again. Scripts have limits of their own, so builds does nothing for them.
 func (s *session) builds(by int64) {
 	if s.script == nil {
 		s.built += by

@@ -46,8 +46,8 @@ type Certificates struct {
 	seen   string // sizes and times of the files at the last read
 }
 
-// NewCertificates reads the files. Without a CertFile no port speaks TLS, and Set only stores its
-// settings, as a Redis without a tls-port does.
+// NewCertificates reads the files. Without a CertFile no port speaks TLS, and Set only stores the
+// settings that it gets, as a Redis without a tls-port does.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{log: log, turns: turns.Half(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
@@ -90,8 +90,8 @@ func (c *Certificates) Watch() {
 	}
 }
 
-// keep calls Watch once per cronPeriod until the channel stop is closed. It needs a goroutine of its own, because a
-// disk may not answer.
+// keep calls Watch once per cronPeriod until the channel stop is closed. The caller must start it on a goroutine of its own,
+// because Watch waits for as long as a disk does not answer.
 func (c *Certificates) keep(stop <-chan struct{}) {
 	tick := time.NewTicker(cronPeriod)
 	defer tick.Stop()

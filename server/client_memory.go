@@ -155,7 +155,7 @@ func (s *session) leavesMemory() {
 	}
 }
 
-// keeps sets to n the bytes in the client's holdings that are for queued and executing commands and for watched keys.
+// keeps sets the part of the client's holdings that is for queued and executing commands and for watched keys to n bytes.
 func (s *session) keeps(n int) {
 	s.holds(int64(n - s.kept))
 	s.kept = n

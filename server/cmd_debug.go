@@ -222,7 +222,8 @@ func doDebugPopulate(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// debugPopulate creates the keys of one step of DEBUG POPULATE: those with the numbers from the first number up to the second.
+// debugPopulate creates the keys of one step of DEBUG POPULATE: those whose numbers are at least the first argument after "populate"
+// and less than the second.
 func debugPopulate(c *store.Ctx) store.Reply {
 	var n [3]int64
 	for i, at := range []int{2, 3, 5} {
