@@ -174,8 +174,8 @@ func (e *Engine) checkClock() {
 	}
 }
 
-// setPace sets how many instructions run until the next look. took is the time that the
-// instructions since the last look took.
+// setPace sets how many instructions run until the next look. The parameter took is the time of the
+// instructions since the last look.
 func (e *Engine) setPace(took time.Duration) {
 	most := lookEvery
 	if e.spent > 32*largeBytes {
@@ -235,7 +235,7 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
 // checkHeap stops the script if the heap, with the next allocation, would be more than MemoryLimit larger than its smallest size
-// at a check of this script. next is the number of bytes of that allocation. The size of the heap includes unreachable objects,
+// at a check of this script. The parameter next is the size of that allocation. The size of the heap includes unreachable objects,
 // so checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than an
 // eighth of the limit, others must have filled the heap, and the script goes on.
 func (e *Engine) checkHeap(next int64) {
@@ -263,9 +263,10 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the number of bytes allocated since the last call of Bring plus next, the number of bytes about
-// to be allocated. For the script's first call of Bring, the number is what the script was charged. From the second call on,
-// bring measures what the process has allocated, because charge counts too little where tables grow.
+// bring calls Options.Bring with the number of bytes that the process has allocated since the last call of Bring, less the next of
+// that call, plus the parameter next, which is the number of bytes about to be allocated. Only for the script's first call of Bring,
+// the number is what the script was charged, next included. From the second call on, bring measures the allocations of the process,
+// because charge counts too little where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

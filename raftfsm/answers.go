@@ -217,8 +217,8 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add adds the answers of an entry, and drops the replies that no origin waits for, and those that are too old or too many. before
-// and lease are the lease stamps of the state before and after the entry.
+// add adds the answers of an entry, and drops the replies that no origin waits for, and those that are too old or too many. The
+// parameters before and lease are the lease stamps of the state before the entry and after it.
 func (t *Answers) add(list []Answer, before, lease int64) {
 	if before/sweepEvery != lease/sweepEvery {
 		t.sweep(lease)

@@ -239,7 +239,7 @@ func (s *session) settle(r store.Reply) store.Reply {
 }
 
 // login checks a user name and password and authenticates the connection, or returns why not. command
-// is the command name as the client wrote it; known says what this node knows of passwords.
+// is the command name as the client wrote it; the parameter known says how recent the users and passwords of this node are.
 func (s *session) login(known knowledge, command, name, password []byte) (refusal store.Error) {
 	if s.enter(string(name), password) {
 		s.unsure = ""

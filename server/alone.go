@@ -70,7 +70,7 @@ func (s *session) paced(work func()) (ok bool) {
 }
 
 // digests waits until the node makes no other digest (DEBUG DIGEST, DEBUG DIGEST-VALUE), because a digest of all keys needs memory
-// for all their names. In a script it does not wait. leave and ok are as for alone.
+// for all their names. In a script it does not wait. The results leave and ok mean the same as those of the method alone.
 func (s *session) digests() (leave func(), ok bool) {
 	if s.script != nil {
 		return func() {}, true

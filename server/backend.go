@@ -27,8 +27,8 @@ type Submitter interface {
 	// and of arguments; if bytes is at most cluster.HeavyBytes, GiveWay returns at once. The caller must call leave when the reply
 	// is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
-	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. took is the time of that
-	// work, and of the next command if its cost is known beforehand.
+	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. The parameter took is the
+	// time of that work, plus that of the client's next command if its cost is known beforehand.
 	Rest(client *cluster.Client, took time.Duration)
 	// Alone waits until the node does no work of the same kind for another client. ok is false if the client has been cut off, or
 	// the node closes; otherwise the caller must call leave at the end of the work.

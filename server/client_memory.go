@@ -99,7 +99,7 @@ func (m *clientMemory) noRoomFor(strangers int64) bool {
 }
 
 // refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers. If n is the
-// maximum since the last log line about evictions, the next one names the client.
+// maximum since the last log line about evictions, the next such line names the client.
 func (m *clientMemory) refused(addr net.Addr, n int64) {
 	m.cut.Add(1)
 	m.mu.Lock()
