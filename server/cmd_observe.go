@@ -67,7 +67,7 @@ func doInfo(s *session, args [][]byte) store.Reply {
 		sec.write(s.srv, f)
 	}
 	if s.srv.watch != nil {
-		return store.Str(f.b.String()) // a Sentinel sends a bulk string in RESP3, too
+		return store.Str(f.b.String()) // a Sentinel sends a bulk string, in RESP3 as well as in RESP2
 	}
 	return store.Text(f.b.String())
 }

@@ -42,7 +42,7 @@ func pubsubRows() []row {
 	}
 }
 
-// answered is what a handler returns if nothing remains to be sent: it has already added its replies to the
+// A handler returns answered if nothing remains to be sent: the handler has already added its replies to the
 // output (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
 var answered = store.Reply{Kind: store.None}
 
@@ -52,20 +52,20 @@ func subscribeTo(kind subKind) handler {
 		case kind == subShard && s.executing != nil:
 			return store.Err(errShardInExec)
 		case s.srv.backend.Removed():
-			return store.Err(cluster.ErrRemoved) // a subscriber would receive no messages
+			return store.Err(cluster.ErrRemoved) // the node gets no more messages, so a subscriber would wait in vain
 		}
 		eachName(s, args[1:], func(name string) { s.srv.hub.subscribe(s, kind, name) })
 		s.named(len(args) - 1)
 		s.stillMayListen(kind, args[1:])
 		if s.srv.backend.Removed() {
-			s.out.abort() // at the removal, the hub ended the subscriptions that existed then: perhaps not this one
+			s.out.abort() // Hub.Missed, at the removal, may have come too early to see this subscription
 		}
 		return answered
 	}
 }
 
-// unsubscribeFrom without arguments ends all subscriptions of the kind; if there are none, it still
-// sends one confirmation.
+// unsubscribeFrom returns the handler for the subscriptions of one kind. If the command names none, the handler ends all that the
+// client has; if the client has none, it still gets one confirmation.
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {

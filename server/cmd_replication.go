@@ -76,7 +76,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	defer close(done)
 	go func() {
 		defer cancel()
-		// Poll: nothing signals that a client has been cut off, and if a client of a loop leaves, only the flag left is set.
+		// Poll: nothing signals that a client has been cut off, and if a client of a loop leaves, the loop only sets s.left.
 		tick := time.NewTicker(cronPeriod)
 		defer tick.Stop()
 		for !s.out.isOver() && !s.left.Load() {
@@ -92,8 +92,8 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	return s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
 }
 
-// doWait waits only if a client asks for more nodes than a majority needs besides this one: the server replies to a write only when
-// a majority has the write.
+// doWait does not have to wait if numreplicas is at most the number of nodes that a majority needs besides this one: the server
+// replies to a write only when a majority has the write.
 func doWait(s *session, args [][]byte) store.Reply {
 	others, ok := redistext.ParseInt(args[1])
 	if !ok {
@@ -152,7 +152,8 @@ func doReplicaOf(s *session, args [][]byte) store.Reply {
 
 func doNoSync(*session, [][]byte) store.Reply { return store.Err(errNoSync) }
 
-// doReplConf accepts what a replica says of itself before it sends SYNC, so that it then gets the error of SYNC.
+// doReplConf accepts the options that a Redis replica sends before SYNC, so that the replica goes on to SYNC and gets the error
+// that says why it cannot replicate.
 func doReplConf(_ *session, args [][]byte) store.Reply {
 	if len(args)%2 == 0 {
 		return store.Err(store.ErrSyntax)

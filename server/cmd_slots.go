@@ -138,7 +138,8 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
 // runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because the store
-// does not know slots. It lists all names if the count is 0: a follower of an older version asks for that list and counts the names.
+// does not know slots. For GETKEYSINSLOT, the count 0 means all names: a follower of an older version asks for them, and counts
+// them to answer COUNTKEYSINSLOT.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
@@ -183,7 +184,7 @@ func doCountKeysInSlot(s *session, args [][]byte) store.Reply {
 		return store.Err(errSlot)
 	}
 	r := s.onLeader("cluster", "countkeysinslot", string(args[2]))
-	if r.Kind == store.Array { // the leader runs an older version
+	if r.Kind == store.Array { // the leader runs an older version, which lists the names
 		return store.Int(int64(len(r.Elems)))
 	}
 	return r
@@ -201,7 +202,7 @@ func doGetKeysInSlot(s *session, args [][]byte) store.Reply {
 		return store.List()
 	}
 	r := s.onLeader("cluster", "getkeysinslot", string(args[2]), string(args[3]))
-	if r.Kind == store.Array && int64(len(r.Elems)) > count { // the leader runs an older version
+	if r.Kind == store.Array && int64(len(r.Elems)) > count { // the leader runs an older version, which lists all names
 		r.Elems = r.Elems[:count]
 	}
 	return r

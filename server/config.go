@@ -19,8 +19,8 @@ type Config struct {
 	Clock func() time.Time
 	// Log receives the server's messages.
 	Log *slog.Logger
-	// Hub delivers messages to subscribers. The node publishes into it as it applies the log: cluster.Config.Sink
-	// must be the same Hub.
+	// Hub delivers messages to subscribers. cluster.Config.Sink must be the same Hub, because the node publishes the messages into
+	// its Sink when it applies the log.
 	Hub *Hub
 	// OnShutdown is called when a client asks for SHUTDOWN. It must not wait
 	// for this server. Nil: the command is refused.
@@ -55,7 +55,7 @@ type Config struct {
 	// LibraryMemory returns how many bytes function libraries keep between calls on this node. Nil: INFO
 	// shows 0 bytes.
 	LibraryMemory func() int64
-	// NoUring makes the server send each reply with its own system call, as on a kernel that forbids io_uring.
+	// NoUring makes the server send each reply with a system call of its own, as on a kernel that forbids io_uring.
 	NoUring  bool
 	patience time.Duration // see Server.patience; 0: catchUpTimeout
 

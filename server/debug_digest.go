@@ -55,7 +55,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	if s.script != nil {
-		// The script runs on the leader, which evaluates it now: the command runs within that evaluation, not in a submission.
+		// The leader is running a script that has called DEBUG, so the command runs as part of that script, not in a submission.
 		c := *s.script
 		c.Cmd, c.Args, c.DB, c.RESP = cmd, args, db, 2
 		return cmd.Run(&c)
@@ -118,7 +118,7 @@ func digestText(typ string, r store.Reply) []byte {
 	if r.Kind == store.Bulk {
 		score, _ = redistext.ParseFloat([]byte(r.Str))
 	}
-	return bytes.TrimPrefix(bytes.ToLower(strconv.AppendFloat(nil, score, 'g', 17, 64)), []byte("+")) // "+Inf"
+	return bytes.TrimPrefix(bytes.ToLower(strconv.AppendFloat(nil, score, 'g', 17, 64)), []byte("+")) // Go prints "+Inf"
 }
 
 func doDebugDigestValue(s *session, args [][]byte) store.Reply {

@@ -44,8 +44,8 @@ const (
 	actHTTP    action = iota // part of an HTTP request, which a web page may have made a browser send: end the connection
 	actRefuse                // answer it with an error
 	actQueue                 // put it into the queue of MULTI
-	actBlock                 // have the leader answer it, which may take long
-	actCollect               // have the leader answer it, together with those before and after it
+	actBlock                 // a blocking command: have the leader answer it, perhaps after a long wait
+	actCollect               // have the leader answer it, together with the commands before and after it
 	actHere                  // answer it on this node
 )
 
@@ -58,8 +58,8 @@ type decision struct {
 	paused  bool        // CLIENT PAUSE holds the command back for now
 }
 
-// decide says what to do with a command. It does not wait, and changes nothing but s.checked: both event loops (loop.step) and
-// sessions that run on a goroutine of their own (dispatch) call it.
+// decide says what to do with a command. Event loops call it (loop.step), and so do sessions that run on a goroutine of their own
+// (dispatch). It does not wait, and changes nothing but s.checked.
 func (s *session) decide(args [][]byte) decision {
 	if isHTTP(args[0]) {
 		return decision{action: actHTTP}
@@ -218,10 +218,10 @@ func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.R
 	return s.run(do, args)
 }
 
-// giveWay waits for the client's turn if a command has more than cluster.HeavyBytes, because reading it was work, too.
-// It is for the commands that the session does not submit: a submission makes the client wait for its turn anyway. On
-// a loop, giveWay never waits: the loop leaves such a command to a goroutine (loop.step). The caller must call leave
-// when the reply is in the output.
+// giveWay is for commands that the session does not submit. If such a command takes more than cluster.HeavyBytes
+// (queuedSize), reading it was work for the node, so giveWay waits for the client's turn (Backend.GiveWay). A submitted
+// command waits for the client's turn anyway. On a loop, giveWay never waits: the loop leaves a command of that size to
+// a goroutine (loop.step). The caller must call leave when the reply is in the output.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		return s.srv.backend.GiveWay(s.client, size, len(args))
@@ -392,7 +392,7 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 }
 
 // mayBeSoLong refuses a command that is too long for the leader. The leader would refuse it, too, but this node does not
-// send it, because 500 MB would delay what all other clients send. The guard has cut most such commands short.
+// send it, because a command of 500 MB would delay the commands of all other clients. The guard has cut most such commands short.
 func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
 	limit := s.conn.cut
 	if limit == 0 {

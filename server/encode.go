@@ -50,7 +50,7 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 }
 
 // encodedSize estimates how many bytes a reply takes on the wire. The caller allocates that many at
-// once; a growing buffer would leave five times as much garbage.
+// once, because a buffer that grows would leave five times as much garbage as one that does not.
 func encodedSize(r *store.Reply) int {
 	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)
@@ -59,7 +59,7 @@ func encodedSize(r *store.Reply) int {
 	}
 	if r.Kind == store.Packed {
 		_, count, _ := r.Unpack()
-		return n + count*(frame-2) // r.Str has two of these bytes for each element already
+		return n + count*(frame-2) // len(r.Str) already counts two bytes of framing for each element
 	}
 	for i := range r.Elems {
 		n += encodedSize(&r.Elems[i])

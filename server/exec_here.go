@@ -7,15 +7,15 @@ import (
 )
 
 // runEarly runs a queued command before the leader runs the transaction, and keeps the reply in q.done. If the
-// command may not run yet, it leaves the command to answerExec.
+// command may not run now (runQueued), answerExec tries it again after the leader's answer.
 func (s *session) runEarly(q *queued) {
 	if r, ran, _ := s.runQueued(q); ran {
 		q.done = &r
 	}
 }
 
-// runQueued runs a queued command on this node and returns its reply, or the error if the command may not run. If
-// runEarly has run the command, runQueued only returns that reply.
+// runQueued runs a queued command on this node and returns its reply. If the command may not run, or the client has left, it
+// returns the error, and ran is false. If runEarly has run the command, runQueued only returns the reply from then.
 func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Duration) {
 	if q.done != nil {
 		return *q.done, true, 0

@@ -22,7 +22,7 @@ const (
 	FaceCluster
 )
 
-// mode returns the name of the face in HELLO and INFO.
+// mode returns the mode of Redis that HELLO and INFO show.
 func (s *session) mode() string {
 	switch {
 	case s.srv.watch != nil:
@@ -68,7 +68,7 @@ func (s *session) endpointOf(addr string) endpoint {
 }
 
 // identity derives a name of 40 hexadecimal digits from a node's id, so the name is the same on every node and
-// after restarts. kind tells the name of the node itself from that of its Sentinel.
+// after restarts. kind says what the name is for, so that the node itself and its Sentinel have different names.
 func identity(kind, id string) string {
 	sum := sha1.Sum([]byte("lockstep " + kind + " " + id))
 	return hex.EncodeToString(sum[:])

@@ -23,7 +23,7 @@ import (
 //
 // Small commands go through redcon byte for byte. A large one (largeCommand) would cost redcon's buffer
 // several times its size, so the guard assembles its arguments, each in memory of its own, while redcon
-// gets a stand-in of fixed size; the session asks claim for the real arguments. Memory grows with what
+// gets a stand-in of fixed size; the session gets the real arguments from claim. Memory grows with what
 // has arrived, not with what was announced (the exception is seriousArg).
 //
 // The guard acts on a fault only when every command before it has been executed. Until then it leaves the bytes in buf, and
@@ -51,7 +51,7 @@ const (
 // counting commands, so a client cannot forge one.
 const standIn = "*1\r\n$6\r\nparcel\r\n"
 
-// policy is the session as the guard sees it: what the guard asks of it, and what it reports to it.
+// policy has the methods of the session that the guard calls: to ask what the client may do, and to report what has arrived.
 type policy interface {
 	needsAuth() bool
 	maxBulk() int64
@@ -59,11 +59,12 @@ type policy interface {
 	// spared reports whether the client, although there is no room, may hold a number of additional bytes: it has CLIENT
 	// NO-EVICT, and with these bytes all such clients together hold at most half of maxmemory-clients.
 	spared(more int64) bool
-	// tooLong returns max-entry-size if every command whose arguments have so many bytes is too long; else 0.
+	// tooLong returns max-entry-size if no command may have arguments of so many bytes together; else 0.
 	tooLong(bytes int64) (limit int64)
-	// exempts adds by (bytes, perhaps negative) to the memory of all clients with CLIENT NO-EVICT, if this client is one of them.
+	// exempts adds a change, the parameter by in bytes, to the memory of all clients with CLIENT NO-EVICT, if this client is one of
+	// them; the change may be negative.
 	exempts(by int64)
-	// userMemory returns what counts the memory of the clients of this client's user.
+	// userMemory returns the counters for the large commands that the clients of this client's user send.
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
@@ -234,11 +235,11 @@ func (g *guard) complete(bytes int64) {
 	}
 }
 
-// holds adds by (bytes, perhaps negative) to the counts of the memory that large commands take.
+// holds adds a change, the parameter by in bytes, to the counts of the memory that large commands take; the change may be negative.
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
 		if by > 0 {
-			brake.Bring(int(by)) // in addition to the input (received): many small arguments take more memory than their input
+			brake.Bring(int(by)) // in addition to policy.received: many small arguments take more memory than their input
 		}
 		g.held.Add(by)
 		g.memory.arriving.Add(by)
@@ -255,8 +256,8 @@ const (
 	wholeArg   = 8 << 20
 )
 
-// fillArg reads payload into the last argument of a large command. Its memory doubles as the payload
-// arrives; see seriousArg.
+// fillArg reads payload into the last argument of a large command. The argument's memory doubles as the
+// payload arrives; see seriousArg.
 func (g *guard) fillArg() {
 	arg := &g.large[len(g.large)-1]
 	if len(*arg) == cap(*arg) {
@@ -335,7 +336,7 @@ func (g *guard) commit() {
 	g.size = 0
 }
 
-// commitDirect is commit for a loop. append may move out to new memory, but the arguments of earlier
+// commitDirect is commit for a loop. append may have moved g.out to new memory, but the arguments of earlier
 // commands remain valid: they refer to the old memory.
 func (g *guard) commitDirect() {
 	if g.large != nil {

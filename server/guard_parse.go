@@ -28,7 +28,8 @@ func (g *guard) parse() {
 // atRest reports whether no complete command waits to run.
 func (g *guard) atRest() bool { return g.done == 0 && len(g.ends) == 0 }
 
-// refuse cuts the client off, because there is no memory for its command. The log shows holds as the bytes of the client.
+// refuse cuts the client off, because there is no memory for its command or its buffers. The parameter holds is the number of bytes
+// that the log may show for the client (clientMemory.refused).
 func (g *guard) refuse(holds int64) {
 	g.memory.refused(g.RemoteAddr(), holds)
 	g.out, g.line, g.marks = nil, nil, nil

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// read first returns the input that watch has read ahead. After that, it returns the error that watch has met or, if there is none,
-// reads from the socket.
+// read returns the input that watch has read ahead. When none of that is left, it returns the error that watch has met or, if there
+// is none, reads from the socket.
 func (g *guard) read(p []byte) (int, error) {
 	if len(g.ahead) > 0 {
 		n := copy(p, g.ahead)

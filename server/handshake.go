@@ -23,8 +23,8 @@ const (
 	// handshake ends another one; with maxFromOne of its address in progress, a client waits in the lobby.
 	maxHandshakes = 512
 	maxFromOne    = maxHandshakes / 4
-	// maxQuiet is how many bytes in a row a client may send after the handshake before crypto/tls has read data from them: enough
-	// for the largest record (18 KB), and for a change of keys before it.
+	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them: enough for the largest
+	// record (18 KB), and for a change of keys before it.
 	maxQuiet = 20 << 10
 	// logSilence is the shortest time between two log lines about events of one kind that any client can cause at will.
 	logSilence = 10 * time.Second
@@ -80,8 +80,8 @@ type wire struct {
 }
 
 // begin starts the handshake with a client, or puts the client into the lobby. It does not wait: another goroutine does the
-// handshake and, if that succeeds, calls the function then with the connection. If the lobby has no room, or config is nil because
-// there is no certificate, begin closes the connection.
+// handshake and, if that succeeds, calls the function then with the connection. If the lobby has no room, the server is closing, or
+// config is nil because there is no certificate, begin closes the connection.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
 	c := &caller{conn: conn, from: turns.Origin(conn), config: config, now: now, then: then}
 	if config == nil || !h.receive(c) {
@@ -233,7 +233,8 @@ func (h *handshakes) say(now time.Time) {
 	h.failed, h.said = 0, now
 }
 
-// sayRest is say for a caller that does not hold mu. The server calls it every second, for failures after which no other comes.
+// sayRest is say for a caller that does not hold mu. The server calls it every second, so that the log also gets the last failures
+// of all, after which no other comes.
 func (h *handshakes) sayRest(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -276,8 +276,8 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
-// Listens reports whether this node has subscribers, or clients that track keys. Raft calls it for every answer to the leader, so
-// it must not wait for a lock.
+// Listens reports whether this node has subscribers, or clients that track keys. The node's Raft code calls it for every answer to
+// the leader, so it must not wait for a lock.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
 // deliver puts a message, whose elements are words, into the output of subscribers. It encodes the message at most once per
@@ -344,9 +344,10 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions, and sends no confirmations. It removes up to dropAtOnce names each time that it locks
-// mu: not all of them, because others wait for mu; not a single one, because drop itself may have to wait for mu until a message
-// has been matched. A message that comes before drop has ended is matched with the patterns that are left.
+// drop ends all subscriptions of sessions, and sends no confirmations. Each time that it locks mu, it removes up to dropAtOnce
+// names. If it removed all names at once, others would wait long for mu. If it removed one name at a time, drop itself would often
+// have to wait for mu until a message has been matched. A message that comes before drop has ended is matched with the patterns
+// that are left.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)
@@ -383,8 +384,8 @@ func (h *Hub) confirmNone(s *session, kind subKind) {
 }
 
 // PUBSUB CHANNELS and PUBSUB SHARDCHANNELS may take nameSteps steps (about a millisecond), and stepsPerName more for each name,
-// to match their pattern. While one of them runs, the other heavy commands of its kind wait (findHeavy), and a script that has
-// called it cannot be stopped.
+// to match their pattern. While such a command runs, the other commands of the kind cluster.OwnList wait (session.alone), and a
+// script that has called the command cannot be stopped.
 const (
 	nameSteps    = 1 << 17
 	stepsPerName = 32
@@ -427,7 +428,7 @@ func (h *Hub) size(kind subKind) int {
 	return h.byKind(kind).len()
 }
 
-// of returns the names that a session has subscribed to.
+// of returns the names of a kind that a session has subscribed to.
 func (h *Hub) of(s *session, kind subKind) []string {
 	return namesOfTable(&h.mu, &s.subs[kind])
 }

@@ -30,7 +30,7 @@ var infoSections = []infoSection{
 	{"Keyspace", true, infoKeyspace},
 }
 
-// facts writes the lines of INFO into b.
+// facts writes lines such as those of INFO (name:value) into b.
 type facts struct {
 	b      *strings.Builder
 	s      *session // the session that sent the command

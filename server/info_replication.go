@@ -49,8 +49,8 @@ func (s *session) followers() (list []*cluster.Sighting) {
 // exactly master or slave. The index of the last applied entry serves as the replication offset.
 //
 // connected_slaves is one less than a majority of the voters: at least so many nodes besides the leader have every acknowledged
-// write. If the number is above zero, Redisson sends WAIT with it after every write, and gives a lock up if the reply differs.
-// Such a WAIT replies at once, however many replicas are down.
+// write. If connected_slaves is above zero, Redisson sends WAIT with that number after every write, and gives a lock up if the reply
+// differs from the number. Such a WAIT replies at once, however many replicas are down.
 //
 // slave_read_only is 0: every node accepts writes, and StackExchange.Redis sends no writes to a replica
 // that reports 1.

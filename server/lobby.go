@@ -9,9 +9,9 @@ import (
 
 // In the lobby, clients wait for their handshakes to begin while their address has maxFromOne handshakes in progress. The server
 // has not read their input yet, so each takes little memory. When a handshake of the address ends, the handshake of the next
-// client begins. While clients wait, the server looks at the handshakes of their address every lookPause, and ends each that it
-// has found waiting for its own client clientLooks times. So an honest client gets in beside a flood from its own address, a
-// moment later than without the flood. If the server refused the client at once, the client would hardly ever get in.
+// client begins. While clients wait, the server looks at the handshakes of their address every lookPause. It ends a handshake when
+// clientLooks looks have found that the handshake waits for its own client. So an honest client gets in beside a flood from its own
+// address, a moment later than without the flood. If the server refused the client at once, the client would hardly ever get in.
 
 const (
 	// maxLobby is how many clients may wait in the lobby, and maxLobbyOne how many of them of one address. If signatures are slow,
@@ -21,8 +21,8 @@ const (
 	maxLobbyOne = 3 * maxFromOne
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// While clients of its address wait, look ends a handshake once clientLooks looks have found it waiting for its own client.
-	// The looks need not be consecutive, so that a client cannot save its handshake by sending byte by byte.
+	// clientLooks is how many looks must find a handshake waiting for its own client before the server ends it, if other clients of
+	// its address wait. The looks need not be consecutive, so that a client cannot save its handshake by sending byte by byte.
 	clientLooks = 10
 	// lobbyLooks is for how many looks a client may wait in the lobby: as long as a handshake may take.
 	lobbyLooks = int(handshakeTime / lookPause)

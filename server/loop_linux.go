@@ -63,7 +63,7 @@ type loop struct {
 	others    []*loopConn // memory of the previous ready list, for the next one
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	incoming  incoming
-	lightAt   time.Time   // when the loop last served a light client: in no share, and without a command of manyArguments for aloneAfter
+	lightAt   time.Time   // when the loop last served a light client: in no share, and no sender of manyArguments in one command for aloneAfter
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends

@@ -97,7 +97,7 @@ func (s *share) serve(c *loopConn) {
 	}
 }
 
-// served is called at the end of a round. If field since is set, the share's next turn comes rest × d later, where d is the duration
+// served is called at the end of a round. If s.since is set, the share's next turn comes rest × d later, where d is the duration
 // of the round with the sending of the replies, but after shareWait at the latest.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {

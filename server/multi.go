@@ -26,13 +26,14 @@ func (s *session) maxQueued() int { return int(s.srv.backend.MaxEntry()) + queue
 // queuedRoom is an allowance for the parts of commands that a transaction does not write.
 const queuedRoom = 1 << 20
 
-// commandCost is the memory that a queued command counts as, and argumentCost that of each argument beside its bytes.
+// A queued command counts as commandCost bytes of memory, and each of its arguments as argumentCost bytes more than it has.
 const (
 	commandCost  = 64
 	argumentCost = 24
 )
 
-// transacting is the state of a session from MULTI or WATCH until EXEC is answered. Only the session's own goroutine uses it.
+// transacting is the state of a session from MULTI or WATCH until EXEC is answered. Only the goroutine that
+// serves the session at the time uses it.
 type transacting struct {
 	multi     *transaction // the open transaction; nil outside MULTI
 	executing *transaction // the transaction of an unanswered EXEC
@@ -46,10 +47,10 @@ type transacting struct {
 type transaction struct {
 	commands []queued
 	size     int
-	asked    int              // how many commands came to enqueue, even if it did not keep them because of aborted
+	asked    int              // how many times enqueue was called, also when it kept no command because aborted was true
 	aborted  bool             // a command was refused, so EXEC will fail
 	before   *tracking        // how the session tracked before EXEC
-	known    func() knowledge // what this node knows of the users: AUTH and HELLO ask it when answerExec runs them
+	known    func() knowledge // says what this node knows of the users: AUTH and HELLO call it when answerExec runs them
 }
 
 // queued is a command in a transaction.
@@ -252,8 +253,8 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // a goroutine.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take long on this node: because this node runs a command that may wait (Server.inPlace), or
-// many or large commands, or because it has to remember many keys for CLIENT TRACKING.
+// execWaits reports whether EXEC may take long on this node: because this node runs a command that may wait (one that
+// Server.inPlace lacks), or many or large commands, or because it has to remember many keys for CLIENT TRACKING.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false
@@ -359,8 +360,8 @@ func (s *session) askExec() *cluster.Transaction {
 				db = n
 			}
 		case "client|tracking", "client|caching":
-			// OFF must not run before the call: tracking ends only if the transaction takes place. Nor may CLIENT TRACKING or
-			// CLIENT CACHING after OFF, because the commands must keep their order.
+			// CLIENT TRACKING OFF must not run before the call: tracking ends only if the transaction takes place. Commands of
+			// these two kinds after it must not run before the call either, because the commands must keep their order.
 			if on, ok := onOff(q.args[2]); ok && !on {
 				early = false
 			}
@@ -434,9 +435,9 @@ func (s *session) watch(w cluster.Watched) {
 	s.keeps(s.watchSize)
 }
 
-// answerExec replies to EXEC. answers are the leader's replies; answerExec runs the commands for this node. It
-// queues the replies one by one, because SUBSCRIBE writes its own and HELLO changes the protocol; no message may come
-// between the replies.
+// answerExec replies to EXEC. answers are the leader's replies; answerExec itself runs the commands for this
+// node. It queues the replies one by one, because SUBSCRIBE queues its replies itself and HELLO changes the protocol. No
+// message may come between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
 	t.known = s.asksAnew() // anew, because the commands that the leader has run may have changed a password

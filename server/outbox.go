@@ -32,7 +32,7 @@ type outbox struct {
 	lent    time.Time // when lend last returned output
 	busy    bool      // a goroutine runs write or is about to, or has output from lend
 	told    bool      // push has called onPush, and the loop has not called sendPushed since
-	counted int       // bytes that count has reported to memory
+	counted int       // bytes that the method count has reported to clientMemory
 	held    bool      // from hold to release: messages go to late, because a reply is being queued in pieces
 	late    chunks
 	closing bool      // push drops messages: the connection ends after the replies
@@ -150,7 +150,7 @@ func (o *outbox) closeToMessages() {
 	o.closing = true
 }
 
-// hold keeps messages from coming between the replies until release. The session must flush after release, which sends nothing.
+// hold keeps messages from coming between the replies until release. release sends nothing, so the session must flush after it.
 func (o *outbox) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 // which lets users take turns, does not limit them. A few connections that pipeline such commands could take all of a node's
 // processors, and a leader without processor time loses its leadership. So once such commands of a client have taken ownSlice within a
 // second, the client gives way before its next such command: it waits while the requests of others for the leader go first
-// (fair.Gate.Rest). Clients that give way get a quarter of the time together while others have such requests, else all of it.
+// (fair.Gate.Rest). While others have requests for the leader, all clients that give way share about a quarter of the time;
+// otherwise they share all of it.
 
 // Many clients that each stay below ownSlice could take all processors, too. So once a node has worked for ownAtOnce within
 // a second, for all clients together, each client gives way after a tenth of ownSlice for the rest of that second.
@@ -32,7 +33,7 @@ const (
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
 	// plumbingTakes is the cost of a command for which isPlumbing is true, however long it has taken. Before such a command, a client
-	// gives way only if the node has worked for it for plumbingSlices times ownSlice.
+	// gives way only when the node has worked for the client for plumbingSlices times ownSlice.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
 	// byteTakes is the time that reading, or encoding and sending, a byte takes.
@@ -94,7 +95,7 @@ func (w *ownWork) rested(now time.Time) (took time.Duration) {
 }
 
 // exceeds reports whether the node has worked for the client for more than limit within a second, or for more than limit/ownCrowd if
-// it has worked much for all its clients together (isMuch). It calls clock only if it has to.
+// it has worked much for all its clients together (isMuch). It calls the function clock only if it has to.
 func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	if w.took <= limit/ownCrowd || w.took <= limit && !w.all.isMuch() {
 		return false
@@ -102,8 +103,8 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports whether the work will exceed the limit, as in exceeds, with one more command. takes is the time that this
-// command will take.
+// wouldExceed reports whether the work, with one more command, would be more than the method exceeds allows for the limit. takes is
+// the time that this command will take.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took
