@@ -12,9 +12,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// params are the parameters that CONFIG GET and CONFIG SET know. The map values has the value of each as text, as CONFIG GET prints
-// it; for a shared or faced parameter and for a secret, it has only the default. The atomics are the values that this node acts on,
-// for readers that must not wait for mu.
+// params are the parameters that CONFIG GET and CONFIG SET know. The map params.values contains the value of each parameter as text,
+// as CONFIG GET prints it; but for a parameter that is shared, faced or secret (see paramDef), it contains only the default. The
+// atomics are the values that this node acts on, for readers that must not wait for mu.
 type params struct {
 	mu     sync.Mutex
 	defs   map[string]*paramDef // by name and by alias
@@ -63,12 +63,12 @@ type paramDef struct {
 	fixed     bool   // cannot be changed while the server runs
 	protected bool   // cannot be changed because enable-protected-configs is no
 	hidden    bool   // CONFIG GET shows it only to a client that gives its name without wildcards
-	shared    bool   // holds for the whole cluster: see params_shared.go
+	shared    bool   // has one value for the whole cluster: see params_shared.go
 	faced     bool   // its value depends on the client's listener
 	check     func(value string) (canonical, fault string)
 	apply     func(value string)
 	secret    bool                    // params does not store the value, so CONFIG GET shows none
-	tls       func(*TLSFiles) *string // returns the field of TLSFiles that it sets
+	tls       func(*TLSFiles) *string // returns the field of TLSFiles that the parameter sets; nil for a parameter that sets none
 }
 
 func newParams(cfg *Config, backend Backend) *params {
@@ -94,9 +94,9 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. To match a pattern
-// against a name takes triedSteps, and the steps that redistext.MatchFoldWithin returns. paramSteps steps take some milliseconds and
-// suffice for some 400 patterns; clients usually send one.
+// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. That many steps take
+// some milliseconds and suffice for some 400 patterns; clients usually send one. A match of one pattern against one name counts as
+// triedSteps steps plus the steps that redistext.MatchFoldWithin returns.
 const (
 	paramSteps = 1 << 20
 	triedSteps = 8
@@ -226,8 +226,8 @@ func (p *params) value(name string) string {
 	return p.values[p.defs[name]]
 }
 
-// parse returns the canonical form of a value, or a text that says what is wrong with it: Redis's text, if Redis refuses the value,
-// too. old is the present value.
+// parse returns the canonical form of a value, or a text that says what is wrong with the value. If Redis also refuses the value, the
+// text is Redis's. The argument old is the parameter's present value.
 func (d *paramDef) parse(value, old string) (canonical, fault string) {
 	switch d.kind {
 	case intParam:

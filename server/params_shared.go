@@ -11,8 +11,9 @@ import (
 //
 // For CONFIG SET, the client's node checks all parameters and sets those of TLS. It then submits a CONFIG SET with only the shared
 // parameters and requirepass, which the leader runs (runConfigSet). If the leader refuses it, the node restores the settings of TLS;
-// if not, the node sets its own other parameters. The leader gets each shared value as the client wrote it (memory sizes in bytes),
-// not in the form that CONFIG GET shows, because that form of notify-keyspace-events leaves out the letter n next to A.
+// otherwise the node sets the remaining parameters, which concern this node alone. The leader gets each shared value as the client
+// wrote it (memory sizes in bytes), not in the form that CONFIG GET shows, because that form of notify-keyspace-events leaves out the
+// letter n next to A.
 //
 // CONFIG GET asks the leader for the values; without a leader, it returns the values that this node has applied.
 
@@ -67,8 +68,8 @@ func (s *session) onLeader(args ...string) store.Reply {
 	return s.settle(s.srv.backend.Submit([]cluster.Call{s.call(cmd, words)}, nil)[0])
 }
 
-// shareParams sends the shared parameters of a change to the leader. It also sends the hash of a new requirepass, which becomes the
-// password of the default user on every node.
+// shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default user
+// of every node: the hash of the password, or nopass if requirepass is empty.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {

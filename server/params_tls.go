@@ -7,8 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// secrecy are the parameters of TLS. Those that set a field of TLSFiles take effect for new connections; CONFIG SET refuses them if
-// the TLS files cannot be used with all its changes together (setTLS). Those of the last group have no effect.
+// secrecy are the parameters of TLS. Those that set a field of TLSFiles take effect for new connections. A CONFIG SET that
+// changes such parameters is refused if the TLS files cannot be used with all of its changes together (setTLS). The parameters of the
+// last group have no effect.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
 	if cfg.TLS != nil {

@@ -151,8 +151,8 @@ func (p *pause) count() int {
 	return len(p.waiting)
 }
 
-// pausePoll is how often watch looks at the clock. The clock may be set forward during a pause, and the pause then ends earlier than
-// a timer for the rest of it would fire.
+// pausePoll is the longest time after which the goroutine watch looks at the clock again. The clock may be set forward during a
+// pause: a timer for the whole rest of the pause would then fire too late.
 const pausePoll = 20 * time.Millisecond
 
 // watch ends the pause when its time is over.

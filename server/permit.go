@@ -11,7 +11,7 @@ import (
 // sharedLook lets goroutines that wait at the same time share one question to the leader: have the users changed? Clients that have
 // not authenticated cause such questions when they try to log in, and they decide how often they try.
 type sharedLook struct {
-	turn sync.Mutex // held while a look asks the leader: one asks at a time
+	turn sync.Mutex // held while a look asks the leader, so only one look asks at a time
 	mu   sync.Mutex
 	next *look // the look that has not begun to ask yet; nil if there is none
 
@@ -25,8 +25,8 @@ type look struct {
 	known   bool          // this node has applied all changes of users that the leader knew when it answered
 }
 
-// look returns the look that will begin next, so the leader's answer will be newer than the call. All calls before the look begins
-// return the same one.
+// look returns the look that will begin next, so the leader's answer will be newer than the call. All calls before that look
+// begins to ask return the same look.
 func (srv *Server) look() *look {
 	s := &srv.looks
 	s.mu.Lock()
@@ -70,16 +70,15 @@ type knowledge int
 const (
 	knowsAll  knowledge = iota // all that the leader knows; also at a server without users (hasUsers)
 	knowsPast                  // the process was stopped for a while, and has not caught up with the leader since
-	knowsSelf                  // what it has applied: there is no leader, catching up takes too long, or a script keeps this leader busy
+	knowsSelf                  // only what this node has applied: there is no leader, catching up takes too long, or a script keeps this leader busy
 )
 
 const (
-	// stoppedTimes × Server.patience is for how long at least a node whose process was stopped searches for a leader, before it
-	// concludes that there is none.
+	// A node whose process was stopped searches for a leader for at least stoppedTimes × Server.patience, before it concludes that
+	// there is none.
 	stoppedTimes = 5
 	// clusterTimes × Server.patience bounds the search for a leader, and then the wait for its answer, before a command that changes
-	// the cluster (checkOperator) and for the second check of a password (session.sure). Other commands do not wait as
-	// long.
+	// the cluster (checkOperator) and for the second check of a password (session.sure). Other commands do not wait as long.
 	clusterTimes = 5
 )
 
@@ -164,7 +163,7 @@ const (
 	pulseLate  = 500 * time.Millisecond
 )
 
-// stopped sets p.missed if the last pulse is more than pulseLate ago, and then returns p.missed.
+// stopped returns p.missed. Before that, it sets p.missed if the last pulse is more than pulseLate ago.
 func (p *pulse) stopped(now time.Time) bool {
 	if last := p.last.Load(); last != 0 && now.UnixNano()-last > int64(pulseLate) {
 		p.missed.Store(true)

@@ -26,7 +26,7 @@ type loopConn struct {
 	ready bool      // in loop.ready, or in the queue of a share (loop_shares_linux.go)
 	vain  bool      // what inVain last reported
 	many  time.Time // when the loop last read a part of a command with manyArguments or more
-	part  bool      // incoming.nextPart has read a part of its present command
+	part  bool      // incoming.nextPart has read a part of this connection's present command
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the present submission began
@@ -34,7 +34,7 @@ type loopConn struct {
 	reply store.Reply // the reply to its blocking command; any goroutine may set it, before newsUnblocked
 
 	heard  news // news that the loop is handling
-	news   news // guarded by loop.mu
+	news   news // news that the loop has not begun to handle; guarded by loop.mu
 	queued bool // in loop.queue; guarded by loop.mu
 }
 
@@ -88,7 +88,7 @@ func (l *loop) advance(c *loopConn) {
 		case !c.hasInput():
 			return
 		case vain || i > 0 && l.incoming.has(c):
-			l.again(c) // turn puts the connection into the queue of its share
+			l.again(c) // loop.turn then puts the connection into the queue of its share
 			return
 		}
 		g.fill()
@@ -96,9 +96,9 @@ func (l *loop) advance(c *loopConn) {
 	l.again(c)
 }
 
-// inVain adds the lines of a client that made no command to the work that this node does for the client. Without that, a few clients
-// that send such lines would take all of the loop's time. It reports whether the client has sent such lines and its work
-// exceeds ownSlice (ownWork.exceeds).
+// inVain charges a client for lines without a command, such as empty lines: it adds the time that they take (emptyTakes) to the work
+// that this node does for the client. Without that, a few clients that send such lines would take all of the loop's time. inVain
+// reports whether the client has sent such lines and the work for the client exceeds ownSlice (ownWork.exceeds).
 func (l *loop) inVain(c *loopConn) bool {
 	if n := c.guard.vain; n > 0 {
 		c.guard.vain = 0

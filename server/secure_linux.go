@@ -23,8 +23,8 @@ type tlsConn struct {
 	wire *wire
 	more bool // crypto/tls may have read data that Read has not returned yet; only the loop uses this field
 
-	// tryWrite has already encrypted the first taken bytes of its next p: their ciphertext is in sealed. Only
-	// tryWrite uses this field.
+	// taken is how many bytes at the beginning of the next p of tryWrite have been encrypted already: their
+	// ciphertext is in sealed. Only tryWrite uses this field.
 	taken int
 
 	mu     sync.Mutex
@@ -43,8 +43,8 @@ const (
 	// sealAtOnce is how many bytes tryWrite encrypts before it sends their ciphertext: four records.
 	sealAtOnce = 64 << 10
 	// While more than maxSealed bytes of ciphertext wait for room in the socket, crypto/tls cannot write more.
-	// tryWrite never leaves so many: only a client that requests new keys again and again, and reads nothing,
-	// can cause that.
+	// tryWrite alone never leaves so many bytes: only a client that requests new keys again and again, and reads
+	// nothing, can make so many wait.
 	maxSealed = 2 * sealAtOnce
 	// keepSealed is the largest buffer that a connection keeps when all ciphertext has been sent.
 	keepSealed = 16 << 10
@@ -118,8 +118,9 @@ func (t *tlsConn) Read(p []byte) (int, error) {
 }
 
 // tryWrite writes as much of p as the socket has room for, and returns how many bytes of p it has written:
-// those whose ciphertext the socket has taken. The caller must begin the next call's p with the bytes that
-// are left: tryWrite does not encrypt the first taken bytes of p again.
+// those whose ciphertext the socket has accepted. The caller must begin the next call's p with the bytes that
+// are left, because tryWrite may have encrypted some of them already (tlsConn.taken) and does not encrypt them
+// again.
 func (t *tlsConn) tryWrite(p []byte) (int, error) {
 	written := 0
 	for {

@@ -43,8 +43,9 @@ func (l *loop) sendPushed(queue []*loopConn) {
 	l.pushed = l.pushed[:0]
 }
 
-// sendMany sends output of many connections, a batch by one system call. It sends nothing if there are fewer than
-// sendTogether, or without io_uring. Its callers send what is left, one connection after the other.
+// sendMany sends output of many connections in batches, with one system call for each batch. It skips a last batch of
+// fewer than sendTogether connections, and sends nothing without io_uring. Its callers send what is left, one connection
+// after the other.
 func (l *loop) sendMany(conns []*loopConn) {
 	for len(conns) >= sendTogether && l.uring != nil {
 		n := min(len(conns), uringEntries)
@@ -54,7 +55,7 @@ func (l *loop) sendMany(conns []*loopConn) {
 }
 
 // sendSome sends the output of one batch of connections, uringEntries at most. It skips TLS connections, and
-// output that lend does not give.
+// connections for which outbox.lend returns nil.
 func (l *loop) sendSome(conns []*loopConn) {
 	for _, c := range conns {
 		if c.tls != nil {

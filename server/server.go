@@ -69,7 +69,7 @@ type Server struct {
 	mu        sync.Mutex
 	sessions  map[int64]*session
 	strangers list.List // of *session, in order of arrival: cutStranger looks here for one that has not authenticated
-	departed  list.List // of *session: clients that have hung up (hungUp) while their sessions go on; the first one is at the front
+	departed  list.List // of *session: clients that have hung up (hungUp) while their sessions go on, in the order in which they hung up
 	cutOff    int       // how many sessions have been cut off to make room for new ones, but have not ended yet
 	waiting   int       // how many new connections wait for room (makeRoom)
 	listeners map[net.Listener]struct{}
@@ -232,8 +232,8 @@ const roomPatience = time.Second
 // makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients it cuts off
 // clients that have hung up or, if there are none, one that has not authenticated: otherwise such clients could keep others out. A
 // session ends a moment after it has been cut off, so for that moment there may be an eighth more sessions than maxclients. If there
-// is no room even so, but sessions that have been cut off will end, makeRoom waits for that for up to roomPatience: the new client
-// may be one that will authenticate. The caller holds mu; makeRoom releases mu while it waits.
+// is no room even so, but some sessions have been cut off and will end, makeRoom waits for up to roomPatience until there is room: the
+// new client may be one that will authenticate. The caller holds mu; makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
@@ -284,7 +284,7 @@ func (srv *Server) cutStranger() bool {
 }
 
 // cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. It cuts off
-// many at once: perhaps none of their sessions ends before a running script ends, but then there is room for many new clients. The
+// many at once: a running script may keep all of their sessions from ending, but its end then makes room for many new clients. The
 // caller holds mu.
 func (srv *Server) cutDeparted() bool {
 	n := (srv.departed.Len() + 1) / 2
@@ -430,7 +430,8 @@ func (srv *Server) checkClients(now time.Time) {
 }
 
 // Shutdown closes the listeners, lets running pipelines finish, and closes the connections. If ctx ends before
-// that, Shutdown cuts the remaining connections and returns the error of ctx. A second call returns nil at once.
+// that, Shutdown cuts the remaining connections and returns the error of ctx. Otherwise it returns the first error of
+// closing a listener, if there was one. A second call returns nil at once.
 func (srv *Server) Shutdown(ctx context.Context) error {
 	srv.mu.Lock()
 	if srv.closing {

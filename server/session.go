@@ -50,7 +50,7 @@ type session struct {
 type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
-	unsure  string // hash of the login's password, if this node accepted it without all that the leader knows (sure)
+	unsure  string // hash of the login's password, if this node accepted it before it knew all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password
 	replica bool   // READONLY on the Cluster listener
 	silent  bool   // CLIENT REPLY OFF
@@ -60,9 +60,9 @@ type answering struct {
 		count int // commands of an unauthenticated client since then
 	}
 	own     ownWork
-	checked int   // steps of checks of rights that are not in own yet (countChecks)
+	checked int   // steps of the checks before commands (rights, hash slots) that countChecks has not added to own yet
 	caching bool  // CLIENT CACHING has been called for the next command
-	holding bool  // the tracker holds back messages until the replies to calls are in the output
+	holding bool  // the tracker holds back messages until the replies to the collected calls are in the output
 	reading int   // how many keys the collected calls, or the EXEC, read; counted only while the client tracks
 	built   int64 // bytes of the reply under construction
 }
@@ -204,8 +204,8 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
-// tooLong allows arguments of store.MinEntry bytes more than max-entry-size, as the leader does, because a command does not write
-// all of its arguments.
+// tooLong returns 0 if a command's arguments may have so many bytes together, else max-entry-size. Like the leader, it allows
+// store.MinEntry bytes more than max-entry-size, because a command does not write all of its arguments.
 func (s *session) tooLong(bytes int64) (limit int64) {
 	if bytes <= store.MinEntry {
 		return 0

@@ -18,7 +18,7 @@ type stats struct {
 	netOut       atomic.Int64
 	commands     atomic.Int64
 	errorReplies atomic.Int64
-	outputLimit  atomic.Int64 // disconnected by an output buffer limit
+	outputLimit  atomic.Int64 // clients that an output buffer limit has disconnected
 	blocked      atomic.Int64 // sessions that are in a blocking command now; CONFIG RESETSTAT does not reset it
 
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // ACL refusals, by store.DenyReason
@@ -116,7 +116,7 @@ func (st *stats) reset() {
 // rate is the growth of a counter in the last second.
 type rate struct {
 	now  atomic.Int64
-	last int64 // only cron uses it
+	last int64 // the counter at the last sample; only cron uses this field
 }
 
 func (r *rate) sample(total int64) {

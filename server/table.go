@@ -47,7 +47,7 @@ func (r *roomy[K, V]) drop(key K) {
 type table[V any] struct {
 	parts []roomy[string, V] // none, one, or tableParts
 	n     int                // entries in all parts
-	form  int                // how often divide has replaced the parts
+	form  int                // how many times divide has replaced the parts
 }
 
 const (
@@ -145,8 +145,8 @@ func (t *table[V]) all() iter.Seq2[string, V] {
 	}
 }
 
-// namesOfTable returns the names in a table that mu guards. It releases mu after each part of the table, and begins anew if divide
-// has then replaced the parts.
+// namesOfTable returns the names in a table that mu guards. It releases mu after each part of the table, and begins anew if
+// divide has replaced the parts in the meantime.
 func namesOfTable[V any](mu *sync.RWMutex, t *table[V]) (names []string) {
 	form := 0
 	for i, more := 0, true; more; i++ {

@@ -54,7 +54,7 @@ type tracker struct {
 	prefixes prefix                    // the root of the tree of prefixes that sessions listen to
 	listed   int                       // how many different prefixes the tree has
 
-	changes changes // of the write set that is being applied, or of the keys that evict forgets
+	changes changes // what sessions are told about the write set that is being applied, or about the keys that evict forgets
 }
 
 const (
@@ -120,8 +120,8 @@ func (t *tracker) join(s *session, how *tracking) {
 	s.tracking.Store(how)
 }
 
-// disable ends a session's tracking. The tracker remembers the keys that the session has read until they change, as in Redis, or
-// until no session tracks any more.
+// disable ends a session's tracking. As in Redis, the tracker does not forget at once which keys the session has read: it remembers
+// each until the key changes or is evicted, or until no session tracks any more.
 func (t *tracker) disable(s *session) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -183,7 +183,7 @@ func (how *tracking) listens() []string {
 	return how.prefixes
 }
 
-// list makes a session listen to prefixes, and adds their memory to what its client holds.
+// list makes a session listen to prefixes, and adds the memory of the prefixes to the client's holdings.
 func (t *tracker) list(s *session, prefixes []string) {
 	inSteps(&t.mu, prefixes, func(some []string) {
 		for _, prefix := range some {
@@ -241,8 +241,8 @@ func (s *session) track(call *cluster.Call) {
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
-	// A message about a change by the session's blocking command must follow the command's reply. The origin tells send which
-	// changes the session has made.
+	// A message about a change by the session's blocking command must follow the command's reply. By the origin, tracker.send
+	// recognizes the changes that the session has made.
 	if call.Cmd.Is(store.Blocking) {
 		call.Origin = t.origin(s)
 	}
@@ -295,7 +295,7 @@ func mayRead(cmd *store.Command) bool {
 }
 
 // remember records the keys that a session is about to read. If hold is true, the tracker holds back the session's messages until
-// release.
+// tracker.release sends them.
 func (t *tracker) remember(s *session, keys [][]byte, hold bool) {
 	inSteps(&t.mu, keys, func(some [][]byte) {
 		s.waiting = hold
@@ -321,8 +321,8 @@ func (t *tracker) rememberOne(s *session, key []byte) {
 	}
 }
 
-// forgets makes a message to a session that all keys may have changed, because the session is about to read more keys than the
-// tracker remembers at once. The session gets the message after the replies that it waits for.
+// forgets tells a session that all keys may have changed, because the session is about to read more keys than the tracker remembers
+// at once. The session gets this message after the replies that it waits for.
 func (t *tracker) forgets(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

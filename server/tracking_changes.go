@@ -14,7 +14,8 @@ import (
 
 const (
 	// maxChangedSize is how many bytes the keys of one write set may take in the messages for prefixes; a key counts once
-	// for each of its prefixes. For each prefix of a key that exceeds it, the listeners are told "all keys".
+	// for each of its prefixes. Once this limit is exceeded, the listeners of each prefix of a further changed key are told
+	// "all keys".
 	maxChangedSize = 1 << 20
 	// maxTold is how many messages about one write set are sent. After them, a client that would get another message is told
 	// "all keys", once.
@@ -34,7 +35,7 @@ type changes struct {
 
 	writers   map[uint64]struct{}   // the origins in list
 	own       int                   // bytes of the messages that messageFor made for single NOLOOP sessions
-	told      int                   // how many messages tell has sent, or replaced by "all keys"
+	told      int                   // how many messages tracker.tell has sent, or replaced by "all keys"
 	sent      int64                 // the bytes of these messages
 	forgotten int                   // what maxForgotten limits
 	overrun   map[*session]struct{} // sessions that have been told "all keys" and get no more messages
@@ -60,7 +61,7 @@ func (h *Hub) Applied(writes []byte) {
 	t.changes = changes{}
 	store.EachTouched(writes, t)
 	t.broadcast()
-	t.changes = changes{} // the old one may take much memory
+	t.changes = changes{} // because the old value may take much memory
 }
 
 // touchAll locks mu and calls TouchAll. It is for a caller that does not apply a write set.
@@ -214,8 +215,8 @@ func (t *tracker) tellKeys(p *prefix) {
 }
 
 // messageFor returns the message for one listener of a prefix. It is m, the message with all changed keys, except for a
-// NOLOOP session that has changed some of the keys itself: this session gets a message without them. But if such messages
-// are too large together, the session also gets m.
+// NOLOOP session that has changed some of the keys itself: this session gets a message without them. But once such messages
+// have become too large together, a NOLOOP session gets m, like every other listener.
 func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	c, me := &t.changes, t.origin(s)
 	_, wrote := c.writers[me]
@@ -334,7 +335,7 @@ func (s *session) dropLate() {
 	s.late, s.lateSize = nil, 0
 }
 
-// send delivers a message, or holds it back until release. It holds the message back if the session waits for replies, or
+// send delivers a message, or holds it back until tracker.release. It holds the message back if the session waits for replies, or
 // if the session is in a blocking command that may have made the change.
 func (t *tracker) send(s *session, m *notice) {
 	own := m.by != someone && m.by == t.origin(s)
@@ -355,7 +356,7 @@ func (t *tracker) send(s *session, m *notice) {
 const invalidateChannel = "__redis__:invalidate"
 
 // deliver sends a message to the session or, with REDIRECT, to the session that gets its messages. RESP2 has no messages except
-// those of subscriptions: a session that speaks RESP2 gets only the messages of others that redirect to it, and only while it has
+// those of subscriptions: a session that speaks RESP2 gets only messages that other sessions redirect to it, and only while it has
 // a subscription. If the session that gets the messages has left, deliver sets broken and, with RESP3, tells s so.
 func (t *tracker) deliver(s *session, m *notice) {
 	how := s.tracking.Load()

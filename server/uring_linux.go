@@ -21,7 +21,8 @@ import (
 // Many containers forbid io_uring, and an administrator can forbid it (sysctl
 // kernel.io_uring_disabled). Then each reply needs its own system call.
 //
-// --without io_uring turns it off; docs/performance-history.md says how much it brings, and which command measures that.
+// --without io_uring turns io_uring off. docs/performance-history.md says how much io_uring gains, and which command measures the
+// gain.
 type uring struct {
 	fd    int
 	rings []byte // both queues, in memory shared with the kernel
@@ -106,7 +107,7 @@ var (
 	errUringStuck = errors.New("io_uring takes nothing")
 )
 
-// newUring returns an error if the kernel is too old, or if io_uring is forbidden.
+// newUring sets up an io_uring instance. It returns an error if the kernel is too old, or if io_uring is forbidden.
 func newUring() (*uring, error) {
 	var p uringParams
 	fd, _, errno := unix.RawSyscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&p)), 0)

@@ -6,7 +6,7 @@ const (
 	// watchInterval is the time from one look of the watcher at the loop to the next. If the loop is in
 	// the same call of the backend at both looks, the watcher concludes that a script delays the loop.
 	watchInterval = 5 * time.Millisecond
-	// watchQuiet is for how many looks the loop must have done nothing before the watcher sleeps.
+	// When the loop has done nothing for watchQuiet looks, the watcher sleeps.
 	watchQuiet = 200
 )
 

@@ -223,8 +223,8 @@ func (u *keyUse) places(yield func(int) bool) {
 	}
 }
 
-// keyUses appends to uses one keyUse for each key spec of the command that is not KeyNotKey. As in Redis, it returns nil if the
-// arguments are malformed: the command itself then reports the error.
+// keyUses returns the slice uses with one keyUse appended for each key spec of the command, except key specs with the flag KeyNotKey.
+// As in Redis, it returns nil if the arguments are malformed: the command itself then reports the error.
 func (c *Command) keyUses(uses []keyUse, args [][]byte) []keyUse {
 	for i := range c.Keys {
 		spec := &c.Keys[i]
@@ -277,7 +277,7 @@ func onlyGets(ops [][]byte) bool {
 }
 
 // readsAnyKey reports whether a single selector allows both the command and reading every key. Only then may SORT have
-// the option GET, or BY with a star, because their patterns can name any key.
+// the option GET, or BY with a star, because their patterns can name any key. A nil user may do everything.
 func (u *User) readsAnyKey(cmd *Command, args [][]byte) bool {
 	left := checkSteps(len(args))
 	return u == nil || u.free || slices.ContainsFunc(u.selectors, func(s *selector) bool {

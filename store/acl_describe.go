@@ -8,7 +8,7 @@ import (
 // sectionSelector is a separator in a list of rules: the rules of a further selector follow it.
 const sectionSelector = "("
 
-// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*, which as a rule means something else, allkeys: no
+// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*. But the rule ~* means something else, allkeys: no
 // pattern may follow allkeys, and it also allows the empty key name.
 const ruleEveryKey = "%RW~*"
 
@@ -201,8 +201,8 @@ func (s *selector) commandRules(a *aclTable) []string {
 
 // bestCategory returns the index of the category that gets the fewest commands wrong; among equals, of
 // the one that matches the most. It skips the categories in done, and returns -1 if no category matches
-// more commands than it gets wrong. A category matches its commands that the selector has, if add is
-// true, else those that the selector lacks; it gets its other commands wrong.
+// more commands than it gets wrong. If add is true, a category matches those of its commands that the
+// selector has; if add is false, those that the selector lacks. It gets its other commands wrong.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {

@@ -77,7 +77,7 @@ func (p *aclFile) line(number int, words []string) {
 		case why == faultUnknown:
 			fault(faultFileRule, p.path, number, rule, why)
 		case why != "" && !told:
-			// Later errors in the line may follow from this one, so only the first is reported; but each unknown command is.
+			// Later errors in the line may follow from this one, so they are not reported, except unknown commands.
 			told = true
 			fault(faultFileLine, p.path, number, why)
 		}
