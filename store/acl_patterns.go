@@ -10,7 +10,7 @@ import (
 // namePattern is a pattern of keys or channels that a selector allows.
 type namePattern struct {
 	pattern string
-	access  keyAccess // to keys
+	access  keyAccess // how the pattern allows keys to be used; a pattern of channels has all bits
 }
 
 // patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or end with their
@@ -18,7 +18,7 @@ type namePattern struct {
 type patternSet struct {
 	list   []namePattern
 	sorted []int32    // the indices of all patterns, sorted by text
-	heads  [4][]int32 // by needed access: patterns that end with their only star, sorted (see shortest)
+	heads  [4][]int32 // by needed access: the indices of patterns that end with their only star, sorted by head (see shortest)
 	globs  []int32    // the indices of the patterns that must be tried one by one
 }
 
@@ -50,8 +50,8 @@ func newPatternSet(list []namePattern) *patternSet {
 // head returns the head of the pattern with the index i, which ends with its only star: the text before the star.
 func (s *patternSet) head(i int32) string { return s.list[i].pattern[:len(s.list[i].pattern)-1] }
 
-// shortest returns those of the patterns in heads, sorted by head, that give the needed access, but none whose head begins with the
-// head of another one that gives it.
+// shortest returns the patterns in heads that give the needed access, except those whose head begins with the head of another
+// pattern that gives this access. heads must be sorted by head.
 func (s *patternSet) shortest(heads []int32, need keyAccess) (list []int32) {
 	if all := s.heads[0]; need > 0 && !slices.ContainsFunc(heads, func(i int32) bool { return s.list[i].access&need != need }) {
 		return all

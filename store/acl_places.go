@@ -10,7 +10,7 @@ import (
 // linear search per rule would be too slow. find fills the map at the first lookup; seal drops it.
 type places map[string]int
 
-// find returns the index of a name in a list of n names; nth returns the name at an index.
+// find returns the index of a name in a list of n names; the function nth returns the name at an index.
 func (p *places) find(name string, n int, nth func(i int) string) (at int, known bool) {
 	if *p == nil {
 		*p = make(places, n)

@@ -43,8 +43,8 @@ func MergeSelectors(args []string) (rules []string, open string) {
 	return rules, open
 }
 
-// WithRules returns a copy of the user with all rules applied, or an error. allChannels is the
-// setting acl-pubsub-default.
+// WithRules returns a copy of the user with all rules applied, or an error. allChannels says whether the
+// parameter acl-pubsub-default is "allchannels".
 func (u *User) WithRules(rules []string, allChannels bool) (*User, Error) {
 	return u.withRules(rules, allChannels, nil)
 }

@@ -62,7 +62,7 @@ func decodeRules(packed string) (rules []string) {
 type accounts struct {
 	byName  *tree[*Account]
 	version uint64   // the sequence number of the last write set that changed an account
-	def     *Account // the default user's account, or nil; byName has it too, but every command needs it
+	def     *Account // the default user's account in byName, or nil; every command needs this account, so it is also here
 	size    int64    // bytes of all accounts, a part of the data size
 	gone    []string // names that the write set with the number version deleted, even if it then set them again
 
@@ -104,7 +104,7 @@ func (a *accounts) remove(name string, version uint64) {
 	a.deleted[name] = version
 }
 
-// changed notes that a write set changes an account.
+// changed notes that the write set with the number version changes an account. At the first such change it empties the list gone.
 func (a *accounts) changed(version uint64) {
 	if a.version != version {
 		a.version, a.gone = version, nil
@@ -115,7 +115,7 @@ func (a *accounts) changed(version uint64) {
 const maxDeletions = 1000
 
 // sameUser reports whether a name still means the same user as it did in the given version of the users. If forgotten is
-// true, this node no longer knows that.
+// true, this node no longer knows whether that user was deleted since.
 func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	a := &t.s.accounts
 	if t.gone[name] || a.deleted[name] > version {
@@ -138,9 +138,9 @@ func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 	}
 }
 
-// Accounts holds all accounts at one instant, by name.
+// Accounts holds all accounts at one instant, sorted by name.
 type Accounts struct {
-	Version uint64 // grows with every change
+	Version uint64 // grows with every write set that changes an account
 	// Forgotten is a version up to which the store does not know the deletions. At a later version Gone names those of each change.
 	Forgotten uint64
 	List      []*Account
@@ -159,7 +159,7 @@ func (s *Store) Accounts() Accounts {
 	return Accounts{Version: a.version, Forgotten: a.forgotten, List: a.byName.Items(), Gone: a.gone}
 }
 
-// AccountsVersion returns the version of Accounts, which grows with every change.
+// AccountsVersion returns what is in the field Version of the current accounts.
 func (s *Store) AccountsVersion() uint64 { return s.accounts.version }
 
 // accounts writes the users and, if a user was ever set, their version.
@@ -231,7 +231,7 @@ func (t *Txn) User(table *Table, name string) *User {
 	return t.defaultUser
 }
 
-// UserNames returns the names of all users, in order.
+// UserNames returns the names of all users, sorted.
 func (t *Txn) UserNames() []string {
 	names := map[string]bool{DefaultUser: true}
 	for _, a := range t.s.accounts.byName.Items() {
@@ -280,7 +280,7 @@ func (t *Txn) DeleteUser(name string) {
 	t.gone[name] = true
 }
 
-// TakeDeletedUsers returns the users that were deleted since its last call.
+// TakeDeletedUsers returns the names of the users that the transaction has deleted since the last call of TakeDeletedUsers.
 func (t *Txn) TakeDeletedUsers() []string {
 	deleted := t.deleted[t.told:]
 	t.told = len(t.deleted)
@@ -328,11 +328,11 @@ func (t *Txn) AccountsVersion() uint64 {
 // paramFlagPassword is a cluster parameter: the hash of the default user's password that came from a node's flag.
 const paramFlagPassword = "requirepass-of-a-flag"
 
-// EstablishPassword makes the password from a node's flag the default user's, if the state has no account
-// of that user yet. hash is the password's hash; "" means no password. The password of the leader's own
-// flag takes precedence. From then on every node demands the password, even one started without the flag.
+// EstablishPassword makes the password from a node's flag the default user's, if the state has no account of that user yet.
+// hash is the password's hash; "" means no password. The password of the leader's own flag takes precedence over hash. From
+// then on every node demands the password, even one started without the flag.
 //
-// The parameter again is true when a node that is its whole cluster has started. Then hash may also replace the password of an
+// The parameter again is true when the only node of a cluster has started. In that case hash may also replace the password of an
 // earlier flag, if that is still the default user's only password.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)

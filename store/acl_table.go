@@ -27,7 +27,7 @@ var groupCategories = map[string]string{
 	"hyperloglog": "hyperloglog", "geo": "geo",
 }
 
-// ACLCategories derives a command's ACL categories from its flags and group, in the order of
+// ACLCategories derives a command's ACL categories from its flags, its group and its field Categories. They are in the order of
 // COMMAND INFO. A container that cannot be called itself is only fast or slow.
 func (c *Command) ACLCategories() []string {
 	callable := len(c.Sub) == 0 || c.Is(Connection)
@@ -82,8 +82,8 @@ var redisCategories = sync.OnceValue(func() map[string][]string {
 // of Redis. Every rule that Redis accepts must be accepted here, and a rule that forbids a command
 // must hold when a later version adds that command.
 type aclTable struct {
-	bits []*Command // every command and subcommand, sorted; the index is Command.bit
-	top  []*Command // those that are not subcommands
+	bits []*Command // every command and subcommand, sorted by full name; the index is Command.bit
+	top  []*Command // the commands that are not subcommands
 	subs map[*Command][]*Command
 	name map[string]*Command // by full name
 

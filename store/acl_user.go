@@ -24,11 +24,12 @@ const (
 	// Anonymous stands for the default user, and only as long as that user needs no password. A
 	// node whose user table may be out of date sends this name for clients that have not authenticated.
 	Anonymous = "\x00?"
-	// nameless stands for the user whose name is empty: a call with an empty name is one of the default user.
+	// nameless stands for the user whose name is empty, because the empty name in a call means the default user.
 	nameless = "\x00-"
 )
 
-// CallName returns the name that a call carries for a user with a name of its own, so for any user but the default one.
+// CallName returns the name by which a call of the given user names that user. It must not be used for the default user: a call of
+// that user has the name "" or Anonymous.
 func CallName(user string) string {
 	if user == "" {
 		return nameless
@@ -48,7 +49,7 @@ type User struct {
 	table      *Table
 	passwordAt places    // the indices of Passwords, only while rules are applied
 	work       func(int) // Ctx.work, while a command applies rules; may be nil
-	free       bool      // may run everything with every key and channel
+	free       bool      // the user may run every command with every key and channel
 }
 
 // sanitize stores what the user's rules say about RESTORE's payloads. This server always checks
@@ -67,7 +68,7 @@ type selector struct {
 	allChannels bool
 	future      bool // also allows commands that do not exist yet: +@all
 	commands    bitmap
-	firstArgs   map[int][]string // by command bit: the command is allowed only with one of these as its first argument
+	firstArgs   map[int][]string // by command bit: a command that is not in commands is allowed with one of these as its first argument
 	keys        []namePattern
 	channels    []namePattern
 	keySet      *patternSet // of keys, once seal has completed the user …
@@ -87,8 +88,8 @@ const (
 	keyWrites
 )
 
-// NewUser returns a user without rights, the starting point of ACL SETUSER. allChannels is the
-// setting acl-pubsub-default.
+// NewUser returns a user without rights, the starting point of ACL SETUSER. allChannels says whether the
+// parameter acl-pubsub-default is "allchannels".
 func NewUser(t *Table, name string, allChannels bool) *User {
 	return &User{Name: name, table: t, selectors: []*selector{newSelector(t, allChannels)}}
 }
@@ -167,8 +168,8 @@ func HashPassword(password []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Authenticate reports whether a password is correct. A wrong password takes as long as a correct
-// one.
+// Authenticate reports whether the user is enabled and has this password or needs none (nopass). The check of a wrong password takes
+// as long as that of a correct one.
 func (u *User) Authenticate(password []byte) bool {
 	return u.HasPassword(HashPassword(password))
 }

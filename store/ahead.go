@@ -35,7 +35,7 @@ type aheadKey struct {
 // Room reports whether there is room for another key.
 func (a *Ahead) Room() bool { return a.n < len(a.keys) }
 
-// Add adds the first key of a command, if there is room.
+// Add adds the first key of a command, if there is room and the key is not longer than aheadLength.
 func (a *Ahead) Add(cmd *Command, args [][]byte, db int) {
 	if !a.Room() || len(cmd.Keys) == 0 {
 		return

@@ -4,14 +4,14 @@ import (
 	"strings"
 )
 
-// Catalogue is a snapshot of the cached scripts and functions. It is immutable, so any goroutine
-// may read it while the store continues.
+// Catalogue is a snapshot of the cached scripts and functions. It is immutable, so any goroutine may read it while the store
+// changes.
 type Catalogue struct {
 	bySHA *tree[script]
 	libs  *librarySet
 
 	of      *tree[script] // bySHA is a copy of this tree …
-	arrival uint64        // … made when the cache had this arrival count
+	arrival uint64        // … made when scriptCache.arrival had this value
 }
 
 // Catalogue returns the current catalogue: old itself, if nothing has changed since old was made. old may be nil.

@@ -105,7 +105,7 @@ func cmdSetBit(c *Ctx) Reply {
 type bitString struct {
 	old    string
 	length int
-	bytes  map[int]byte // by index: the bytes that differ from old, which counts as zeros beyond its end
+	bytes  map[int]byte // by index: the bytes that differ from oldAt
 }
 
 func (s *bitString) grown() bool { return s.length > len(s.old) }
@@ -404,7 +404,8 @@ func cmdBitOp(c *Ctx) Reply {
 	return Int(int64(longest))
 }
 
-// bitOpWork counts work on n bytes in blocks of 64 KiB. It counts a block when i, the index of a byte, is its start.
+// bitOpWork counts the work on a string of n bytes. The caller calls it for each index i. At the first index of each block of 64 KiB,
+// bitOpWork counts the work on the whole block.
 func (c *Ctx) bitOpWork(i, n int) {
 	if i%(64<<10) == 0 {
 		c.work(min(n-i, 64<<10) / 64)

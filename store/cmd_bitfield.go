@@ -198,7 +198,8 @@ func (op *bitOp) load(s *bitString) int64 {
 	return int64(v)
 }
 
-// next returns the bits of the integer from index at up to the end of the byte or of the integer. n is their number.
+// next returns the next n bits of the integer: they begin at the bit with the index at, and end where the byte or the integer ends,
+// whichever ends first.
 func (op *bitOp) next(s *bitString, at int64) (bits byte, n int64) {
 	n = min(8-at&7, op.offset+op.width-at)
 	return s.at(int(at>>3)) << (at & 7) >> (8 - n), n
@@ -230,7 +231,8 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
 	// With 64 bits, high-base can overflow although the sum cannot. With fewer bits, high-base overflows if base is far below
-	// a signed type: Redis treats such a base as above the limit, so SET i16 0 -9223372036854775808 saturates at the upper end.
+	// the lower limit of a signed type: Redis treats such a base as above the limit, so SET i16 0 -9223372036854775808
+	// saturates at the upper end.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

@@ -56,7 +56,7 @@ var blockingCommands = []Command{
 func cmdBLPop(c *Ctx) Reply { return c.blockingPop(true) }
 func cmdBRPop(c *Ctx) Reply { return c.blockingPop(false) }
 
-// blockingPop replies with the key and its element.
+// blockingPop replies with the key and the element that it removed.
 func (c *Ctx) blockingPop(head bool) Reply {
 	last := len(c.Args) - 1
 	timeout, fault := parseTimeout(c.Args[last])
@@ -115,7 +115,7 @@ func cmdBLMPop(c *Ctx) Reply {
 func cmdBZPopMin(c *Ctx) Reply { return c.blockingPopScore(true) }
 func cmdBZPopMax(c *Ctx) Reply { return c.blockingPopScore(false) }
 
-// blockingPopScore replies with the key, its member and the score.
+// blockingPopScore replies with the key, and with the member that it removed and the score of the member.
 func (c *Ctx) blockingPopScore(lowest bool) Reply {
 	last := len(c.Args) - 1
 	timeout, fault := parseTimeout(c.Args[last])

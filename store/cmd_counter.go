@@ -82,7 +82,7 @@ func (c *Ctx) addInt(by int64) Reply {
 	return Int(n)
 }
 
-// addInts adds; ok is false on overflow.
+// addInts returns a+b; ok is false if the sum overflows.
 func addInts(a, b int64) (sum int64, ok bool) {
 	sum = a + b
 	return sum, (sum > a) == (b > 0)

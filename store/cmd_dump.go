@@ -110,7 +110,7 @@ func cmdRestore(c *Ctx) Reply {
 	deadline := int64(0)
 	switch {
 	case ttl == 0:
-	case !o.absTTL && ttl > math.MaxInt64-c.UnixMilli(): // the sum is negative in Redis
+	case !o.absTTL && ttl > math.MaxInt64-c.UnixMilli(): // in Redis the sum overflows to a time in the past
 		c.stored(eventGeneric, "restore", key, existed, true)
 		return OK
 	case !o.absTTL:

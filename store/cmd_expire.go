@@ -134,8 +134,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 	} else {
 		at := c.DeadlineAt(when)
 		if flags&expireGT != 0 {
-			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends
-			// later than its deadline.
+			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
+			// deadline.
 			at = max(at, c.graced(e))
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)

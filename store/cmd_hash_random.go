@@ -75,7 +75,7 @@ func parseRandomCount(arg []byte) (count int64, fault *Reply) {
 }
 
 // randomPairs picks elements of the key at Args[1] and lists them. If values is true, it lists pairs,
-// which RESP2 flattens.
+// which RESP2 flattens. The function at returns the name and the value of the element with index i.
 func (c *Ctx) randomPairs(t Type, count int64, values bool, at func(e *Entry, i int) (name, value Reply)) Reply {
 	e, ok := c.read(t)
 	switch {

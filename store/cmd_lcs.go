@@ -14,8 +14,8 @@ var lcsCommands = []Command{
 	},
 }
 
-// maxLCSCells limits the table of an LCS. Its size is the product of two lengths, and to fill this
-// many cells takes about 50 ms, in which the node serves nothing else.
+// maxLCSCells limits the table of an LCS. The number of its cells is the product of the lengths of the two strings, and to fill
+// this many cells takes about 50 ms, in which the node serves nothing else.
 const maxLCSCells = 16 << 20
 
 // lcsCells is the number of cells that are filled in the time of one step of work.
@@ -157,8 +157,8 @@ func (t lcsTable) shortensFirst(i, j int) bool {
 // lcsRange is a run of n equal bytes, at index a of the first string and index b of the second.
 type lcsRange struct{ a, b, n int }
 
-// ranges calls fn for each run of the subsequence, the last run first. If several subsequences have
-// full length, it takes the one that Redis takes: on a tie it shortens the second prefix.
+// ranges calls fn for each run of the subsequence, the last run first. If several common subsequences are the longest, ranges
+// takes the one that Redis takes: on a tie it shortens the second prefix.
 func (t lcsTable) ranges(a, b string, fn func(lcsRange)) {
 	run := lcsRange{}
 	flush := func() {

@@ -102,8 +102,8 @@ func (c *Ctx) count(t Type) Reply {
 	return Int(int64(e.elems.Len()))
 }
 
-// listIndex converts an index, which is negative if it counts from the end. ok is false if it is
-// out of range.
+// listIndex returns the index from the head of the element with the index i in a list of n elements; a negative i counts from the
+// tail (-1 is the last element). The second result is false if i is out of range.
 func listIndex(i int64, n int) (int, bool) {
 	if i < 0 {
 		i += int64(n)

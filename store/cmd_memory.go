@@ -26,8 +26,7 @@ func MemoryUsage(c *Ctx) Reply {
 	return Int(e.size())
 }
 
-// allocated estimates the bytes that the allocator reserves for a string of n bytes: it rounds
-// sizes up.
+// allocated estimates the bytes that the allocator reserves for a string of n bytes: the allocator rounds sizes up.
 func allocated(n int) int64 {
 	switch {
 	case n == 0:

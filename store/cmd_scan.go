@@ -124,9 +124,8 @@ func (c *Ctx) match(pattern, name string) bool {
 	return ok
 }
 
-// scanWalk decides when a call has visited enough elements. The cursor is the hash at which the
-// next call continues. Elements with equal hashes always go into the same call, so the scan misses
-// none.
+// scanWalk decides when a call of SCAN, HSCAN, SSCAN or ZSCAN has visited enough elements. The cursor is the hash at which the
+// next call continues. Elements with equal hashes always go into the same call, so the scan misses none.
 type scanWalk struct {
 	left   int64 // elements still to visit
 	size   int   // bytes of the reply so far

@@ -96,7 +96,7 @@ func (c *Ctx) intersect(sets []*MemberSet, fn func(name string) bool) {
 	})
 }
 
-// common lists the members that all sets have, in the order of the smallest set. If they fill the room, the list is incomplete.
+// common lists the members that all sets have, in the order of the smallest set. If they exceed the room, the list is incomplete.
 func (c *Ctx) common(sets []*MemberSet, room *resultRoom) (names []string) {
 	c.intersect(sets, func(name string) bool {
 		names = append(names, name)
@@ -105,7 +105,7 @@ func (c *Ctx) common(sets []*MemberSet, room *resultRoom) (names []string) {
 	return names
 }
 
-// unite returns the union of the sets. If it fills the room, it is incomplete.
+// unite returns the union of the sets. If the union exceeds the room, the result is incomplete.
 func (c *Ctx) unite(sets []*MemberSet, room *resultRoom) *MemberSet {
 	all := &MemberSet{}
 	for _, s := range sets {
@@ -122,7 +122,7 @@ func (c *Ctx) unite(sets []*MemberSet, room *resultRoom) *MemberSet {
 	return all
 }
 
-// subtract returns the members of the first set that no other set has. If they fill the room, the result is incomplete.
+// subtract returns the members of the first set that no other set has. If they exceed the room, the result is incomplete.
 func (c *Ctx) subtract(sets []*MemberSet, room *resultRoom) *MemberSet {
 	rest := &MemberSet{}
 	if sets[0] == nil {

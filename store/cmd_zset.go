@@ -195,7 +195,7 @@ func cmdZRem(c *Ctx) Reply {
 	return Int(n)
 }
 
-// score returns the score of a member of e as a reply, null if it is not a member.
+// score returns the score of a member of e as a reply, null if e is nil or has no such member.
 func (c *Ctx) score(e *Entry, name []byte) Reply {
 	if e == nil {
 		c.work(1)

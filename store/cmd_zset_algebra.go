@@ -296,7 +296,7 @@ func (k *combination) diff(c *Ctx, room *resultRoom) *SortedSet {
 	return result
 }
 
-// combine computes a result. If the result fills the room, it is incomplete or nil.
+// combine computes a result. If the result exceeds the room, it is incomplete or nil.
 type combine = func(*combination, *Ctx, *resultRoom) *SortedSet
 
 func cmdZInter(c *Ctx) Reply { return c.combineScores(true, (*combination).inter) }

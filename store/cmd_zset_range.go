@@ -78,7 +78,7 @@ type zrangeCall struct {
 }
 
 // parse parses the options after the bounds of the range. Store commands accept no WITHSCORES, and
-// only ZRANGE and ZRANGESTORE choose the way by an option.
+// only ZRANGE and ZRANGESTORE accept REV, BYLEX and BYSCORE.
 func (z *zrangeCall) parse(args [][]byte, store bool) *Reply {
 	free := z.way == anyWay
 	z.limit = -1
@@ -241,7 +241,7 @@ func cmdZRangeStore(c *Ctx) Reply {
 		if e.typ != TypeSortedSet {
 			return wrongType
 		}
-		// The write of each member takes at least writeHead bytes and those of the key, so the limit of writes bounds the number of
+		// The write of a member takes at least writeHead bytes and the bytes of the key, so max-entry-size bounds the number of
 		// members.
 		if list, ok = z.of(c, e.Scores(), (c.MaxEntry()+entryRoom)/int64(writeHead+len(c.Args[1]))); !ok {
 			return Err(c.ErrTooBig())

@@ -355,6 +355,6 @@ func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	return span, nil, true
 }
 
-// randIntN is the source of randomness for commands. Only the leader evaluates a command, so
-// replicas need not agree on it.
+// randIntN is the source of randomness for commands. Only the leader evaluates a command, so the other nodes need not draw the
+// same numbers.
 func randIntN(n int) int { return rand.IntN(n) }

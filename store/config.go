@@ -18,13 +18,13 @@ const ParamChannels = "acl-pubsub-default"
 // values are legal; the store acts on the parameters that affect evaluation.
 
 // config holds the replicated parameters that were set. A change makes a new config and leaves the old one as it is, so a
-// snapshot may keep it.
+// snapshot may keep the old one.
 type config struct {
 	values map[string]string
 	events eventClass
 
 	memory    int64 // see ParamMaxMemory …
-	memorySet bool  // … whether it was set
+	memorySet bool  // … whether it was set to a valid value
 	entry     int64 // see ParamMaxEntry; 0 means not set
 
 	forms *forms // see config.form
@@ -55,7 +55,7 @@ func (c config) with(name, value string) config {
 	return c
 }
 
-// names returns the names of the parameters that were set, in order.
+// names returns the names of the parameters that were set, sorted.
 func (c config) names() []string { return slices.Sorted(maps.Keys(c.values)) }
 
 // Parameters are the values of the cluster parameters at one time, without the parameters that had never been set.

@@ -4,10 +4,10 @@ import (
 	"math"
 )
 
-// deadlines holds the keys of a database that have a deadline, in buckets that each cover a period
-// of time. A bucket is unordered: most locks are released long before their deadlines, so the
-// exact order of deadlines is rarely needed. A key is appended to its bucket and stores its index in the bucket (seat), by
-// which it is removed. This takes less time and memory than an ordered index of all keys.
+// deadlines holds the keys of a database that have a deadline, in buckets that each cover a period of time. A bucket is
+// unordered: most locks are released long before their deadlines, so the exact order of deadlines is rarely needed. A key is
+// appended to its bucket and stores its index in the bucket (seat), so that remove need not search the bucket. Buckets take
+// less time and memory than an ordered index of all keys.
 type deadlines struct {
 	periods *tree[period] // the first period, if any, begins at math.MinInt64
 	size    int

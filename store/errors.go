@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Error is an error for the client: its code, then its message, in Redis's exact words. The encoder
-// adds the leading '-'.
+// Error is an error for the client: its code, then its message. An error that Redis has, too, is in Redis's exact words. The
+// encoder adds the leading '-'.
 type Error string
 
 func (e Error) Error() string { return string(e) }
@@ -211,9 +211,9 @@ func oneLine(s string) string {
 
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
-// ShortLimit returns a sentence for the error of work that was stopped by its time limit. The argument full is the limit, and had is
-// the part of it that the work had, because earlier work had used up the rest. The sentence is "" if the rest is less than a tenth of
-// the limit, or if there is no limit (0).
+// ShortLimit returns a sentence for the error of work that was stopped by its time limit. The argument full is the limit. The
+// argument had is the part of the limit that was left for the work, because earlier work had used up the rest. The sentence is "" if
+// the rest is less than a tenth of the limit, or if there is no limit (0).
 func ShortLimit(full, had time.Duration) string {
 	if full == 0 || had > full-full/10 {
 		return ""

@@ -13,8 +13,8 @@ func (t *Txn) expire(db int, key string) {
 // Otherwise it could look at any number of keys that are in their grace, and so must stay.
 const lookAtDue = 20
 
-// ExpireDue deletes keys whose deadline and grace have passed, at most limit of them. It ends once it has written the given number of
-// bytes. It returns the number of deleted keys.
+// ExpireDue deletes keys whose deadline and grace have passed, at most limit of them. It ends once its deletions take the given
+// number of bytes in the write set. It returns the number of deleted keys.
 func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 	from := t.ws.Size()
 	var due []*Entry

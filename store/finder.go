@@ -2,20 +2,20 @@ package store
 
 import "unsafe"
 
-// The compact form of a hash or sorted set is searched from its start, which is fastest for a few elements, and it mostly has few.
-// But MaxCompact allows thousands of elements, and a request may bring some 100,000 names to look up. So after some searches in one
-// collection a finder makes an index of the collection. Each transaction and each Apply has a finder, because both search for
-// the same names.
+// The compact form of a hash or sorted set is searched from its start, which is fastest for a few elements. Mostly there are
+// few. But MaxCompact allows thousands of elements, and a request may bring some 100,000 names to look up. So after some
+// searches in one collection a finder makes an index of the collection. Each transaction and each Apply has a finder, because
+// both search for the same names.
 
 const (
 	// fewElements is the largest number of elements without an index: to search so many takes less than a microsecond.
 	fewElements = 64
-	// searchesPerIndex is how many searches of all elements take about as long as to make an index.
+	// searchesPerIndex is how many searches that pass all elements take about as long as to make an index.
 	searchesPerIndex = 16
 	// passedPerStep is how many elements a search passes in the time of one step (see Ctx.work).
 	passedPerStep = 32
-	// shiftShare is how many bytes a write can pass or shift inside a compact form at the cost of copying one byte. To copy
-	// costs more, because the copy must be allocated and becomes garbage.
+	// shiftShare is how many bytes a write can pass or shift inside a compact form in the time that it takes to copy one byte. A
+	// copied byte costs more, because the copy must be allocated and becomes garbage.
 	shiftShare = 8
 	// removedBytes is how many bytes are shifted in the time that it takes to remove one of many elements from a list. A
 	// write of a few bytes may remove any number of elements.

@@ -113,7 +113,7 @@ func (l *Library) size() int64 {
 // count returns the numbers of libraries and functions.
 func (s *librarySet) count() (libraries, functions int) { return s.libs.Len(), s.registered }
 
-// find returns the library of a name; nil if there is none.
+// find returns the library with the given name, or nil.
 func (s *librarySet) find(name string) *Library {
 	lib, _ := s.libs.Get(&Library{Name: name})
 	return lib

@@ -7,7 +7,7 @@ import (
 // Field is a field of a hash.
 type Field struct {
 	Name, Value string
-	hash        uint64 // only set in the tree form
+	hash        uint64 // set only in the large form
 }
 
 func fieldLess(a, b Field) bool {
@@ -79,7 +79,7 @@ func (h *Hash) Each(fn func(Field) bool) {
 }
 
 // ascend calls fn for the fields whose hash code is not less than the argument from, in the order of the codes, until fn returns
-// false. It requires the tree form.
+// false. The hash must have its large form.
 func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }
@@ -124,7 +124,7 @@ func (h *Hash) setSmall(name, value string, f *finder) (grown int64) {
 	return field.size(fieldSize)
 }
 
-// grow converts the hash to the tree form and returns by how much its estimated memory grew. As in Redis, a hash never
+// grow converts the hash to the large form and returns by how much its estimated memory grew. As in Redis, a hash never
 // shrinks back.
 func (h *Hash) grow() (grown int64) {
 	before := h.size()

@@ -53,10 +53,10 @@ func slotLess(a, b slot) bool { return compareSlots(a, b) < 0 }
 // node is a branch or a leaf.
 type node struct {
 	gen   uint64
-	bits  uint8   // number of hash bits that lead to it from its parent
-	depth uint8   // number of hash bits that a branch uses; a child with fewer bits fills several of its places
+	bits  uint8   // number of hash bits that lead to this node from its parent
+	depth uint8   // number of hash bits that a branch uses; a child with fewer bits fills several places in kids
 	kids  []*node // children of a branch, 1<<depth of them; nil in a leaf
-	slots []slot  // keys of a leaf, in order
+	slots []slot  // keys of a leaf, sorted (compareSlots)
 }
 
 func newIndex() index { return index{root: &node{kids: []*node{{}}}} }
@@ -174,7 +174,7 @@ func (x *index) removeFrom(n *node, p, hash uint64, key string) {
 	}
 }
 
-// ownRoot returns the root for a change, as a copy if a frozen index shares it.
+// ownRoot returns the root for a change. If a frozen index shares the root, ownRoot first replaces it by a copy.
 func (x *index) ownRoot() *node {
 	if x.root.gen != x.gen {
 		x.root = x.root.copy(x.gen)
@@ -182,7 +182,8 @@ func (x *index) ownRoot() *node {
 	return x.root
 }
 
-// own returns the child at a place for a change, as a copy if a frozen index shares it. No frozen index may share n.
+// own returns the child at a place for a change. If a frozen index shares the child, own first replaces it in n by a copy. No frozen
+// index may share n.
 func (x *index) own(n *node, place int) *node {
 	kid := n.kids[place]
 	if kid.gen != x.gen {

@@ -50,8 +50,8 @@ func (r *Reader) Int() int {
 	return int(n)
 }
 
-// Count reads the number of the elements that follow. least is the fewest bytes that an element takes: a number whose elements
-// cannot fit into the bytes that are left is a fault.
+// Count reads the number of the elements that follow. The argument least is the fewest bytes that an element takes: it is a fault if
+// so many elements cannot fit into the bytes that are left.
 func (r *Reader) Count(least int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/least) {
