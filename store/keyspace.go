@@ -37,18 +37,18 @@ func (t Type) String() string {
 	return "none"
 }
 
-// Entry is a key with its value. A caller that gets an entry from a Txn must not change it.
+// Entry is a key with its value. A caller that gets an entry from a Txn must not change the entry.
 //
 // Every lock has an Entry, so its size determines the memory per lock: with one more word the
-// runtime would allocate 96 bytes instead of 80. So an Entry does not store its hash, and data that
-// only some keys have is behind a pointer.
+// runtime would allocate 96 bytes instead of 80. So an Entry does not store its hash, and has only a
+// pointer to the elements of a hash, list, set or sorted set.
 type Entry struct {
 	key      string
 	deadline int64 // ms on the lease clock; 0 means none
 	created  uint64
 	changed  uint64
 	leased   uint64 // sequence number of the write set that set the deadline
-	epoch    uint32 // owner of this copy: an epoch of the store, or a savepoint of a Txn
+	epoch    uint32 // Store.epoch or, for a pending entry, Txn.generation when this copy was made
 	typ      Type
 	form     strForm
 	seat     uint16 // see deadlines; it changes in place, even in an entry that a snapshot shares
@@ -68,7 +68,7 @@ const (
 // elements is a collection that an Entry points to.
 type elements struct{ collection }
 
-// holding returns a copy of e with the collection c. The copy and its elements header share one allocation.
+// holding returns a copy of e with the collection c. The copy and its elements struct share one allocation.
 func (e Entry) holding(c collection) *Entry {
 	both := &struct {
 		Entry
@@ -87,7 +87,7 @@ type collection interface {
 	size() int64
 }
 
-// drop releases the collection of an entry. The small header (elements) stays allocated together with the entry.
+// drop releases the collection of an entry. The small elements struct stays allocated together with the entry.
 func (e *Entry) drop() {
 	if e.elems != nil {
 		e.elems.collection, e.elems = nil, nil
@@ -107,8 +107,8 @@ func (e *Entry) Deadline() int64 { return e.deadline }
 // new owner of a lock and serves as a fencing token.
 func (e *Entry) Created() uint64 { return e.created }
 
-// Changed returns the sequence number of the last write set that changed the key. WATCH compares
-// it.
+// Changed returns the sequence number of the last write set that changed the key. It is the key's
+// version for WATCH, unless a later SWAPDB moved the key (see Txn.Version).
 func (e *Entry) Changed() uint64 { return e.changed }
 
 // Leased returns the sequence number of the write set that set the deadline.
@@ -147,8 +147,8 @@ func (e *Entry) clone() *Entry {
 }
 
 // hashOf returns the position of a name in the iteration order, which is the same on every node: the first bits of its SHA-256.
-// With a simpler function a client could choose a million names of one position: they would fill one leaf of the index, and go
-// into one call of SCAN. With SHA-256, it takes some 17 million attempts to find even two names of one position.
+// With a simpler function a client could choose a million names with the same position: one leaf of the index would hold all of them,
+// and one call of SCAN would return all of them. With SHA-256, it takes some 17 million attempts to find even two such names.
 func hashOf(name string) uint64 {
 	sum := sha256.Sum256(stringBytes(name))
 	return binary.BigEndian.Uint64(sum[:]) >> (64 - hashBits)
@@ -249,8 +249,8 @@ type Store struct {
 	config   config
 	accounts accounts
 
-	brake     func(bytes int) // see Brake; not part of the state …
-	uncounted int             // … and neither is the number of bytes copied since its last call
+	brake     func(bytes int) // see Brake; not part of the state
+	uncounted int             // bytes copied since the last call of brake; not part of the state
 }
 
 // New returns an empty store.

@@ -24,13 +24,14 @@ func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
 // deadlineVisitor has the functions that visitDeadlines calls for the writes that change deadlines.
 type deadlineVisitor struct {
-	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: the key has none, or is gone
+	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: no deadline, or the key is deleted
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
 	wipe func(db int)
 }
 
-// visitDeadlines goes through an encoded write set between two positions. It ends at an operation that it does not know.
+// visitDeadlines goes through an encoded write set between two positions. It ends at an operation that it does not know. It calls no
+// function when a key is deleted because it has expired or has lost its last element.
 func visitDeadlines(writes []byte, from, to Mark, v deadlineVisitor) {
 	db := from.db
 	d := newDecoder(writes[from.at:to.at])
@@ -80,9 +81,10 @@ func (l *leases) put(db int, key string, deadline int64) {
 	}
 }
 
-// follow goes through an encoded write set between two positions. It calls the function counts for each write of a deadline; the
-// argument at is the byte at which the write begins. If counts returns true, follow records the deadline; otherwise it drops the
-// record of the key. In the end a record is under the database and the name to which later writes have moved the key.
+// follow goes through an encoded write set between two positions and records the deadlines that it sets. For each write that sets
+// or removes a deadline, or deletes a key, follow calls the function counts; the argument at is where the write begins. If counts
+// returns true, follow records the deadline; otherwise it drops the record of the key. If a later write moves or copies the key,
+// follow moves or copies the record.
 func (l *leases) follow(writes []byte, from, to Mark, counts func(at int, k LeasedKey) bool) {
 	visitDeadlines(writes, from, to, deadlineVisitor{
 		set: func(at, db int, key string, deadline int64) {
@@ -113,9 +115,10 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, and
-// which still have a deadline at the position end. It lists them with the database, name and deadline that they have there, sorted by
-// database and name. The names share memory with writes.
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, and which still
+// have a deadline at the position end. It lists them with the database, name and deadline that they have at end, sorted by
+// database and name. It may also list a key that was deleted with its last element before end. The names share memory with the
+// argument writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
@@ -125,10 +128,10 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 // Span is a part of a write set.
 type Span struct{ From, To Mark }
 
-// Leased lists the keys that have a lease from an encoded write set when all of it has been applied. A lease is a deadline that
-// a write within one of the spans sets, or that anew contains with its key. A lease goes with its key to another name, copy or
-// database, whatever command moves the key. The spans must be in order. The result is sorted by database and name. The names share
-// memory with writes.
+// Leased lists the keys that have a lease from an encoded write set after the whole write set has been applied. A lease is a
+// deadline that a write within one of the spans sets, or that the list anew contains together with its key. A lease goes with its
+// key to another name, copy or database, whatever command moves the key. The spans must be in order. The result is sorted by
+// database and name. The names share memory with the argument writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {
@@ -144,7 +147,7 @@ func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	return l.list()
 }
 
-// skip decodes arguments and ignores them.
+// skip decodes the arguments of a write, whose shape is given (see shapes), and ignores them.
 func (d *decoder) skip(shape string) {
 	for i := range len(shape) {
 		switch shape[i] {
@@ -179,10 +182,11 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	t.SetDeadline(k.DB, stringBytes(k.Key), addSaturating(e.deadline, ms))
 }
 
-// Renew restarts a lease: it counts from now, because the owner receives the reply only now. The argument at is the
-// lease time at which a command requested the lease. k is the key with the deadline that the write set with the number seq gave it. alive is false if
-// the key has been deleted or has expired since then, even if it exists anew. The result until is the end of a lease that counts from
-// now. If a later command has removed the deadline or made it earlier, Renew does not change it, whatever until says.
+// Renew lets a lease count from now, because its owner receives the reply only now. The argument at is the lease time at which a
+// command requested the lease. k is the key with the deadline that the write set with the number seq gave it. alive is false if
+// the key has been deleted or has expired since then, even if a later write set has created it anew. The result until is the end
+// of a lease that counts from now. If a later command has removed the deadline or made it earlier, Renew does not change the
+// deadline, whatever until says.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || e.created > seq {
@@ -190,8 +194,8 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// If a clock was set back, the deadline may be late enough already. It is written nevertheless, so that this write
-		// set has set it: if this reply is late, too, the leader lengthens the deadlines that this write set has set.
+		// If a clock was set back, the deadline may be late enough already. Renew sets it nevertheless: if this reply is late,
+		// too, the leader lengthens only the deadlines that this write set has set.
 		t.SetDeadline(k.DB, stringBytes(k.Key), max(e.deadline, until))
 	}
 	return until, true

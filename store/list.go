@@ -21,7 +21,7 @@ type listElem struct {
 
 func listElemLess(a, b listElem) bool { return a.at < b.at }
 
-// listStride is how far from its neighbour a push places an element.
+// listStride is the distance between the position of a pushed element and that of its neighbour.
 const listStride = 1 << 20
 
 func newList() *Deque { return &Deque{tree: newTree(listElemLess)} }
@@ -58,7 +58,7 @@ func (l *Deque) eachFrom(walk func(from listElem, fn func(listElem) bool), from 
 	}
 }
 
-// push adds value at one end. It keeps value, which must not share memory with a buffer.
+// push adds value at the head or at the tail. It does not copy value, which must not share memory with a buffer that is used again.
 func (l *Deque) push(head bool, value string) {
 	if head {
 		l.insert(0, value)
@@ -108,7 +108,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 }
 
 // widen makes a gap before index i. It takes the smallest range of 2^k positions around the index that has at most (4/3)^k elements,
-// and spreads these elements evenly over the range. In the long run it moves O(log n) elements for each insertion.
+// and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it gives all elements new
+// positions. In the long run it moves O(log n) elements for each insertion.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()

@@ -8,9 +8,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// MemberSet is the value of a set key. While all members are integers and few, it is a slice
-// in ascending order, in which Redis replies. Otherwise it is a copy-on-write tree in the order of
-// member hashes, which SSCAN needs.
+// MemberSet is the value of a set key. The integer form, for a few integers, is a slice in ascending
+// order, which is the order of Redis's replies. The tree form, for all other sets, is a copy-on-write
+// tree in the order of member hashes, which SSCAN needs.
 type MemberSet struct {
 	ints []int64
 	tree *tree[member] // nil in the integer form
@@ -123,7 +123,7 @@ func (s *MemberSet) add(name string, form *forms) {
 	}
 }
 
-// grow converts the set to the tree form. As in Redis, a set never shrinks back.
+// grow converts the set to the tree form. As in Redis, a set never returns to the integer form.
 func (s *MemberSet) grow() {
 	s.tree = newTree(memberLess)
 	for _, n := range s.ints {

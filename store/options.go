@@ -28,13 +28,13 @@ const (
 	getexWords = timeWords | optPersist
 )
 
-// optionWord is one option word and the words that conflict with it. A client may repeat a word; the
-// last one applies.
+// optionWord is one option word and the words that conflict with it. A client may repeat a word: the
+// options EX 5 EX 9 set the time to 9 seconds.
 type optionWord struct {
 	word     string
 	flag     optionFlags
 	conflict optionFlags
-	unit     timeUnit // unit of the time that follows the word; 0 means no time
+	unit     timeUnit // unit of the time that follows the word; 0: no time follows
 }
 
 const ttlWords = timeWords | optKeepTTL | optPersist
@@ -102,7 +102,7 @@ const (
 func (u timeUnit) seconds() bool  { return u == unitEX || u == unitEXAT }
 func (u timeUnit) relative() bool { return u == unitEX || u == unitPX }
 
-// expireTime converts a time argument of the SET family to Unix ms. It returns an error if the time is not positive or
+// expireTime converts a time argument of the SET family to Unix ms. It returns an error if the time is not a positive integer or
 // overflows. If the command has no time argument (nil), the result is 0 without an error.
 func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) {
 	if arg == nil {
@@ -120,7 +120,7 @@ func (c *Ctx) expireTime(arg []byte, u timeUnit) (when int64, ok bool, e Error) 
 	return 0, false, ErrInvalidExpire(c.Cmd.FullName())
 }
 
-// unixMs converts a time in the unit u to Unix ms; ok is false on overflow. After a relative time TakeLeases returns true.
+// unixMs converts a time in the unit u to Unix ms; ok is false on overflow. A relative time makes TakeLeases return true.
 func (c *Ctx) unixMs(n int64, u timeUnit) (when int64, ok bool) {
 	if u.seconds() {
 		if n > math.MaxInt64/1000 || n < math.MinInt64/1000 {

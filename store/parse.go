@@ -10,7 +10,7 @@ func bytesToString(b []byte) string { return unsafe.String(unsafe.SliceData(b), 
 // stringBytes views s as bytes without copying. The caller must not change them.
 func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }
 
-// equalFold compares an argument with an option word in lower case. It does not allocate.
+// equalFold reports whether an argument is the given word, in any case. The word must be in lower case. equalFold does not allocate.
 func equalFold(arg []byte, word string) bool {
 	if len(arg) != len(word) {
 		return false

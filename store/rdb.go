@@ -23,7 +23,7 @@ import (
 //	00llllll              length           11000000 int8 follows
 //	01llllll +1 byte      length           11000001 int16 LE
 //	10000000 uint32 BE    length           11000010 int32 LE
-//	10000001 uint64 BE    length           11000011 LZF: two lengths, data
+//	10000001 uint64 BE    length           11000011 LZF: length of the data, length of the string, data
 const (
 	rdbVersion = 10 // of Redis 7.0
 	rdbFooter  = 10 // bytes of version and checksum
@@ -45,7 +45,7 @@ const (
 	rdbEncodedInt32 = 0xc2
 	rdbEncodedLZF   = 0xc3
 
-	rdbCompressFrom  = 21   // bytes
+	rdbCompressFrom  = 21   // bytes of the shortest string that is compressed
 	quicklistNode    = 8192 // bytes in a node of a list
 	quicklistPadding = 8    // bytes that Redis adds for each element
 
@@ -75,7 +75,8 @@ func newRDBWriter(c *Ctx, size int64) *rdbWriter {
 	return &rdbWriter{c: c, b: make([]byte, 0, min(size, c.MaxReply())+64)}
 }
 
-// room returns how many bytes may follow. If it is negative, the value is certainly too large for a reply.
+// room returns an upper limit for the bytes that may follow: up to rdbListHead bytes at the beginning of b may turn out to be unused
+// (see skip). If the result is negative, the value is certainly too large for a reply.
 func (w *rdbWriter) room() int { return int(w.c.MaxReply()) + rdbListHead - len(w.b) }
 
 // full reports whether the result is too large for a reply.

@@ -1,7 +1,7 @@
 package store
 
-// The serialized form of the function libraries, as FUNCTION DUMP returns it: for each library a
-// byte and its code as a string, then version and checksum as for a value (rdb.go). Before the
+// The serialized form of the function libraries, as FUNCTION DUMP returns it: for each library a type
+// byte and the library's code as a string, then version and checksum as for a value (rdb.go). Before the
 // release of Redis 7.0, name, engine and description were separate from the code; LibraryReader
 // accepts such records, too.
 const (

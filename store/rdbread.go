@@ -26,15 +26,15 @@ type rdbReader struct {
 }
 
 // unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack. It is twice what a command may write, because the reader
-// counts stringRoom bytes for each string besides the string's own, but the write may need less than that, and a value that fits
-// must not be refused.
+// counts stringRoom bytes for each element in addition to the element's length. The write of an element may need less, and the reader
+// must not refuse a value that a command may write.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
 // stringRoom is the memory of a string in addition to its bytes.
 const stringRoom = 16
 
 // spend subtracts the memory of unpacked strings from r.room. The argument strings is their
-// number, and bytes is their total length. If there is not so much room, spend returns false and sets r.bad.
+// number, and bytes is their total length. If the room does not suffice, spend returns false and sets r.bad.
 func (r *rdbReader) spend(strings, bytes int) bool {
 	r.room -= int64(strings)*stringRoom + int64(bytes)
 	r.bad = r.bad || r.room < 0
@@ -76,7 +76,8 @@ func (r *rdbReader) length() (n int, encoded byte) {
 	return int(v), 0
 }
 
-// count reads the number of elements. It refuses 0, and more elements than bytes are left: each element takes at least one byte.
+// count reads the number of elements. It refuses 0, and a number greater than the number of bytes that are left, because each element
+// takes at least one byte.
 func (r *rdbReader) count() int {
 	n, encoded := r.length()
 	if encoded != 0 || n == 0 || n > len(r.b) {

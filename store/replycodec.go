@@ -49,7 +49,7 @@ func AppendReply(buf []byte, r Reply) []byte {
 	return buf
 }
 
-// EncodedSize returns an upper limit for the bytes that AppendReply adds.
+// EncodedSize returns an upper limit for the bytes that AppendReply adds for all the given replies.
 func EncodedSize(replies []Reply) int {
 	n := 0
 	for i := range replies {
@@ -61,8 +61,8 @@ func EncodedSize(replies []Reply) int {
 // ReadReply decodes a reply and returns the bytes after it. The reply does not reference b.
 func ReadReply(b []byte) (Reply, []byte, error) { return readReply(b, 0, false) }
 
-// readReply decodes a reply at a nesting depth. If views is true, its strings reference b, otherwise they
-// are copies.
+// readReply decodes a reply at a nesting depth. If views is true, the strings of the reply reference b;
+// otherwise they are copies.
 func readReply(b []byte, depth int, views bool) (Reply, []byte, error) {
 	r, n, b, err := readReplyHead(b, depth)
 	switch {
@@ -103,7 +103,7 @@ func readReplyHead(b []byte, depth int) (r Reply, n int, rest []byte, err error)
 		r.Int, b = i, b[size:]
 	case r.Kind.hasStr() || r.Kind.hasElems():
 		count, size := binary.Uvarint(b)
-		// Every element takes at least one byte, so the check for a length also limits the count.
+		// Every element takes at least one byte, so the same check limits the number of bytes and the number of elements.
 		if size <= 0 || count > uint64(len(b)-size) {
 			return Reply{}, 0, nil, ErrCorruptReply
 		}
@@ -124,9 +124,9 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply, but returns arrays, maps and sets as Packed. With levels > 0 it decodes the arrays of the outermost
-// levels, so that only what they contain is packed. It decodes a Noted with its denials; the reply in the Noted may be packed. The
-// result references b.
+// ReadPacked is ReadReply, but returns arrays, maps and sets as Packed. The parameter levels is the number of outermost levels whose
+// arrays it decodes nevertheless, so that only their elements are packed. It decodes a Noted with its denials; the reply in the Noted
+// may be packed. Unlike the result of ReadReply, the result references b, except for the denials.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {
@@ -161,7 +161,7 @@ func readPackedNoted(n int, b []byte, levels, depth int) (Reply, []byte, error) 
 	for i := range n {
 		e, rest, err := Reply{}, []byte(nil), error(nil)
 		if i == 0 {
-			e, rest, err = readPacked(b, levels+1, depth+1) // the reply, at depth+1, has the same number of levels
+			e, rest, err = readPacked(b, levels+1, depth+1) // levels+1, because the Noted is not one of the levels
 		} else {
 			e, rest, err = readReply(b, depth+1, false)
 		}

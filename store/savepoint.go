@@ -83,8 +83,8 @@ func (t *Txn) replace(db int, key string, e *Entry) {
 // A Txn is the target of its own writes.
 var _ target = (*Txn)(nil)
 
-// mutable returns an entry for a change. It copies an entry that belongs to the store or to an
-// earlier savepoint.
+// mutable returns the entry of a key for a change, or nil if the key does not exist. It copies an entry that belongs to the store
+// or to an earlier savepoint.
 func (t *Txn) mutable(db int, key string) *Entry {
 	v := &t.views[db]
 	e, pending := v.over[key]

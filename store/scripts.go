@@ -2,7 +2,7 @@ package store
 
 // maxEvalScripts limits the number of scripts that came by EVAL: a client that creates a new script
 // for every call must not fill the memory of every node. A script from SCRIPT LOAD stays until SCRIPT
-// FLUSH, if there was room for it (HasRoomForScript); else it counts as one from EVAL.
+// FLUSH, if there was room for it (HasRoomForScript); else it is treated as one from EVAL.
 const maxEvalScripts = 500
 
 // maxEvalBytes limits the total size (script.size) of the scripts that came by EVAL: maxEvalScripts alone does not bound their memory,
@@ -79,8 +79,8 @@ func (c *scriptCache) count(s script, sign int64) {
 	}
 }
 
-// size returns the estimated memory of a script. The body counts twice, because each node also holds the compiled
-// form, which is about as large.
+// size returns the estimated memory of a script. It adds the length of the body twice, because each node also holds the
+// compiled form, which is about as large.
 func (s script) size() int64 { return entrySize + allocated(len(s.sha)) + 2*allocated(len(s.body)) }
 
 // Scripts returns the number of cached scripts.
@@ -161,8 +161,8 @@ func (t *Txn) hasRoomForCode(bytes int64) bool {
 	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room
 }
 
-// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room counts as one from EVAL: a user
-// who has loaded many scripts must not prevent others from loading theirs.
+// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room is treated as one from EVAL: a
+// user who has loaded many scripts must not prevent others from loading theirs.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
 	if s, ok := t.script(sha); ok && s.pinned {
 		return true

@@ -25,7 +25,7 @@ type Limits struct {
 
 const (
 	// DefaultMaxEntry is the default limit for the writes of one command, script or transaction.
-	// While their log entry is written, sent and applied, the leader evaluates no other command.
+	// While the log entry with these writes is written, sent and applied, the leader evaluates no other command.
 	DefaultMaxEntry = 8 << 20
 	// DefaultMaxReply is the default limit for one reply: the server builds, encodes and sends it
 	// as a whole.
@@ -151,8 +151,8 @@ func (l Limits) MaxReply() int64 {
 // ErrReply returns the error for a command whose reply exceeds the limit.
 func (t *Txn) ErrReply() Error { return ErrReplyTooBig(t.MaxReply()) }
 
-// tooMany refuses a reply of n elements, before it is built, if the elements without their bytes
-// would exceed the limit.
+// tooMany refuses a reply of n elements, before it is built, if the elements would exceed the limit
+// even without the bytes of their strings.
 func (t *Txn) tooMany(n int64) (refusal Reply, refused bool) {
 	if n <= t.MaxReply()/int64(ReplySize) {
 		return Reply{}, false
@@ -172,8 +172,8 @@ func (t *Txn) Outsized(r *Reply) bool {
 // Wrote reports whether the current command, script or transaction has written anything.
 func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
 
-// BeginCall marks the start of a command, script or transaction. Its writes count against MaxEntry
-// together.
+// BeginCall marks the start of a command, script or transaction. MaxEntry limits all writes from here
+// to the next BeginCall together.
 func (t *Txn) BeginCall() {
 	t.from, t.moved, t.copies, t.find.moved = extent{t.ws.Size(), t.size}, 0, 0, 0
 }

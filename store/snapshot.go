@@ -80,7 +80,7 @@ const (
 	recEnd       = 'E'
 )
 
-// snapWriter writes fields; bufio keeps the first error.
+// snapWriter writes fields. The bufio.Writer keeps the first error until Encode flushes it.
 type snapWriter struct {
 	*bufio.Writer
 	tmp [binary.MaxVarintLen64]byte
@@ -199,8 +199,8 @@ func (w *snapWriter) head(v interface {
 // ErrCorruptSnapshot is the error of Restore for bytes that are not a complete snapshot.
 var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 
-// maxUsersVersion is the highest version of the users that Restore accepts. No store comes near it, and the version can still grow
-// from it.
+// maxUsersVersion is the highest version of the users that Restore accepts. No store reaches it, and a
+// version can still grow from it without an overflow.
 const maxUsersVersion = 1 << 62
 
 // snapReader reads the records of a snapshot.
@@ -339,7 +339,7 @@ func (r *snapReader) entry(tag byte) *Entry {
 	return e.holding(elems)
 }
 
-// each reads the number of elements and calls fn that many times. fn must read one element.
+// each reads the number of elements and calls fn that many times, unless there is an error. fn must read one element.
 func (r *snapReader) each(fn func()) {
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 		fn()

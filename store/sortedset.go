@@ -86,7 +86,8 @@ func (z *SortedSet) searchScore(name string) (score float64, ok bool, passed int
 	return 0, false, len(z.small)
 }
 
-// scoreForWrite is Score for a write. f counts the bytes of the members that the search has passed, and may be nil.
+// scoreForWrite is Score for a write. The finder f, which may be nil, can find the score without a search of all members; it also
+// counts the bytes of the members that the search has passed.
 func (z *SortedSet) scoreForWrite(name string, f *finder) (score float64, ok bool) {
 	if z.byScore != nil {
 		return z.Score(name)
@@ -140,7 +141,7 @@ func (z *SortedSet) eachBack(from int, fn func(Scored) bool) {
 	}
 }
 
-// ascend calls fn for the members from a hash on, in hash order. It requires the tree form.
+// ascend calls fn for the members from a hash on, in hash order, until fn returns false. It requires the large form.
 func (z *SortedSet) ascend(from uint64, fn func(scoredName) bool) {
 	z.byName.Ascend(scoredName{member: member{hash: from}}, fn)
 }
@@ -186,7 +187,7 @@ func (z *SortedSet) set(name string, score float64, form *forms, f *finder) {
 	z.byScore.Set(Scored{probe.name, score})
 }
 
-// grow converts to the tree form. As in Redis, a set never shrinks back.
+// grow converts the set to the large form. As in Redis, a set never returns to the small form.
 func (z *SortedSet) grow() {
 	z.byScore = newTree(scoredLess)
 	z.byName = newTree(scoredNameLess)

@@ -15,26 +15,26 @@ type target interface {
 	setDeadline(db int, key string, at int64)
 	// grow adds the number by to the size of the data, after an entry has changed in place.
 	grow(db int, by int64)
-	// own copies a key and its value out of the buffers that contain them, but not out of a buffer that lives as long as the
-	// target.
+	// own returns a key and its value as an entry may keep them: it copies each of the two unless the memory that contains it
+	// lives as long as the target.
 	own(key, value string) (ownedKey, ownedValue string)
 	// give sets the value of a string key; it copies the value if own would.
 	give(e *Entry, value string)
-	// stamp marks an entry as changed by the current write set and, if created or leased is true,
-	// as created or leased by it.
+	// stamp records that the current write set has changed an entry. If created is true, the write set
+	// has also created the key; if leased is true, it has also set the deadline.
 	stamp(e *Entry, created, leased bool)
 	// copied counts bytes of a value that are about to be copied for a change.
 	copied(bytes int)
-	// cloned counts the copy of an entry that is about to be made.
+	// cloned counts the bytes of a copy of e that is about to be made.
 	cloned(e *Entry)
 	// form returns the size limits of the compact forms.
 	form() *forms
-	// finds returns the finder for compact forms.
+	// finds returns the finder, which searches large compact forms faster than from the start.
 	finds() *finder
 }
 
-// setString makes key a string. The creation number of an existing key stays: an overwrite does not
-// make a new owner.
+// setString sets a key to a string value and a deadline. The creation number of an existing key stays:
+// an overwrite does not make a new owner.
 func setString(t target, db int, key, value string, deadline int64) {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -57,8 +57,8 @@ func becomeString(t target, db int, e *Entry, value string) {
 	t.grow(db, e.size()-before)
 }
 
-// keepString makes key a string. It keeps the deadline and the number of the write set that set the
-// deadline. It returns false if the key does not exist.
+// keepString sets an existing key to a string value. The deadline stays, and so does the number of the
+// write set that set the deadline. keepString returns false if the key does not exist.
 func keepString(t target, db int, key, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -69,7 +69,7 @@ func keepString(t target, db int, key, value string) bool {
 	return true
 }
 
-// patchString overwrites a string from an offset on and fills a gap before it with zero bytes. The
+// patchString overwrites a string from an offset on and fills a gap before the offset with zero bytes. The
 // deadline stays. patchString creates a missing key. It returns false if the key has another type or the offset is out of range.
 func patchString(t target, db int, key string, offset int64, patch string) bool {
 	e := t.mutable(db, key)
@@ -111,7 +111,7 @@ func formString(t target, db int, key string, form strForm) bool {
 }
 
 // hashSet sets a field. If the key has another type, it returns false and does nothing: commands check
-// the type, but a corrupt log may have the wrong one.
+// the type, but a corrupt log may contain such a write.
 func hashSet(t target, db int, key, field, value string) bool {
 	e := t.mutable(db, key)
 	if e == nil {
@@ -171,7 +171,7 @@ type committed struct {
 	find finder
 }
 
-// mutable copies an entry that a snapshot may still read.
+// mutable first replaces an entry that a snapshot may still read with a copy.
 func (t *committed) mutable(db int, key string) *Entry {
 	ks := t.s.dbs[db]
 	e := ks.get(key)

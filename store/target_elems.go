@@ -3,7 +3,7 @@ package store
 import "math"
 
 // collect returns the entry of a key that will get an element. If the key does not exist, collect
-// returns a new entry with the collection that make returns, and absent is true: the caller must put the entry. e is nil
+// returns a new entry with the collection that the function make returns, and absent is true: the caller must put the entry. e is nil
 // if the key has another type.
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)

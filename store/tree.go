@@ -15,7 +15,7 @@ type tree[T any] struct {
 // treeNode has elements in order. A branch also has a child before its first element, and one behind each element.
 type treeNode[T any] struct {
 	gen   uint64
-	count int // number of elements in it and below it
+	count int // number of elements in the node and below it
 	items []T
 	kids  []*treeNode[T] // nil in a leaf
 }
@@ -184,8 +184,8 @@ func (t *tree[T]) add(path []uint8, x T) {
 	}
 }
 
-// insert adds an element at the position path in a leaf, which is n or below n. If n was full, it may then have one element too many,
-// and the caller must split it.
+// insert adds an element at the position path in a leaf, which is n or below n. If n was full, n may afterwards have one element too
+// many, and the caller must then split n.
 func (t *tree[T]) insert(n *treeNode[T], path []uint8, x T) {
 	n.count++
 	i := int(path[0])
@@ -227,7 +227,7 @@ func (n *treeNode[T]) recount() {
 	}
 }
 
-// ownRoot returns the root for a change, as a copy if another tree shares it.
+// ownRoot returns the root for a change. If another tree may share the root, ownRoot first replaces it with a copy.
 func (t *tree[T]) ownRoot() *treeNode[T] {
 	if t.root.gen != t.gen {
 		t.root = t.root.copy(t.gen)
@@ -235,7 +235,7 @@ func (t *tree[T]) ownRoot() *treeNode[T] {
 	return t.root
 }
 
-// own is ownRoot for the child of n at index i. No other tree may share n.
+// own is ownRoot for the child of n at index i. The node n itself must not be shared with another tree.
 func (t *tree[T]) own(n *treeNode[T], i int) *treeNode[T] {
 	if n.kids[i].gen != t.gen {
 		n.kids[i] = n.kids[i].copy(t.gen)

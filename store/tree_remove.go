@@ -54,8 +54,8 @@ func (t *tree[T]) deleteAt(path []uint8) T {
 	return gone
 }
 
-// remove removes the element at the position path in n or below n. If n had treeLeast elements, it may then have one too few, and the
-// caller must refill it.
+// remove removes the element at the position path in n or below n. If n had treeLeast elements, n may afterwards have one too few,
+// and the caller must then refill n.
 func (t *tree[T]) remove(n *treeNode[T], path []uint8) (gone T) {
 	n.count--
 	i := int(path[0])
@@ -87,7 +87,8 @@ func (t *tree[T]) removeLast(n *treeNode[T]) (gone T) {
 	return gone
 }
 
-// If a child has too few elements, refill moves an element to it from a neighbour, or joins the child and a neighbour.
+// refill does nothing if the child at index i has enough elements. Otherwise it moves an element to the child from a neighbour, or
+// joins the child and a neighbour.
 func (t *tree[T]) refill(n *treeNode[T], i int) {
 	switch {
 	case len(n.kids[i].items) >= treeLeast:

@@ -2,7 +2,7 @@ package store
 
 import "math"
 
-// Time is the instant of a batch's evaluation, on both clocks.
+// Time is the instant of a batch's evaluation, on the lease clock and on the wall clock.
 type Time struct {
 	Lease int64 // ms on the lease clock, which decides expiry
 	Wall  int64 // Unix µs, for values that are defined in Unix time
@@ -10,13 +10,13 @@ type Time struct {
 
 // Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace returns the grace of the deadlines that the write set with the number seq has set: by how many milliseconds
-	// the keys expire later. A write set is evaluated some time before its replies are sent, and a lease counts from the
-	// reply.
+	// Grace, if not nil, returns the grace of the deadlines that the write set with the number seq has set: how many milliseconds
+	// after their deadlines the keys expire. A write set is evaluated some time before its replies are sent, and a lease counts
+	// from the reply.
 	Grace func(seq uint64) int64
 	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
-	// Limits are the limits of data.
+	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
 	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. Commands must
 	// not add data if it has.
@@ -53,7 +53,7 @@ type Txn struct {
 	size  int64  // size of the data, including pending writes
 	from  extent // sizes at the last BeginCall
 
-	scripts      map[string]script // pending loads
+	scripts      map[string]script // the pending scripts, by SHA-1
 	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed scripts
 	pinned       int64             // memory of the pinned scripts among the pending ones
 
@@ -69,12 +69,12 @@ type Txn struct {
 	swapped bool
 	deleted []string        // users that this transaction deleted …
 	told    int             // … and how many of them TakeDeletedUsers has returned
-	gone    map[string]bool // the same users as deleted, by name
+	gone    map[string]bool // true for the names in deleted
 
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … expired keys …
 	flushed    flushed                // … and what Flush has removed: see Version
-	seen       []lapsedKey            // expired keys that Lookup has found, for ExpireSeen; some are here twice
+	seen       []lapsedKey            // expired keys that Lookup has found, for ExpireSeen; a key may be in it twice
 	config     config                 // pending, or the store's
 	events     eventClass             // keyspace notifications in force
 
@@ -84,8 +84,8 @@ type Txn struct {
 	saved      int    // number of savepoints; while there are any, journal records how to undo each change
 	journal    []func()
 	undone     int   // see TakeUndone
-	copies     int   // see TakeCopied …
-	moved      int64 // … and the same bytes since BeginCall, whatever TakeCopied has returned
+	copies     int   // see TakeCopied
+	moved      int64 // like copies, but TakeCopied does not reset it
 	held       int   // see Held
 	find       finder
 	edits      uint64 // grows when pending entries come or go
@@ -162,7 +162,7 @@ func (t *Txn) Writes() *WriteSet { return &t.ws }
 // UnixMilli returns the wall clock time in Unix milliseconds.
 func (t *Txn) UnixMilli() int64 { return t.now.Wall / 1000 }
 
-// DeadlineIn returns the lease deadline that is ms milliseconds from now.
+// DeadlineIn returns the lease deadline that is ms milliseconds from now. It makes TakeLeases return true.
 func (t *Txn) DeadlineIn(ms int64) int64 {
 	t.leases = true
 	return addSaturating(t.now.Lease, ms)
@@ -285,7 +285,7 @@ func (t *Txn) Patch(db int, key []byte, offset int64, patch string) {
 }
 
 // Reform changes the form that OBJECT ENCODING shows for a string. It does nothing if OBJECT ENCODING would show the same as before,
-// or if Older is true. The key must exist.
+// or if Older returns true. The key must exist.
 func (t *Txn) Reform(db int, key []byte, form strForm) {
 	k := bytesToString(key)
 	e := t.peek(db, k)
@@ -336,7 +336,7 @@ func (t *Txn) Note(node, message string) {
 	t.message(Note, node, message)
 }
 
-// Flush empties a database.
+// Flush empties a database. It writes nothing if the database has neither committed keys nor pending entries.
 func (t *Txn) Flush(db int) {
 	if t.views[db].base.empty() && len(t.views[db].over) == 0 {
 		return

@@ -44,8 +44,9 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether this transaction has removed a missing key, other than by expiry. If Flush removed a committed key
-// that had expired, removedHere returns true only if the last change of the key is later than the write set with the number since.
+// removedHere reports whether a key is missing because this transaction removed it, other than by expiry. If Flush removed a
+// committed key that had expired, removedHere returns true only if the last change of the key is later than the write set with the
+// number since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
@@ -67,8 +68,8 @@ func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 
 // flushed is what Flush has removed in a write set.
 type flushed struct {
-	bases []flushedBase          // the committed keys of each flushed database
-	names map[lapsedKey]struct{} // pending keys
+	bases []flushedBase          // the committed keys of the flushed databases
+	names map[lapsedKey]struct{} // their pending keys
 }
 
 type flushedBase struct {
@@ -82,7 +83,7 @@ func (t *Txn) noteFlushed(db int, old view) {
 	if !old.base.empty() {
 		t.flushed.bases = append(bases, flushedBase{db, old.base})
 	}
-	var added []lapsedKey // only if a savepoint exists, so that Flush may be undone
+	var added []lapsedKey // the names to remove if Flush is undone; empty unless a savepoint exists
 	for key, e := range old.over {
 		x := lapsedKey{db, key}
 		if _, noted := t.flushed.names[x]; noted || e == nil && t.hasLapsed(x) {
@@ -161,8 +162,8 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return any
 }
 
-// removals maps a key (see nameOf) to the write set that removed it. For a key that expired this is the write set that last changed
-// the key. At each index (see place), removals keeps the four keys with the latest write sets.
+// removals maps a key (see nameOf) to the write set that removed it. For a key that expired, removals has instead the write set
+// that last changed the key. At each index (see place), removals keeps the four keys with the latest write sets.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
@@ -194,7 +195,7 @@ func (r *removals) note(db int, hash, seq uint64) {
 	}
 }
 
-// last returns the write set that note has recorded for a key, or 0 if it has no record.
+// last returns the write set that note has recorded for a key, or 0 if there is no record of the key.
 func (r *removals) last(db int, hash uint64) uint64 {
 	for _, x := range r[place(db, hash)] {
 		if x.name == nameOf(db, hash) {

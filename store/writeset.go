@@ -55,8 +55,8 @@ type op byte
 //	|    | of a sorted set to the IEEE 754 double with these bits      |
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
-//	| 26 | str name, str value: a parameter of the cluster; those of   |
-//	|    | forms.go need version 2 of an entry                         |
+//	| 26 | str name, str value: set a parameter of the cluster;        |
+//	|    | the parameters in forms.go need version 2 of an entry       |
 //	| 27 | str user, str rules: set a user; rules as in encodeRules    |
 //	| 28 | str user: delete a user                                     |
 //	| 29 | str name, str code, int n, n times (str name, int           |
@@ -122,7 +122,7 @@ type WriteSet struct {
 	newer bool // at least one write is unknown to version 0.1.0, or version 0.1.0 would apply it differently
 
 	most int  // the size in bytes beyond which the next write ends its command; 0: no limit
-	full bool // a write was refused because of most, and has ended its command
+	full bool // a write was refused because of the limit most, and has ended its command
 }
 
 // errFull is the panic that ends a command which writes too much (Ctx.Call).
@@ -146,7 +146,7 @@ func (w *WriteSet) Size() int { return len(w.buf) }
 // Bytes returns the encoded writes. They are valid until the next change.
 func (w *WriteSet) Bytes() []byte { return w.buf }
 
-// Forget drops the buffer if it is large. The caller must no longer need the writes: it may then call only Reset.
+// Forget drops the buffer, and so the writes, if the buffer is large. After Forget, only Reset may be called.
 func (w *WriteSet) Forget() {
 	if cap(w.buf) > keepWrites {
 		w.buf = nil
@@ -210,8 +210,9 @@ func (d *decoder) deadline() int64 {
 // op decodes the operation of a write.
 func (d *decoder) op() op { return op(d.Byte()) }
 
-// Apply applies an encoded write set to the store. seq is the sequence number of the write set, which Entry.Changed
-// then returns for every changed key. Apply passes messages to sink, which may be nil. It does not keep the bytes of writes.
+// Apply applies an encoded write set to the store. seq is the sequence number of the write set, which Entry.Changed then returns
+// for every changed key. Apply passes messages to sink, which may be nil. The store does not reference the bytes of writes
+// afterwards.
 func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
 	d := newDecoder(writes)
 	t := committed{s: s, seq: seq}

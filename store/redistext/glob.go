@@ -37,12 +37,12 @@ func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, true, limit)
 }
 
-// globSteps limits the steps of one match: it may make globSteps steps for each byte of s, and globSteps*globSteps
+// globSteps limits the steps of one match: a match may make globSteps steps for each byte of s, and globSteps*globSteps
 // more. Only patterns with long runs of question marks or classes need more steps, and only an
 // attacker writes such patterns.
 const globSteps = 64
 
-// globMost also limits the steps of one match: it may make one step for each byte of s, and globMost more, which take some 20 ms.
+// globMost also limits the steps of one match: a match may make one step for each byte of s, and globMost more, which take some 20 ms.
 const globMost = 4 << 20
 
 // globLook is the number of bytes of a class, of stars, or of literal text that are read in one step.
@@ -111,8 +111,8 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear cuts a pattern off behind the bytes that a match can read from p on in left+1 steps. A match that
-// reads up to the end of a pattern that was cut off has made too many steps.
+// globNear cuts the end of a pattern off. It keeps the bytes before index p, and as many behind p as a match can read in left+1
+// steps. A match that reads up to the end of a pattern that was cut off has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }
@@ -150,7 +150,7 @@ func globByte(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	return p + 1, Lower(pattern[p], fold) == Lower(c, fold)
 }
 
-// globClass matches a class whose opening bracket is just before p.
+// globClass matches one byte with a class whose opening bracket is just before index p. It returns the index behind the class.
 func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	negated := p < len(pattern) && pattern[p] == '^'
 	if negated {
@@ -171,8 +171,8 @@ func globClass(pattern string, p int, c byte, fold bool) (next int, ok bool) {
 	return min(p+1, len(pattern)), ok != negated
 }
 
-// globRange compares bytes as C's signed char, so that a range from ASCII to 0x80 and beyond
-// contains the same bytes as in Redis.
+// globRange reports whether c is in the range from a to b. It compares bytes as C's signed char, so
+// that a range from ASCII to 0x80 and beyond contains the same bytes as in Redis.
 func globRange(a, b, c byte, fold bool) bool {
 	if int8(a) > int8(b) {
 		a, b = b, a

@@ -19,16 +19,17 @@ const (
 	// of the searched string. A shorter text costs at most some four comparisons of 16 bytes for each of these bytes.
 	shortText = 64
 
-	// A search for a single byte is faster than other reads: bytesInRead bytes that it passes count as one byte read.
+	// A search for a single byte is faster than other reads: each bytesInRead bytes that such a search passes count as one byte read.
 	bytesInRead = 32
 
-	// attempt is how many bytes read the start of a comparison counts as.
+	// finder.same compares strings in parts. The start of each part counts as attempt bytes read.
 	attempt = 16
 )
 
 // finder searches for one text. For a long text it uses the two-way algorithm of Crochemore and Perrin: it divides the text at a
-// cut and compares the part behind the cut first. If a byte of that part differs, the finder aligns the cut behind the differing
-// byte. If a byte before the cut differs, the finder moves the text by a whole period.
+// cut and compares the part behind the cut first. If a byte of that part differs, the finder moves the text so far that the cut is
+// just behind the differing byte of the searched string. If a byte before the cut differs, the finder moves the text by a whole
+// period.
 type finder struct {
 	text string
 	left int            // bytes that may still be read; if work is nil, the search ends when left is negative
@@ -62,7 +63,7 @@ func (f *finder) index(s string) int {
 	return f.long(s)
 }
 
-// spend counts bytes read. It returns false if the search must end.
+// spend subtracts bytes read from f.left, and calls f.work, if set, when none are left. It returns false if the search must end.
 func (f *finder) spend(read int) bool {
 	f.left -= read
 	if f.left < 0 && f.work != nil {
@@ -182,9 +183,9 @@ func (f *finder) divide() bool {
 // suffix returns where the greatest suffix of the text begins, and the period of that suffix. Bytes compare in their order or, if
 // reverse is true, in the reverse order. ok is false if the search must end.
 func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
-	const looks, part = 2, 256 // looks: how many bytes read the comparison of two bytes counts as
+	const looks, part = 2, 256 // looks: a comparison of two bytes counts as so many bytes read
 	text := f.text
-	i, j, k, period := -1, 0, 1, 1 // the suffix begins behind i; the one that begins behind j has k-1 bytes in common with it
+	i, j, k, period := -1, 0, 1, 1 // the greatest suffix so far begins behind i; the suffix behind j has k-1 bytes in common with it
 	for n := 1; j+k < len(text); n++ {
 		if n%part == 0 && !f.spend(looks*part) {
 			return 0, 0, false

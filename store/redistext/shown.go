@@ -2,7 +2,8 @@ package redistext
 
 import "fmt"
 
-// Redis's slow log shows at most ShownArgs arguments of a command, and at most ShownArgBytes bytes of each.
+// Redis's slow log shows at most ShownArgs arguments of a command, and at most ShownArgBytes bytes of each. If a command has more
+// arguments, a note takes the place of the last one shown, and says how many arguments are missing.
 const (
 	ShownArgs     = 32
 	ShownArgBytes = 128
@@ -20,7 +21,7 @@ func Shown(args [][]byte) []string {
 	return list
 }
 
-// ShownArg returns a copy of one argument as Shown does.
+// ShownArg returns a copy of one argument, shortened as Shown does it.
 func ShownArg[T string | []byte](arg T) string {
 	if more := len(arg) - ShownArgBytes; more > 0 {
 		return fmt.Sprintf("%s... (%d more bytes)", arg[:ShownArgBytes], more)

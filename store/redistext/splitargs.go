@@ -2,8 +2,8 @@ package redistext
 
 // SplitArgs splits a line (an inline request, the first line of a script) as Redis's sdssplitargs
 // does. Blanks separate arguments. In "…" the escapes \n \r \t \b \a \xHH have their meaning, and any
-// other escaped byte stands for itself; in '…' only \' is an escape. A blank or the end must follow
-// a closing quote.
+// other escaped byte stands for itself; in '…' only \' is an escape. A blank or the end of the line
+// must follow a closing quote.
 func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	for i := 0; ; {
 		for i < len(line) && IsBlank(line[i]) {
@@ -29,8 +29,8 @@ func SplitArgs(line []byte) (args [][]byte, ok bool) {
 	}
 }
 
-// quotedPart reads a quoted part from the byte after the opening quote on, and appends it to arg. It returns the index after the
-// closing quote, or -1 if the part has no proper end.
+// quotedPart reads a quoted part, whose first byte after the opening quote has the index i, and appends it to arg. It returns the
+// index after the closing quote, or -1 if the part has no proper end.
 func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
 	for i < len(line) {
 		c := line[i]

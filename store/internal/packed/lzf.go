@@ -6,8 +6,8 @@ package packed
 //
 //	+----------+---------------------------------------------------------+
 //	| 000nnnnn | n+1 literal bytes follow                                |
-//	| lllooooo | copy l+2 bytes from (o<<8 | next byte)+1 bytes back;    |
-//	|          | if l is 7, the byte between the two is added to l       |
+//	| lllooooo | if l is 7, a byte follows that is added to l; then a    |
+//	|          | byte b follows; copy l+2 bytes from (o<<8|b)+1 back     |
 //	+----------+---------------------------------------------------------+
 //
 // The compressor searches for matches as Redis does, so its results are identical to Redis's.
@@ -51,7 +51,7 @@ func (w *lzfWriter) endRun() {
 	}
 }
 
-// copy writes a match of length bytes, offset+1 bytes back.
+// copy writes a match of the given length, which begins offset+1 bytes back.
 func (w *lzfWriter) copy(offset, length int) {
 	w.endRun()
 	if l := length - 2; l < 7 {
@@ -63,9 +63,9 @@ func (w *lzfWriter) copy(offset, length int) {
 	w.beginRun()
 }
 
-// lzfMatch returns how many bytes at the beginning of ref and in are equal; the first three must be equal. It
-// stops two bytes before the end of in, or at MaxMatch bytes. As in Redis, if this limit is higher than sixteen bytes, it compares the
-// sixteen bytes after the first three without a check, and so may go beyond the limit.
+// lzfMatch returns how many bytes the slices ref and in have in common at their beginning; the first three must be equal. The
+// limit of the result is MaxMatch or len(in)-2, whichever is less. As in Redis, if the limit is higher than sixteen, lzfMatch
+// compares the sixteen bytes after the first three without a check of the limit, so the result may be higher.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, MaxMatch)
 	length := 3
@@ -82,12 +82,12 @@ func lzfMatch(ref, in []byte) int {
 	return length
 }
 
-// Table maps the hash of three bytes to the last index at which Compress has seen them.
+// Table maps the hash of three bytes to the last index at which Compress has recorded bytes with this hash; 0 means none.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses in. ok is false if the result would not be at least four bytes shorter than in, or would have more bytes than
-// the limit most. As in Redis, ok is also false for some results that would just fit. Compress resets table, so that the caller can
-// use one table for many calls.
+// Compress compresses the slice in. ok is false if the result would not be at least four bytes shorter than in, or would have more
+// bytes than the limit most. As in Redis, ok is also false for some results that would just fit. Compress resets table, so that
+// the caller can use one table for many calls.
 func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
 	limit := min(len(in)-4, most)
@@ -130,7 +130,7 @@ func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	return w.out, true
 }
 
-// Expand is the inverse of Compress; size is the length of the result.
+// Expand is the inverse of Compress. ok is false if the data is corrupt or does not expand to size bytes.
 func Expand(in []byte, size int) (out []byte, ok bool) {
 	out = make([]byte, 0, size)
 	for len(in) > 0 {
