@@ -83,7 +83,9 @@ func runACLLoad(c *store.Ctx) store.Reply {
 	case len(c.Args) <= 2:
 		return store.Err(errNoACLFile)
 	case c.Arg(2) == aclLoadUsers:
-		c.ReplaceUsers(c.Cmd.Table(), usersIn(c, 3))
+		if refusal := c.ReplaceUsers(c.Cmd.Table(), usersIn(c, 3)); refusal != "" {
+			return store.Err(refusal)
+		}
 		return store.OK
 	case c.Arg(2) != aclLoadVersion:
 		return store.Err(store.ErrSyntax)
@@ -92,7 +94,9 @@ func runACLLoad(c *store.Ctx) store.Reply {
 	if len(c.Args) > 3 {
 		hash = c.Arg(3)
 	}
-	c.EstablishUsers(usersIn(c, 5))
+	if refusal := c.EstablishUsers(usersIn(c, 5)); refusal != "" {
+		return store.Err(refusal)
+	}
 	c.EstablishPassword(c.Cmd.Table(), hash, len(c.Args) > 4 && c.Arg(4) == aclLoadAgain)
 	return store.Int(int64(c.AccountsVersion()))
 }

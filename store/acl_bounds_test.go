@@ -76,6 +76,54 @@ func TestUsersAreBounded(t *testing.T) {
 	admits(named("another"), "")
 }
 
+// TestUsersOfAFileHaveRoom: a cluster takes over the users of an ACL file although they are more than a command may write and more than
+// maxmemory leaves room for. Otherwise nobody could log in with a file that ACL SAVE has written. All together have their bound.
+func TestUsersOfAFileHaveRoom(t *testing.T) {
+	table := NewTable(Commands())
+	u, refusal := NewUser(table, "", false).WithRules([]string{"on", ">p", "~app:*", "+get"}, false)
+	if refusal != "" {
+		t.Fatal(refusal)
+	}
+	var users []PackedUser
+	for i := range 5000 {
+		users = append(users, PackedUser{fmt.Sprint("u", i), u.Packed()})
+	}
+	for name, set := range map[string]func(*Txn, []PackedUser) Error{
+		"ACL LOAD":    func(txn *Txn, users []PackedUser) Error { return txn.ReplaceUsers(table, users) },
+		"the founder": (*Txn).EstablishUsers,
+	} {
+		run := func(users []PackedUser) (refusal Error, n int) {
+			txn := New().Begin(Time{Lease: 1}, 1, Env{Limits: Limits{Memory: 2 << 20, Entry: MinEntry}})
+			txn.BeginCall()
+			c := &Ctx{Txn: txn, Cmd: table.Lookup([]byte("set"))}
+			r := c.Call(func(*Ctx) Reply {
+				if refusal := set(txn, users); refusal != "" {
+					return Err(refusal)
+				}
+				return OK
+			})
+			if r.IsError() {
+				return Error(r.Str), txn.Writes().Len()
+			}
+			return c.Overrun(), txn.Writes().Len()
+		}
+		if refusal, n := run(users); refusal != "" || n < len(users) {
+			t.Errorf("%s: %q, %d writes", name, refusal, n)
+		}
+		large := PackedUser{"large", encodeRules([]string{"~" + strings.Repeat("x", maxUsersSize/copiesOfRules)})}
+		if refusal, n := run(append(slices.Clone(users), large)); refusal != ErrUsersSize || n != 0 {
+			t.Errorf("%s, too large: %q, %d writes", name, refusal, n)
+		}
+	}
+	var file strings.Builder // a short password takes 65 bytes as a rule
+	for i := range 9900 {
+		fmt.Fprintf(&file, "user u%d on%s\n", i, " >0 >1 >2 >3 >4 >5 >6 >7 >8 >9 >a >b >c")
+	}
+	if users, faults := ParseACLFile(table, "f", file.String(), false); users != nil || !strings.Contains(faults, "f: the users would take more than 32 MiB") {
+		t.Errorf("%d users, %q", len(users), faults)
+	}
+}
+
 // TestCategoriesLookForNoWords: a rule with a category drops the first arguments of the category's commands. It does not search
 // those of all other commands for them.
 func TestCategoriesLookForNoWords(t *testing.T) {

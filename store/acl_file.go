@@ -24,6 +24,14 @@ func ParseACLFile(t *Table, path, text string, allChannels bool) (users []*User,
 			break
 		}
 	}
+	if size := int64(0); p.faults.Len() == 0 {
+		for _, u := range p.users {
+			size += newAccount(u).size()
+		}
+		if size > maxUsersSize {
+			fmt.Fprintf(&p.faults, faultFileSize+". ", path, maxUsersSize>>20)
+		}
+	}
 	if p.faults.Len() > 0 {
 		return nil, p.faults.String() + faultFileKept
 	}
@@ -118,7 +126,7 @@ type PackedUser struct{ Name, Rules string }
 
 // ReplaceUsers replaces all users by the given ones. If the default user is not among them, it stays as it is: Redis would let
 // everybody in instead. If the state has no account of it, it gets one, with the password from a node's flag if there is one.
-func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
+func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) (refusal Error) {
 	stay := map[string]bool{}
 	for _, u := range users {
 		stay[u.Name] = true
@@ -130,28 +138,48 @@ func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) {
 		}
 		users = append(users, PackedUser{DefaultUser, InitialUser(table, hash).Packed()})
 	}
-	for _, u := range users {
-		if old := t.account(u.Name); old == nil || old.rules != u.Rules {
-			t.setAccount(&Account{Name: u.Name, rules: u.Rules})
-		}
+	if refusal = t.setUsers(users); refusal != "" {
+		return refusal
 	}
 	for _, name := range t.UserNames() {
 		if name != DefaultUser && !stay[name] {
 			t.DeleteUser(name)
 		}
 	}
+	return ""
 }
 
 // EstablishUsers sets the users of a cluster whose users have never been set. The users in the
 // leader's own configuration take precedence over the given ones.
-func (t *Txn) EstablishUsers(users []PackedUser) {
+func (t *Txn) EstablishUsers(users []PackedUser) (refusal Error) {
 	if t.AccountsVersion() > 0 {
-		return
+		return ""
 	}
 	if len(t.env.ACL.Users) > 0 {
 		users = t.env.ACL.Users
 	}
-	for _, u := range users {
-		t.setAccount(&Account{Name: u.Name, rules: u.Rules})
+	return t.setUsers(users)
+}
+
+// setUsers sets the users of an ACL file. They may be more than one command may write, and more than maxmemory leaves room for: users
+// that came one by one must find their way back from the file, and without users nobody could log in.
+func (t *Txn) setUsers(users []PackedUser) (refusal Error) {
+	list, size := make([]*Account, len(users)), int64(0)
+	for i, u := range users {
+		list[i] = &Account{Name: u.Name, rules: u.Rules}
+		size += list[i].size()
 	}
+	if size > maxUsersSize {
+		return ErrUsersSize
+	}
+	t.from.users = true
+	if t.ws.most > 0 {
+		t.ws.most = t.from.writes + int(t.limit())
+	}
+	for _, a := range list {
+		if old := t.account(a.Name); old == nil || old.rules != a.rules {
+			t.setAccount(a)
+		}
+	}
+	return ""
 }

@@ -150,6 +150,7 @@ const (
 	faultFileLongName = "%s:%d: the name of a user may have at most %d bytes"
 	faultFileTwice    = "WARNING: Duplicate user '%.200s' found on line %d"
 	faultFileUsers    = "%s:%d: there may be at most %d users"
+	faultFileSize     = "%s: the users would take more than %d MiB: give them fewer and shorter rules"
 	faultFileRules    = "%s:%d: a user may have at most %d rules"
 	faultFileSelector = "%s:%d: Unmatched parenthesis in selector definition"
 	faultFileRule     = "%s:%d: Error in applying operation '%.200s': %s"

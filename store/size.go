@@ -175,13 +175,22 @@ func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
 // BeginCall marks the start of a command, script or transaction. MaxEntry limits all writes from here
 // to the next BeginCall together.
 func (t *Txn) BeginCall() {
-	t.from, t.moved, t.copies, t.find.moved = extent{t.ws.Size(), t.size}, 0, 0, 0
+	t.from, t.moved, t.copies, t.find.moved = extent{writes: t.ws.Size(), size: t.size}, 0, 0, 0
 }
 
-// extent is the size of the writes and the size of the data.
+// extent is the size of the writes and the size of the data at the start of a command, script or transaction.
 type extent struct {
 	writes int
 	size   int64
+	users  bool // the command sets many users (Txn.setUsers)
+}
+
+// limit returns how much the current command, script or transaction may write.
+func (t *Txn) limit() int64 {
+	if t.from.users {
+		return max(t.MaxEntry(), maxUsersSize) + entryRoom
+	}
+	return t.MaxEntry() + entryRoom
 }
 
 // tooBig reports whether the current command, script or transaction has exceeded its limit. It
@@ -189,7 +198,7 @@ type extent struct {
 // with few bytes in the log. It also counts the bytes of large values that are copied for small changes, and the bytes
 // that are searched and shifted in compact forms, because every node repeats this work.
 func (t *Txn) tooBig() bool {
-	limit := t.MaxEntry() + entryRoom
+	limit := t.limit()
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
 }
 
@@ -197,7 +206,7 @@ func (t *Txn) tooBig() bool {
 // key. The reply is then ErrTooBig, which Overrun returns, too.
 func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	w := &c.ws
-	w.most = c.from.writes + int(c.MaxEntry()+entryRoom)
+	w.most = c.from.writes + int(c.limit())
 	defer func() {
 		if w.most = 0; w.full {
 			recover()
@@ -209,7 +218,7 @@ func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 
 // HasRoom reports whether the current command, script or transaction may write this number of bytes more.
 func (t *Txn) HasRoom(bytes int) bool {
-	return int64(t.ws.Size()-t.from.writes+bytes) <= t.MaxEntry()+entryRoom
+	return int64(t.ws.Size()-t.from.writes+bytes) <= t.limit()
 }
 
 // ErrTooBig returns the error for a call that exceeds its limit.
@@ -235,7 +244,7 @@ func (c *Ctx) Overrun() Error {
 		return ""
 	case t.tooBig():
 		return t.ErrTooBig()
-	case t.size > t.from.size && t.beyondReserve() && !c.countsOnly():
+	case t.size > t.from.size && t.beyondReserve() && !c.countsOnly() && !t.from.users:
 		return ErrOutOfMemory
 	}
 	return ""
