@@ -61,7 +61,9 @@ func (srv *Server) save() store.Error {
 		return errSaving
 	}
 	defer srv.saving.Store(false)
-	if err := srv.backend.Snapshot(); err != nil {
+	err := srv.backend.Snapshot()
+	srv.saveFailed.Store(err != nil)
+	if err != nil {
 		srv.cfg.Log.Error("cannot write a snapshot", "error", err)
 		return errf("ERR %v", err)
 	}

@@ -250,3 +250,38 @@ func TestHelloLogsInFewTimes(t *testing.T) {
 		t.Errorf("one more: %v", got.Lines())
 	}
 }
+
+// TestStatusOfTheLastSave: INFO tells of a snapshot that could not be written, until one is.
+func TestStatusOfTheLastSave(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	status := func(want string) {
+		t.Helper()
+		if got := strings.Join(c.ask("INFO", "persistence").Lines(), "\n"); !strings.Contains(got, "rdb_last_bgsave_status:"+want) {
+			t.Errorf("want %s: %s", want, got)
+		}
+	}
+	status("ok")
+	ts.fake.noDisk.Store(true)
+	if got := c.ask("SAVE"); got.Type != '-' {
+		t.Errorf("SAVE: %v", got)
+	}
+	status("err")
+	ts.fake.noDisk.Store(false)
+	c.do("SAVE", "+OK\r\n")
+	status("ok")
+}
+
+// TestUnwatchInAnExecution: the commands that EXEC runs stay charged to the client when one of them is UNWATCH.
+func TestUnwatchInAnExecution(t *testing.T) {
+	s := &session{}
+	s.executing = &transaction{size: 1000}
+	s.unwatch()
+	if s.kept != 1000 {
+		t.Errorf("%d bytes are charged", s.kept)
+	}
+	s.executing = nil
+	if s.unwatch(); s.kept != 0 {
+		t.Errorf("%d bytes are charged to a client without a transaction", s.kept)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ type fakeBackend struct {
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
 	held      atomic.Int32                  // calls that wait for hold or stuck
 	snapshots atomic.Int32
+	noDisk    atomic.Bool                       // Snapshot fails
 	waiting   []*cluster.Blocked                // guarded by mu
 	unread    map[*cluster.Blocked]*store.Reply // commands that have not been evaluated, and the reply of Unblock; see lookLater
 	turns     atomic.Int32
@@ -334,6 +336,9 @@ func (zeros) Read(p []byte) (int, error) {
 
 func (f *fakeBackend) Snapshot() error {
 	f.snapshots.Add(1)
+	if f.noDisk.Load() {
+		return syscall.ENOSPC
+	}
 	return nil
 }
 

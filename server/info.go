@@ -196,7 +196,10 @@ func infoPersistence(srv *Server, f *facts) {
 	if srv.cfg.Durable {
 		aof = 1
 	}
-	saving := 0
+	saving, saved := 0, "ok"
+	if srv.saveFailed.Load() {
+		saved = "err"
+	}
 	if srv.saving.Load() {
 		saving = 1
 	}
@@ -212,7 +215,7 @@ func infoPersistence(srv *Server, f *facts) {
 		"rdb_changes_since_last_save", 0,
 		"rdb_bgsave_in_progress", saving,
 		"rdb_last_save_time", srv.lastSave.Load(),
-		"rdb_last_bgsave_status", "ok",
+		"rdb_last_bgsave_status", saved,
 		"rdb_last_bgsave_time_sec", -1,
 		"rdb_current_bgsave_time_sec", -1,
 		"rdb_saves", 0,

@@ -133,7 +133,11 @@ func (s *session) queuedInVain(t *transaction) {
 
 func (s *session) unwatch() {
 	s.watchList, s.watching, s.watchSize = nil, nil, 0
-	s.keeps(0) // no command is queued any more; beginExec then calls keeps for the commands that EXEC runs
+	kept := 0
+	if s.executing != nil {
+		kept = s.executing.size // until EXEC is answered, also if it runs UNWATCH
+	}
+	s.keeps(kept)
 }
 
 // doWatch answers a WATCH that needs no call to the leader; see ask.
@@ -387,7 +391,6 @@ func (s *session) askExec() *cluster.Transaction {
 func (s *session) beginExec() {
 	s.executing, s.multi = s.multi, nil
 	s.unwatch()
-	s.keeps(s.executing.size) // until EXEC is answered
 }
 
 func (s *session) endExec() {

@@ -62,9 +62,11 @@ type Server struct {
 
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool
-	backups  backups
-	purging  purging
-	rates    struct{ commands, in, out rate }
+	// saveFailed says that the last snapshot that a client asked for was not written.
+	saveFailed atomic.Bool
+	backups    backups
+	purging    purging
+	rates      struct{ commands, in, out rate }
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
