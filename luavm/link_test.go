@@ -1,6 +1,7 @@
 package luavm
 
 import (
+	"strings"
 	"testing"
 
 	"lockstep/luavm/internal/compile"
@@ -38,6 +39,8 @@ func TestPlainScripts(t *testing.T) {
 		"local f=function() end f()":     false,
 		"return pcall(redis.call,'x')":   false,
 		"x=1":                            false,
+
+		"return KEYS." + strings.Repeat("a", longText): false,
 	} {
 		p, err := compile.Chunk(script, "@x", 0, func(compile.Progress) {})
 		if err != nil {

@@ -84,7 +84,8 @@ func (e *Engine) callError(L *lua.LState, f *interp.Frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return e.typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		// C Lua copies the iterator to the register A+3 and calls it there, so it names what A+3 held before the loop.
+		// C Lua calls a copy of the iterator in the register A+3, and looks for the name of A+3 in the instructions before this one.
+		// None of them made the copy, so the error names what A+3 held before the loop.
 		return e.typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
 	}
 	return "attempt to call a nil value"

@@ -50,6 +50,22 @@ func TestClientsThatHoldTooMuch(t *testing.T) {
 	})
 }
 
+// TestRepliesBehindAFullSocket: replies that wait because the client does not read those before them are memory of the client.
+func TestRepliesBehindAFullSocket(t *testing.T) {
+	ts := newTestServer(t, nil) // without loops: the goroutine waits for the socket
+	ts.fake.whole.Store(true)
+	c := ts.dial(t)
+	c.send(array("SET", "big", strings.Repeat("x", 900_000)))
+	c.expect("+OK\r\n")
+	c.send(strings.Repeat(array("GET", "big"), 50))
+	s := ts.last()
+	ts.await(func() bool { return s.memory() > 30<<20 })
+	for range 50 {
+		c.expect("$900000\r\n" + strings.Repeat("x", 900_000) + "\r\n")
+	}
+	ts.await(func() bool { return s.held.bytes.Load() == 0 })
+}
+
 // TestManyClientsAreCutOff: those who hold most go first, a few who hold little stay, and
 // however many go the log has a line and then one in a while.
 func TestManyClientsAreCutOff(t *testing.T) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"math"
 	"strings"
 	"time"
 
@@ -296,8 +297,12 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		some := len(r.Str)+len(r.Elems) > 0
 		s.replies[i], r = store.Reply{}, store.Reply{} // free the reply now: it may take much more memory than its encoding
 		if mayWait && some && s.out.size() > largeOutput {
+			// A client that does not read makes the replies wait that are not encoded yet: they are memory of the client now.
+			waiting := int64(store.Extent(s.replies[i+1:], math.MaxInt))
+			s.holds(waiting)
 			s.client.Encoded()
 			s.out.flush()
+			s.holds(-waiting)
 		}
 	}
 	s.client.Encoded()
