@@ -199,6 +199,7 @@ func TestDesignNamesEveryFile(t *testing.T) {
 var rooms = map[string][]string{
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},
+	"cluster/internal/datadir":  {"cluster/brake", "cluster/internal/roster", "raftfsm"},
 	"cluster/internal/fair":     {"cluster/internal/call", "store"},
 	"cluster/internal/forward":  {"cluster/internal/call", "cluster/internal/fair", "cluster/internal/frame", "cluster/internal/raftnode", "cluster/internal/roster", "store", "store/codec"},
 	"cluster/internal/frame":    {"cluster/brake"},

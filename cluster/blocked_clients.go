@@ -418,7 +418,7 @@ func (ws *blockedClients) bury(w *blockedClient) {
 	ws.buried.Store(int32(len(ws.dead)))
 }
 
-// sweepPlaces is about how many places one sweep removes from queues, at most: all requests wait for the sweep.
+// sweepPlaces limits, roughly, how many places one sweep removes from the queues, because all requests wait while it runs.
 const sweepPlaces = 4096
 
 // sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next

@@ -87,7 +87,7 @@ func forms() []*paramDef {
 	return list
 }
 
-// watching are the parameters of the slow log and of the latency monitor.
+// watching returns the parameters of the slow log, of the latency statistics of commands and of the latency monitor.
 func (p *params) watching() []*paramDef {
 	return []*paramDef{
 		{name: "slowlog-log-slower-than", kind: intParam, min: -1, max: math.MaxInt64, value: "10000",

@@ -14,8 +14,9 @@ import (
 //	socket → fdConn.Read → tls.Conn (whole records) → Read → guard
 //	socket ← fdConn.tryWrite ← sealed (ciphertext) ← tls.Conn ← tryWrite ← outbox
 //
-// crypto/tls continues after a temporary error: it keeps the received part of a record. It writes into
-// sealed without waiting. So a goroutine that waits for the socket holds no lock of crypto/tls.
+// If the socket has no input, crypto/tls gets a temporary error (notYet). It keeps the part of a record that it has, and goes on at
+// the next Read. What crypto/tls writes goes into sealed, without waiting. So a goroutine that waits for the socket (in Write) holds no
+// lock of crypto/tls.
 type tlsConn struct {
 	*fdConn
 	raw  rawConn

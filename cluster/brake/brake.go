@@ -67,8 +67,8 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of entries or replies a Worker counts between two calls of Look. It is small, because an element of
-// a list takes fifty times as much memory while it is worked on as in its entry or reply.
+// lookEvery is how many bytes of log entries a Worker counts between two calls of Look. It is small, because an element of a list
+// takes fifty times as much memory while it is applied as in its entry.
 const lookEvery = 64 << 10
 
 // Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.

@@ -100,8 +100,9 @@ func writePlayed(b *strings.Builder, commands []Command, corpus *Corpus) {
 	both, replies, errors, resp3 := played(commands, corpus)
 	fmt.Fprintf(b, `
 %d commands and subcommands are in both. %d transcripts recorded from redis-server 7.0.15 play all of them, %d commands in all, and a node must give the
-same replies. Of %d commands they show a reply that is no error (over RESP3 of %d), of %d an error. The other commands reply with errors only, or never with one
-(conformance/compatibility/exempt.go). Compared by their shape, most because they cannot be equal:
+same replies. For %d commands the transcripts show a reply that is no error, for %d of them over RESP3, too. For %d commands they show an error. The other commands always
+reply with an error, or never do (conformance/compatibility/exempt.go). Of the following commands only the shape of the reply is compared, mostly because the
+replies cannot be equal:
 `, both, corpus.Files, corpus.Commands, replies, resp3, errors)
 	reasons := map[string][]string{}
 	for name, why := range byShape {

@@ -11,8 +11,8 @@ const sectionHead = `
 ## Redis's own suite
 
 ` + "`make redis-suite`" + ` runs the test suite of Redis 7.0.15 (Debian 12's source package). Each file runs against a node of its own, as the suite runs against an external server.
-%d tests pass, and none fails; %d are skipped by name, with the reasons below. What the suite leaves out by itself is not counted as a test: %d tests or blocks of them start
-servers of their own or attach replicas. In the files marked *, the tests that start a server run, too. Many files run a test once for each encoding, and each run counts.
+%d tests pass, and none fails; %d are skipped by name, with the reasons below. The suite itself leaves out %d tests or groups of tests for an external
+server, because they start servers of their own, attach replicas or need several GB of memory; they are in neither number. In the files marked *, those that start a server run, too. Many files run a test once for each encoding, and each run counts.
 
 | file | passed | skipped | left out |
 |---|---|---|---|

@@ -62,9 +62,9 @@ const (
 	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
 	// may have closed its connection.
 	heldReply = 16 << 10
-	// LargeAtOnce bounds the bytes of large arguments, and of replies to them, that the clients of a node have
-	// under way at once, except that one larger request may go alone. A request with large arguments is in memory
-	// several times: to be evaluated, logged, sent and applied.
+	// LargeAtOnce bounds the bytes of the commands with large arguments that the clients of a node have under way at once, except
+	// that one larger request may go alone. Each argument counts as a reply more, because it may have one. A request with large
+	// arguments is in memory several times: to be evaluated, logged, sent and applied.
 	LargeAtOnce = 8 << 20
 	// yieldAddrs bounds the number of addresses in Gate.lately.
 	yieldAddrs = 1024

@@ -7,9 +7,8 @@ import (
 )
 
 // WaitQueue holds the submissions that wait for a leader. They are sent in order of arrival, because clients
-// rely on that order: when redsync gives up a lock, it sends a release, and then takes the lock again by
-// another connection, with the same token. If the release came last, it would end a lock that the client
-// believes it holds. There is one order for all connections of the node. A submission that has been sent to an
+// rely on that order: when an attempt of redsync to take a lock fails, redsync sends a release, and then tries again with the same
+// token, perhaps by another connection. If the release were executed last, it would end the lock that the second attempt took. There is one order for all connections of the node. A submission that has been sent to an
 // earlier leader, and has to be sent again, keeps its place in that order.
 type WaitQueue struct {
 	arrived atomic.Uint64 // submissions so far
