@@ -9,14 +9,21 @@ import (
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
+	"lockstep/store"
 )
+
+// Backup is a backup that is written while it is read.
+type Backup struct {
+	io.ReadCloser
+	Users store.Accounts // the users in the state of the backup
+}
 
 // Backup begins a backup of the present state, which is written while the caller reads r. The caller must close r. If
 // complete is true, the backup has every write that was acknowledged before the call: the leader has named its commit
 // index, and this node has applied the log up to that index. If no leader answers within Config.FailoverWait, or if this
 // node does not catch up in that time, complete is false. Such a backup has the state after this node's whole log,
 // committed or not: it may lack writes that only other nodes have, and may have writes that were never acknowledged.
-func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
+func (n *Node) Backup() (r *Backup, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
 	head := raftfsm.BackupHead{Wall: n.cfg.Time.Wall().UnixMicro(), Node: n.cfg.ID}
@@ -34,7 +41,7 @@ func (n *Node) Backup() (r io.ReadCloser, complete bool, err error) {
 	} else {
 		snap, head.Index = n.fsm.Snapshot(), n.position()
 	}
-	return n.writeBackup(snap, head), complete, nil
+	return &Backup{n.writeBackup(snap, head), snap.Accounts()}, complete, nil
 }
 
 // hasApplied waits until this node has applied the entry with the index target. It returns false if ctx ends first.

@@ -52,6 +52,9 @@ func (s *Snapshot) Index() uint64 { return s.index }
 // Sequence returns the number of entries accepted up to the snapshot.
 func (s *Snapshot) Sequence() uint64 { return s.seq }
 
+// Accounts returns the users of the state.
+func (s *Snapshot) Accounts() store.Accounts { return s.store.Accounts() }
+
 // Encode writes the snapshot.
 func (s *Snapshot) Encode(w io.Writer) error {
 	sum := crc32.New(castagnoli)

@@ -163,6 +163,19 @@ func (a *accounts) admits(acc *account, password []byte) bool {
 	return u.Authenticate(password)
 }
 
+// userIn returns the user with a name in a state with the given users; nil if there is none.
+func (a *accounts) userIn(users store.Accounts, name string) *store.User {
+	for _, acc := range users.List {
+		if acc.Name == name {
+			return acc.User(a.srv.table)
+		}
+	}
+	if name == store.DefaultUser {
+		return a.env.Initial(a.srv.table, users.Version)
+	}
+	return nil
+}
+
 // isInitial reports whether a user is the default user of this node's configuration, which is in use until
 // the log sets a default user.
 func (a *accounts) isInitial(u *store.User) bool {

@@ -139,3 +139,43 @@ func TestUserOfTheSameNameInASnapshot(t *testing.T) {
 	changed.expectClosed()
 	same.do("ACL WHOAMI", bulk("bob"))
 }
+
+// TestRedirectedMessagesEndWithALogin: a client that another user has named for its messages of CLIENT TRACKING before it logged in gets
+// none of them afterwards. A client that has not logged in cannot be named at all if it has to.
+func TestRedirectedMessagesEndWithALogin(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		admin, other, victim := ts.dial(t), ts.dial(t), ts.dial(t)
+		admin.do("ACL SETUSER bob on >p ~bob:* +@all", "+OK\r\n")
+		id := func(c *client) string { return c.ask("CLIENT", "ID").Text }
+		other.do(fmt.Sprintf("CLIENT TRACKING ON REDIRECT %s BCAST", id(victim)), "+OK\r\n")
+		victim.do("AUTH bob p", "+OK\r\n")
+		victim.ask("HELLO", "3")
+		admin.do("SET secretkey v", "+OK\r\n")
+		victim.do("GET bob:k", "_\r\n")
+		admin.do("CONFIG SET requirepass secret", "+OK\r\n")
+		ts.dial(t).do("GET k", "-"+string(store.ErrNoAuth)+"\r\n")
+		admin.do(fmt.Sprintf("CLIENT TRACKING ON REDIRECT %d BCAST", ts.lastID.Load()), "-"+string(errNoRedirect)+"\r\n")
+	})
+}
+
+// TestPasswordsOfHelloAreHidden: the options of a HELLO are read in order, so a client named auth does not shift what is hidden.
+func TestPasswordsOfHelloAreHidden(t *testing.T) {
+	table := newTestServer(t, nil).table
+	for line, want := range map[string]string{
+		"HELLO 3 SETNAME auth AUTH bob hunter2":           "HELLO 3 SETNAME auth AUTH (redacted) (redacted)",
+		"HELLO 3 AUTH bob hunter2 SETNAME auth2 auth b h": "HELLO 3 AUTH (redacted) (redacted) SETNAME auth2 auth (redacted) (redacted)",
+		"HELLO 3 NAME auth AUTH bob hunter2":              "HELLO 3 NAME (redacted) (redacted) (redacted) (redacted)",
+		"HELLO 3 AUTH hunter2":                            "HELLO 3 AUTH (redacted)",
+		"HELLO 3":                                         "HELLO 3",
+	} {
+		var args [][]byte
+		for _, word := range strings.Fields(line) {
+			args = append(args, []byte(word))
+		}
+		cmd, _ := table.Resolve(args)
+		if got := string(bytes.Join(redact(cmd, args), []byte(" "))); got != want {
+			t.Errorf("%s is shown as %s, want %s", line, got, want)
+		}
+	}
+}

@@ -57,6 +57,17 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
+// mayAs reports whether a caller may run a queued command that this node runs at EXEC.
+func (s *session) mayAs(caller string, q *queued) bool {
+	acc := s.srv.hub.accounts.get(store.UserOf(caller))
+	if acc == nil {
+		return false
+	}
+	why, _, steps := acc.user.Load().CheckSteps(q.cmd, q.args)
+	s.checked += steps
+	return why == store.Allowed
+}
+
 // callerAfter returns the caller of the commands behind a queued AUTH or HELLO, and the protocol that HELLO asks for, 0 if it asks for
 // none. The leader runs those commands before this node runs the AUTH or HELLO, so this node works out their effect beforehand. If it
 // cannot learn what the leader knows of the users (the function known), the caller stays the same.
@@ -130,7 +141,7 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 	switch {
 	case !cmd.Is(store.Admin) || ofSentinel(cmd) && !changesCluster(cmd):
 		return ""
-	case !s.authed.Load() && !a.current.Load() && !asksNodeAlone(cmd):
+	case !s.authed.Load() && !a.current.Load() && (!asksNodeAlone(cmd) || cmd.FullName() == "lockstep|snapshot"):
 		// Log entries that this node has not applied since its start may set users.
 		srv.catchUp()
 		if !a.current.Load() {

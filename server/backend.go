@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"io"
 	"net/netip"
 	"time"
 
@@ -117,7 +116,7 @@ type Admin interface {
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads r; the caller must close r. complete is true if
 	// the backup has all writes that were acknowledged before the call.
-	Backup() (r io.ReadCloser, complete bool, err error)
+	Backup() (r *cluster.Backup, complete bool, err error)
 	// Snapshot writes a snapshot of this node's state now.
 	Snapshot() error
 }

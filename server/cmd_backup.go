@@ -34,6 +34,7 @@ type backups struct {
 type openBackup struct {
 	io.ReadCloser
 	name string
+	by   reader
 	idle *time.Timer
 	most *time.Timer
 	mu   sync.Mutex // held while a piece is read
@@ -44,15 +45,40 @@ type openBackup struct {
 func doBackup(s *session, args [][]byte) store.Reply {
 	switch what := string(args[2]); {
 	case strings.EqualFold(what, "begin") && len(args) == 3:
-		return s.srv.beginBackup()
+		return s.beginBackup(args)
 	case strings.EqualFold(what, "read") && len(args) == 4:
-		return s.srv.readBackup(string(args[3]))
+		return s.srv.readBackup(string(args[3]), s.reader())
 	default:
 		return store.Err(store.ErrSyntax)
 	}
 }
 
-func (srv *Server) beginBackup() store.Reply {
+// reader is who began a backup: a client of another user, or a client without a password, may not read it.
+type reader struct {
+	acc    *account
+	authed bool
+}
+
+func (s *session) reader() reader { return reader{s.account.Load(), s.authed.Load()} }
+
+// mayTake reports whether the client may have a backup in whose state these are the users. A node that finds no leader may be behind
+// its own log, which the backup has: the log may have taken rights from the client, or may ask for a password.
+func (s *session) mayTake(users store.Accounts, args [][]byte) (refusal store.Error) {
+	a := s.srv.hub.accounts
+	u := a.userIn(users, s.userName())
+	switch {
+	case u == nil, !s.authed.Load() && !u.Open(), s.unsure != "" && !u.HasPassword(s.unsure):
+		return store.ErrNoAuth
+	}
+	cmd, _ := s.srv.table.Resolve(args)
+	if why, _, _ := u.CheckSteps(cmd, args); why != store.Allowed {
+		return why.Refusal(cmd)
+	}
+	return ""
+}
+
+func (s *session) beginBackup(args [][]byte) store.Reply {
+	srv := s.srv
 	b := &srv.backups
 	b.mu.Lock()
 	if b.opening || b.open != nil {
@@ -68,20 +94,24 @@ func (srv *Server) beginBackup() store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
+	if refusal := s.mayTake(r.Users, args); !complete && refusal != "" {
+		_ = r.Close() // the reading end of a pipe: Close returns no error
+		return store.Err(refusal)
+	}
 	b.last++
-	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last)}
+	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last), by: s.reader()}
 	end := func() { srv.endBackup(open) }
 	open.idle, open.most = time.AfterFunc(backupIdle, end), time.AfterFunc(backupMost, end)
 	b.open = open
 	return store.List(store.Str(open.name), store.Flag(complete))
 }
 
-func (srv *Server) readBackup(name string) store.Reply {
+func (srv *Server) readBackup(name string, by reader) store.Reply {
 	b := &srv.backups
 	b.mu.Lock()
 	open := b.open
 	b.mu.Unlock()
-	if open == nil || open.name != name {
+	if open == nil || open.name != name || open.by != by {
 		return store.Err(errNoBackup)
 	}
 	open.mu.Lock()

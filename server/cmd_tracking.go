@@ -30,7 +30,7 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			}
 			// The target must be a client of the same user: otherwise a user could send so many messages to another user's client
 			// that the server cuts that client off.
-			if target := s.srv.session(id); target == nil || target.userName() != s.userName() {
+			if target := s.srv.session(id); target == nil || target.account.Load() != s.account.Load() || target.needsAuth() {
 				return nil, errNoRedirect
 			}
 			o.redirect = id

@@ -321,9 +321,11 @@ func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, 
 	return int(f.others.Load()), true
 }
 
-// Backup is larger than one piece.
-func (f *fakeBackend) Backup() (io.ReadCloser, bool, error) {
-	return io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), true, nil
+// Backup is larger than one piece. It is complete if there is a leader.
+func (f *fakeBackend) Backup() (*cluster.Backup, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return &cluster.Backup{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), Users: f.store.Accounts()}, !f.unready.Load(), nil
 }
 
 // zeros is a reader without an end.

@@ -360,7 +360,7 @@ func (s *session) askExec() *cluster.Transaction {
 		}
 		switch q.cmd.FullName() {
 		case "select":
-			if n, refusal := parseDB(q.args[1]); refusal == "" {
+			if n, refusal := parseDB(q.args[1]); refusal == "" && s.mayAs(user, q) {
 				db = n
 			}
 		case "client|tracking", "client|caching":

@@ -101,7 +101,9 @@ func redact(cmd *store.Command, args [][]byte) [][]byte {
 	switch cmd.FullName() {
 	case "auth":
 		from(1)
-	case "hello", "migrate":
+	case "hello":
+		hide = secretsOfHello(args)
+	case "migrate":
 		hide = secretsAfterAuth(args)
 	case "acl|setuser", "acl|deluser", "acl|getuser":
 		from(2)
@@ -122,14 +124,32 @@ func redact(cmd *store.Command, args [][]byte) [][]byte {
 	return shown
 }
 
-// secretsAfterAuth returns the indexes of the user names and passwords in the arguments of HELLO or MIGRATE: they
+// secretsOfHello returns the indexes of the user names and passwords in the arguments of HELLO. Behind an option that is wrong it
+// hides everything, because HELLO fails there.
+func secretsOfHello(args [][]byte) (hide []int) {
+	for i := 2; i < len(args); {
+		switch opt := args[i]; { // EqualFold reads no more of a long argument than it has to
+		case bytes.EqualFold(opt, []byte("auth")) && i+2 < len(args):
+			hide = append(hide, i+1, i+2)
+			i += 3
+		case bytes.EqualFold(opt, []byte("setname")) && i+1 < len(args):
+			i += 2
+		default:
+			for i++; i < len(args); i++ {
+				hide = append(hide, i)
+			}
+		}
+	}
+	return hide
+}
+
+// secretsAfterAuth returns the indexes of the user names and passwords in the arguments of MIGRATE: they
 // stand after the options AUTH and AUTH2.
 func secretsAfterAuth(args [][]byte) (hide []int) {
-	hello := strings.EqualFold(string(args[0]), "hello")
 	for i := 1; i < len(args); i++ {
 		n := 0
 		switch arg := args[i]; { // EqualFold reads no more of a long argument than it has to
-		case bytes.EqualFold(arg, []byte("auth2")), hello && bytes.EqualFold(arg, []byte("auth")):
+		case bytes.EqualFold(arg, []byte("auth2")):
 			n = 2
 		case bytes.EqualFold(arg, []byte("auth")):
 			n = 1

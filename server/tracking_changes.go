@@ -371,7 +371,8 @@ func (t *tracker) deliver(s *session, m *notice) {
 	h := s.srv.hub
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if target == nil || target.out.isOver() {
+	// After the CLIENT TRACKING the target may have logged in as another user.
+	if target == nil || target.out.isOver() || target.account.Load() != s.account.Load() {
 		how.broken.Store(true)
 		if s.protocol() > 2 {
 			s.push(store.Str("tracking-redir-broken"), store.Int(how.redirect))

@@ -127,7 +127,7 @@ func (s *selector) firstArgAllowed(cmd *Command, args [][]byte, left *int) bool 
 			return false
 		}
 		if len(arg) == len(word) {
-			if *left -= len(word) / bytesPerStep; strings.EqualFold(arg, word) {
+			if *left -= len(word) / bytesPerStep; sameWord(arg, word) {
 				return true
 			}
 		}

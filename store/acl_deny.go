@@ -38,12 +38,7 @@ func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 
 func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	anonymous := user == Anonymous
-	switch user {
-	case "", Anonymous:
-		user = DefaultUser
-	case nameless:
-		user = ""
-	}
+	user = UserOf(user)
 	u := c.Txn.User(c.Cmd.table, user)
 	if anonymous && !u.Open() {
 		return Err(ErrNoAuth), false

@@ -31,6 +31,16 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
+// sameWord reports whether two names of the same length are one as strcasecmp compares them: the case of ASCII letters does not matter.
+func sameWord(a, b string) bool {
+	for i := range len(a) {
+		if redistext.Lower(a[i], true) != redistext.Lower(b[i], true) {
+			return false
+		}
+	}
+	return true
+}
+
 // SizeOfRules estimates the memory that rules of ACL SETUSER will take once they are applied.
 func SizeOfRules(rules []string) int64 {
 	n := int64(0)

@@ -74,12 +74,12 @@ func (u *User) worked(steps int) {
 
 // apply applies one rule and returns its error, or "".
 func (u *User) apply(rule string, allChannels bool) (fault string) {
-	switch strings.ToLower(rule) {
+	switch lowerASCII(rule) {
 	case "":
 	case "on", "off":
-		u.Enabled = strings.EqualFold(rule, "on")
+		u.Enabled = lowerASCII(rule) == "on"
 	case "nopass", "resetpass":
-		u.NoPass = strings.EqualFold(rule, "nopass")
+		u.NoPass = lowerASCII(rule) == "nopass"
 		u.Passwords, u.passwordAt = nil, nil
 	case "skip-sanitize-payload":
 		u.sanitize = sanitizeSkip
@@ -149,7 +149,7 @@ func isPasswordHash(s string) bool {
 
 // apply applies a rule about commands, keys or channels.
 func (s *selector) apply(a *aclTable, rule string) (fault string) {
-	switch strings.ToLower(rule) {
+	switch lowerASCII(rule) {
 	case "allkeys", "~*":
 		s.allKeys, s.keys, s.keyAt = true, nil, nil
 		return ""

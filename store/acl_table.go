@@ -146,7 +146,7 @@ func newACLTable(t *Table) *aclTable {
 }
 
 // lookup finds a command by its full name, in any case, or returns nil.
-func (a *aclTable) lookup(fullName string) *Command { return a.name[strings.ToLower(fullName)] }
+func (a *aclTable) lookup(fullName string) *Command { return a.name[lowerASCII(fullName)] }
 
 // categoryBit returns the bit of a category, or 0 if it does not exist.
 func categoryBit(name string) uint32 {
@@ -159,7 +159,7 @@ func categoryBit(name string) uint32 {
 
 // categoryPlace returns the index of a category, or -1 if it does not exist.
 func categoryPlace(name string) int {
-	return slices.IndexFunc(aclCategories, func(c string) bool { return strings.EqualFold(c, name) })
+	return slices.IndexFunc(aclCategories, func(c string) bool { return equalFold([]byte(name), c) })
 }
 
 // InCategory returns the full names of the table's commands in a category; ok is false if the

@@ -28,6 +28,17 @@ const (
 	nameless = "\x00-"
 )
 
+// UserOf returns the name of the user whose rights a call has that carries a name: a CallName, "" or Anonymous.
+func UserOf(call string) string {
+	switch call {
+	case "", Anonymous:
+		return DefaultUser
+	case nameless:
+		return ""
+	}
+	return call
+}
+
 // CallName returns the name by which a call of the given user names that user. It must not be used for the default user: a call of
 // that user has the name "" or Anonymous.
 func CallName(user string) string {

@@ -36,7 +36,8 @@ func sortStore(args [][]byte) (at []int) {
 		case equalFold(args[i], "get"), equalFold(args[i], "by"):
 			i++
 		case equalFold(args[i], "store") && i+1 < len(args):
-			at = []int{i + 1}
+			i++ // the name of the key may read like an option
+			at = []int{i}
 		}
 	}
 	return at

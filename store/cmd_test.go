@@ -237,3 +237,23 @@ func TestRankWithScore(t *testing.T) {
 		ZRANK z a WITHSCORE x => -ERR wrong number of arguments for 'zrank' command
 	`)
 }
+
+// TestSortStoreNamedLikeAnOption: the key specs of SORT find each key after STORE, also behind a key that is named like an option.
+// Redis 7.0 misses it, so a user may write a key without the right to it.
+func TestSortStoreNamedLikeAnOption(t *testing.T) {
+	for line, want := range map[string]string{
+		"sort b store by store secret":              "[5]",
+		"sort b store limit store secret":           "[5]",
+		"sort b store store get store secret":       "[3]",
+		"sort b by x store get":                     "[5]",
+		"sort b get store by store limit 0 1 store": "[]",
+	} {
+		var args [][]byte
+		for _, word := range strings.Fields(line) {
+			args = append(args, []byte(word))
+		}
+		if got := fmt.Sprint(sortStore(args)); got != want {
+			t.Errorf("%s: %s, want %s", line, got, want)
+		}
+	}
+}

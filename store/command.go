@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"lockstep/store/redistext"
@@ -287,7 +286,7 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 		return cmd, cmd.Run != nil || cmd.Is(Local)
 	}
 	for i := range cmd.Sub {
-		if strings.EqualFold(cmd.Sub[i].Name, string(args[1])) {
+		if equalFold(args[1], cmd.Sub[i].Name) {
 			return &cmd.Sub[i], true
 		}
 	}

@@ -93,6 +93,9 @@ func (w *snapWriter) str(s string) {
 	w.WriteString(s)
 }
 
+// Accounts returns the users of the state.
+func (sn *Snapshot) Accounts() Accounts { return sn.accounts }
+
 // Encode writes the snapshot.
 func (sn *Snapshot) Encode(out io.Writer) error {
 	w := &snapWriter{Writer: bufio.NewWriterSize(out, 1<<16)}

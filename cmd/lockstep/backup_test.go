@@ -9,9 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"lockstep/conformance/nodes"
 	"lockstep/raftfsm"
+	"lockstep/server/respclient"
 )
 
 // command runs one of the administration commands in this process.
@@ -131,5 +133,35 @@ func TestNameInABackup(t *testing.T) {
 		if err := tellBackup(&out, "file", raftfsm.BackupFacts{BackupHead: raftfsm.BackupHead{Node: name}}); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%q: %q, %v", name, out.String(), err)
 		}
+	}
+}
+
+// TestBackupOfAStranger: a restarted node without a leader has not applied its log, so it does not know the cluster's password yet.
+// It must not give the log to a client that has none.
+func TestBackupOfAStranger(t *testing.T) {
+	list := nodes.Start(t, 3)
+	admin := list[0].Dial()
+	ask(t, admin, "SET", "secretkey", "v")
+	ask(t, admin, "ACL", "SETUSER", "bob", "on", ">p", "+@all", "~*")
+	ask(t, admin, "CONFIG", "SET", "requirepass", "secret")
+	for _, n := range list {
+		n.Kill()
+	}
+	list[1].Run()
+	dial := func() *respclient.Conn {
+		var c *respclient.Conn
+		until(t, "the node to serve", func() bool {
+			conn, err := respclient.Dial(list[1].Addr, time.Second)
+			c = conn
+			return err == nil
+		})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	if got, err := dial().Do("LOCKSTEP", "BACKUP", "BEGIN"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
+		t.Errorf("a stranger begins a backup: %v, %v", got, err)
+	}
+	if got, err := dial().Do("LOCKSTEP", "SNAPSHOT"); err == nil || !strings.HasPrefix(err.Error(), "CLUSTERDOWN") {
+		t.Errorf("a stranger writes a snapshot: %v, %v", got, err)
 	}
 }
