@@ -99,7 +99,8 @@ type Blocked struct {
 type blockState uint8
 
 const (
-	blockUnsent blockState = iota
+	blockNew blockState = iota // Block has not registered it yet, but CLIENT UNBLOCK may find it already
+	blockUnsent
 	blockSent
 	blockDoubt
 	blockDone
@@ -117,9 +118,9 @@ type quit struct {
 // Block begins to run a blocking command. The caller must call Flush afterwards.
 func (n *Node) Block(b *Blocked) {
 	k := n.blockRegistry
-	b.index = -1
 	if call.Fitting([]Call{b.Call}) == 0 {
 		k.mu.Lock()
+		b.index = -1
 		after := k.finish(b, call.TooLong(&b.Call, n.MaxEntry()), false) // this marks b as done, so Unblock cannot end it again
 		k.mu.Unlock()
 		after()
@@ -131,6 +132,13 @@ func (n *Node) Block(b *Blocked) {
 		n.index(b)
 	}
 	k.mu.Lock()
+	b.index = -1
+	if b.quit != nil { // it was ended before it began
+		after := k.finish(b, b.quit.reply, true)
+		k.mu.Unlock()
+		after()
+		return
+	}
 	if k.closed {
 		after := k.finish(b, store.Err(ErrClusterDown), false)
 		k.mu.Unlock()
@@ -205,9 +213,17 @@ func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 		<-looked
 		return 0
 	})
-	if !ran {
-		n.Abandon(b) // its client was cut off, and the session may abandon it, too
+	if ran {
+		return
 	}
+	// Its client was cut off. The session may have abandoned it already, or wait for its end.
+	k.mu.Lock()
+	after := func() {}
+	if b.state != blockDone {
+		after = k.finish(b, store.Reply{Kind: store.None}, false)
+	}
+	k.mu.Unlock()
+	after()
 }
 
 // turn begins a command whose turn has come. passOn closes the channel looked when the turn is over.
@@ -286,6 +302,9 @@ func (k *blockRegistry) end(b *Blocked, q *quit) {
 // holds mu, and calls the returned function when it has released mu.
 func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
+	if b.state == blockNew {
+		return func() {} // Block ends it
+	}
 	if b.index >= 0 {
 		heap.Remove(&k.timers, b.index)
 	}

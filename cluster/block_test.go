@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -212,6 +213,47 @@ func TestBlockedWhileTheNamelessUserGoes(t *testing.T) {
 		p.got(goes, "-NOPERM")
 		p.got(stays, "[l a]")
 	})
+}
+
+// TestUnblockedBeforeItBegins: CLIENT UNBLOCK, a change of the users or a shutdown may find a blocking command that Block has not
+// registered yet. It then ends once, and the timeouts of other commands stay.
+func TestUnblockedBeforeItBegins(t *testing.T) {
+	for _, heavy := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			p := newPair(t)
+			line := "BLPOP queue 0"
+			if heavy {
+				line = "BLPOP " + strings.Repeat("k", 2*HeavyBytes) + " 0"
+			}
+			for _, others := range []int{0, 2} {
+				var waiting []<-chan string
+				for i := range others {
+					_, done := p.wait(p.Node, fmt.Sprint("BLPOP other ", i+1))
+					waiting = append(waiting, done)
+				}
+				replies, ended := make(chan string, 4), make(chan bool, 4)
+				b := &Blocked{Call: p.call(line)[0], Done: func(r store.Reply) { replies <- text([]store.Reply{r}) }}
+				for range 2 {
+					p.Node.Unblock(b, store.Err("UNBLOCKED x"), func(did bool) { ended <- did })
+				}
+				p.Node.Block(b)
+				p.Node.Flush()
+				synctest.Wait()
+				if len(replies) != 1 || len(ended) != 2 {
+					t.Fatalf("%d replies, %d ends", len(replies), len(ended))
+				}
+				p.got(replies, "-UNBLOCKED")
+				if first, second := <-ended, <-ended; first == second {
+					t.Errorf("both CLIENT UNBLOCK are told %v", first)
+				}
+				time.Sleep(3 * time.Second)
+				synctest.Wait()
+				for _, done := range waiting {
+					p.got(done, "")
+				}
+			}
+		})
+	}
 }
 
 func TestBlockedServedAtOnce(t *testing.T) {

@@ -141,5 +141,5 @@ func doMonitor(s *session, _ [][]byte) store.Reply {
 // touchesKeys reports whether a command is forbidden to monitors: Redis treats a monitor as a kind of replica, which may not
 // use keys.
 func touchesKeys(cmd *store.Command) bool {
-	return cmd.Flags&(store.Write|store.ReadOnly|store.MayReplicate) != 0
+	return cmd.Flags&(store.Write|store.ReadOnly|store.MayReplicate) != 0 || cmd.Is(store.Scripting) && cmd.FullName() != "script"
 }
