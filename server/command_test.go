@@ -285,3 +285,10 @@ func TestUnwatchInAnExecution(t *testing.T) {
 		t.Errorf("%d bytes are charged to a client without a transaction", s.kept)
 	}
 }
+
+// TestMaxClientsWithinFiles: CONFIG SET refuses more clients than the process may open files for, in Redis's words.
+func TestMaxClientsWithinFiles(t *testing.T) {
+	c := newTestServer(t, func(c *Config) { c.ClientCeiling = 500 }).dial(t)
+	c.do("CONFIG SET maxclients 501", "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - "+faultFiles(500)+"\r\n")
+	c.do("CONFIG SET maxclients 500", "+OK\r\n")
+}

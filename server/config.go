@@ -66,6 +66,8 @@ type Config struct {
 	ACLUsers               []*store.User // the users in ACLFile at the start
 	ProtectedMode          bool
 	MaxClients             int
+	ClientCeiling          int   // the largest maxclients for which there are files; 0: not known
+	MaxHandshakes          int   // TLS handshakes in progress at a time
 	MaxMemoryClients       int64 // bytes that all clients together may make this node hold; 0: no limit
 	Timeout                int   // seconds; 0: connections may be idle forever
 	TCPKeepAlive           int   // seconds; 0: off
@@ -87,6 +89,7 @@ func Default() Config {
 		Durable:                true,
 		ProtectedMode:          true,
 		MaxClients:             10000,
+		MaxHandshakes:          maxHandshakes,
 		TCPKeepAlive:           300,
 		ProtoMaxBulkLen:        512 << 20,
 		Limits:                 store.Limits{Entry: store.DefaultMaxEntry},
@@ -117,6 +120,7 @@ func (c *Config) Validate() error {
 	bad(c.Hub == nil, "there is no hub")
 	bad(len(c.RunID) != 40, "the run id %q does not have 40 digits", c.RunID)
 	bad(c.MaxClients < 1, "maxclients is %d, must be at least 1", c.MaxClients)
+	bad(c.MaxHandshakes < 1, "%d handshakes at a time, must be at least 1", c.MaxHandshakes)
 	bad(c.Timeout < 0, "timeout is %d, must not be negative", c.Timeout)
 	bad(c.TCPKeepAlive < 0, "tcp-keepalive is %d, must not be negative", c.TCPKeepAlive)
 	bad(c.ProtoMaxBulkLen < 1<<20, "proto-max-bulk-len is %d, must be at least 1048576", c.ProtoMaxBulkLen)

@@ -247,6 +247,11 @@ const (
 	faultDefrag    = "Active defragmentation cannot be enabled: it requires a Redis server compiled with a modified Jemalloc like the one shipped by default with the Redis source distribution"
 )
 
+// faultFiles is Redis's error for more clients than the process may open files for.
+func faultFiles(most int) string {
+	return fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", most)
+}
+
 func faultRange(low, high int64) string {
 	return fmt.Sprintf("argument must be between %d and %d inclusive", low, high)
 }

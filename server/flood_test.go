@@ -42,7 +42,7 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 	pair := config.Certificates[0]
 	pair.PrivateKey = slowKey{pair.PrivateKey.(crypto.Signer)}
 	config.Certificates = []tls.Certificate{pair}
-	h := newHandshakes(kept, slog.New(slog.DiscardHandler))
+	h := newHandshakes(kept, slog.New(slog.DiscardHandler), maxHandshakes)
 	h.turns = turns.New(1, false)
 	return h, func(from string) net.Conn {
 		near, far := net.Pipe()

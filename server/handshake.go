@@ -18,11 +18,8 @@ import (
 const (
 	// handshakeTime is how long a client may take for the handshake.
 	handshakeTime = 5 * time.Second
-	// maxHandshakes is how many handshakes may be in progress at a time, and maxFromOne how many of them with clients of one
-	// address. That is plenty: the handshake of an honest client takes milliseconds. With maxHandshakes in progress, each new
-	// handshake ends another one; with maxFromOne of its address in progress, a client waits in the lobby.
+	// maxHandshakes is the default of Config.MaxHandshakes. It is plenty: the handshake of an honest client takes milliseconds.
 	maxHandshakes = 512
-	maxFromOne    = maxHandshakes / 4
 	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them: enough for the largest
 	// record (18 KB), and for a change of keys before it.
 	maxQuiet = 20 << 10
@@ -37,15 +34,16 @@ var (
 )
 
 // handshakes are the TLS connections that have no session yet. Each handshake in progress has a goroutine, so that a silent client
-// delays no other client. Further clients of an address with maxFromOne handshakes in progress wait in the lobby (lobby.go).
+// delays no other client. Further clients of an address with fromOne handshakes in progress wait in the lobby (lobby.go).
 //
-// If a handshake begins while maxHandshakes are in progress, the server cuts off a random one of the address that has the most.
+// If a handshake begins while most are in progress, the server cuts off a random one of the address that has the most.
 // If it cut off the oldest one, or the one that has waited longest, an attacker could arrange that it always cuts off an honest
 // client of the same address.
 type handshakes struct {
 	certs *Certificates
 	log   *slog.Logger
 	turns *turns.Turns
+	most  int // handshakes in progress at a time
 
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire
@@ -60,8 +58,8 @@ type handshakes struct {
 	failures int64 // failures since the start
 }
 
-func newHandshakes(certs *Certificates, log *slog.Logger) *handshakes {
-	return &handshakes{certs: certs, log: log, turns: certs.turns, open: map[netip.Addr][]*wire{}, lobby: lobby{callers: map[netip.Addr][]*caller{}}}
+func newHandshakes(certs *Certificates, log *slog.Logger, most int) *handshakes {
+	return &handshakes{certs: certs, log: log, turns: certs.turns, most: most, open: map[netip.Addr][]*wire{}, lobby: lobby{callers: map[netip.Addr][]*caller{}}}
 }
 
 // wire is the connection between crypto/tls and a socket.
@@ -138,9 +136,12 @@ func (w *wire) Read(p []byte) (int, error) {
 // hears must be called whenever a Read of w.tls has returned data of the client.
 func (w *wire) hears() { w.quiet = 0 }
 
-// enter adds a new handshake to h.open. If maxHandshakes are in progress already, it first ends one of them. The caller holds mu.
+// fromOne returns how many handshakes with clients of one address may be in progress at a time.
+func (h *handshakes) fromOne() int { return max(1, h.most/4) }
+
+// enter adds a new handshake to h.open. If h.most are in progress already, it first ends one of them. The caller holds mu.
 func (h *handshakes) enter(w *wire) {
-	if h.count >= maxHandshakes {
+	if h.count >= h.most {
 		list := h.open[crowded(h.open)]
 		h.cut(list[rand.IntN(len(list))])
 	}

@@ -207,7 +207,7 @@ func TestHalfHandshakes(t *testing.T) {
 func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, _ := testCertificates(t)
-		h := newHandshakes(kept, slog.New(slog.DiscardHandler))
+		h := newHandshakes(kept, slog.New(slog.DiscardHandler), maxHandshakes)
 		near, far := net.Pipe()
 		h.begin(far, kept.Config(), time.Now, func(*wire) { t.Error("it came in") })
 		start := time.Now()

@@ -7,18 +7,17 @@ import (
 	"time"
 )
 
-// In the lobby, clients wait for their handshakes to begin while their address has maxFromOne handshakes in progress. The server
+// In the lobby, clients wait for their handshakes to begin while their address has fromOne handshakes in progress. The server
 // has not read their input yet, so each takes little memory. When a handshake of the address ends, the handshake of the next
 // client begins. While clients wait, the server looks at the handshakes of their address every lookPause. It ends a handshake when
 // clientLooks looks have found that the handshake waits for its own client. So an honest client gets in beside a flood from its own
 // address, a moment later than without the flood. If the server refused the client at once, the client would hardly ever get in.
 
 const (
-	// maxLobby is how many clients may wait in the lobby, and maxLobbyOne how many of them of one address. If signatures are slow,
-	// the last of maxLobbyOne clients waits for some three seconds. If many more could wait, the last ones would be sent away
-	// before their handshakes began (lobbyLooks).
-	maxLobby    = 1024
-	maxLobbyOne = 3 * maxFromOne
+	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress, and lobbyOne how many clients
+	// of one address for each handshake of that address. If signatures are slow, the last client of an address waits for some three
+	// seconds. If many more could wait, the last ones would be sent away before their handshakes began (lobbyLooks).
+	lobbyShare, lobbyOne = 2, 3
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
 	// clientLooks is how many looks must find a handshake waiting for its own client before the server ends it, if other clients of
@@ -53,10 +52,10 @@ func (h *handshakes) receive(c *caller) bool {
 	switch {
 	case h.over:
 		return false
-	case len(h.open[c.from]) < maxFromOne && len(h.lobby.callers[c.from]) == 0:
+	case len(h.open[c.from]) < h.fromOne() && len(h.lobby.callers[c.from]) == 0:
 		h.start(c)
 		return true
-	case len(h.lobby.callers[c.from]) >= maxLobbyOne || h.lobby.count >= maxLobby:
+	case len(h.lobby.callers[c.from]) >= lobbyOne*h.fromOne() || h.lobby.count >= lobbyShare*h.most:
 		h.note(c.conn.RemoteAddr().String(), errHandshakeMany, c.now())
 		return false
 	}
@@ -97,7 +96,7 @@ func (l *lobby) close() {
 // admit begins the handshakes of waiting callers of an address, as many as there is room for without ending another handshake. The
 // caller holds mu.
 func (h *handshakes) admit(from netip.Addr) {
-	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < maxFromOne && h.count < maxHandshakes; list = h.lobby.callers[from] {
+	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < h.fromOne() && h.count < h.most; list = h.lobby.callers[from] {
 		h.lobby.set(from, list[1:])
 		h.start(list[0])
 	}

@@ -67,6 +67,13 @@ func TestLobby(t *testing.T) {
 	})
 }
 
+// The bounds of handshakes and of the lobby with the default of Config.MaxHandshakes.
+const (
+	maxFromOne  = maxHandshakes / 4
+	maxLobby    = lobbyShare * maxHandshakes
+	maxLobbyOne = lobbyOne * maxFromOne
+)
+
 // TestLobbyIsBounded: one address has maxLobbyOne places, and all have maxLobby. A caller waits for as long as a handshake may take,
 // at most.
 func TestLobbyIsBounded(t *testing.T) {

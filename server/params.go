@@ -235,7 +235,10 @@ func (d *paramDef) parse(value, old string) (canonical, fault string) {
 		if !ok {
 			return "", faultNoInteger
 		}
-		return d.inRange(n)
+		if canonical, fault = d.inRange(n); fault == "" && d.check != nil {
+			return d.check(canonical)
+		}
+		return canonical, fault
 	case memoryParam:
 		n, ok := memoryOf(value)
 		if !ok {

@@ -19,6 +19,12 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "acllog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
 			apply: func(v string) { p.aclLogMax.Store(number(v)) }},
 		{name: "maxclients", kind: intParam, min: 1, max: math.MaxUint32, value: strconv.Itoa(cfg.MaxClients),
+			check: func(v string) (canonical, fault string) {
+				if most := cfg.ClientCeiling; most > 0 && number(v) > int64(most) {
+					return "", faultFiles(most)
+				}
+				return v, ""
+			},
 			apply: func(v string) { p.maxClients.Store(number(v)) }},
 		{name: "maxmemory-clients", value: strconv.FormatInt(cfg.MaxMemoryClients, 10),
 			check: func(v string) (canonical, fault string) {

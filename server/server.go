@@ -112,7 +112,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
 	srv.hub.tracker.setMaxSize(func() int64 { return srv.params.clientLimit.Load() / 2 })
-	srv.hands = newHandshakes(cfg.TLS, cfg.Log)
+	srv.hands = newHandshakes(cfg.TLS, cfg.Log, cfg.MaxHandshakes)
 	srv.pause = newPause(cfg.Clock, srv.backend, srv.stop)
 	srv.empty, srv.left = sync.NewCond(&srv.mu), make(chan struct{}, 1)
 	srv.lastSave.Store(srv.started.Unix())

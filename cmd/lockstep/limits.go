@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
@@ -31,6 +32,7 @@ type memoryPlan struct {
 	client int64 // maxmemory-clients; without a memory limit, ofMachine sets it
 	count  int   // maxclients; 0: as in Redis
 	all    int64 // the memory of the container or of the machine, whichever is less; runNode sets it
+	files  int   // the process's limit of open files; 0: not known; runNode sets it
 }
 
 // perClient is how much of the planned memory there must be for each client that maxclients allows. An idle connection takes up to
@@ -62,6 +64,49 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if all, err := memory(); err == nil && all <= math.MaxInt64 {
 		p.client = int64(all) / 8
 	}
+}
+
+// fewestFiles is the least limit of open files with which a node starts, and reservedFiles is how many of them are not for clients: the
+// log and its segments, snapshots, the connections of members, those of strangers at the peer port and the HTTP port.
+const (
+	fewestFiles   = 1024
+	reservedFiles = 640
+)
+
+// openFiles returns the process's limit of open files. Go's runtime has raised it to the hard limit already.
+func openFiles() (int, error) {
+	var l syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l); err != nil {
+		return 0, fmt.Errorf("the limit of open files is not known: %w", err)
+	}
+	n := int(min(uint64(l.Cur), 1<<30))
+	if n < fewestFiles {
+		return 0, fmt.Errorf("this process may open %d files: a node needs %d, and one more for each client; raise the limit (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile of Docker)", n, fewestFiles)
+	}
+	return n, nil
+}
+
+// clientsWithin divides a limit of open files among the clients. Without that, the node could not open the next file of its log while
+// strangers hold all files. clients is the largest maxclients of each server, and handshakes, at most the given number, how many
+// clients of a server may be at the TLS handshake. Each server may have an eighth more sessions for a moment (Server.makeRoom), and
+// twice as many clients as handshakes wait for theirs.
+func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
+	servers, secret := 1, 0
+	if o.sentinelListen != "" {
+		servers++
+	}
+	if o.tls.sentinelListen != "" {
+		servers, secret = servers+1, secret+1
+	}
+	if o.tls.listen != "" || o.tls.clusterListen != "" {
+		secret++
+	}
+	left := files - reservedFiles
+	if most = handshakes; secret > 0 {
+		most = min(handshakes, left/(12*secret)) // a quarter of the files at most
+		left -= 3 * most * secret
+	}
+	return left / servers * 8 / 9, most
 }
 
 // memoryOf returns the least amount of memory that one of the providers knows; 0 if none knows any.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -15,6 +16,7 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 
 	"lockstep/cluster"
+	"lockstep/conformance/nodes"
 	"lockstep/conformance/ports"
 )
 
@@ -134,5 +136,40 @@ func TestLimitProcessors(t *testing.T) {
 	runtime.GOMAXPROCS(7) // as Go has read it at the start
 	if limitProcessors(); runtime.GOMAXPROCS(0) != 7 {
 		t.Errorf("%d processors, GOMAXPROCS says 7", runtime.GOMAXPROCS(0))
+	}
+}
+
+// TestClientsWithin: all that clients can make the servers open leaves the files that are reserved, and leaves clients room.
+func TestClientsWithin(t *testing.T) {
+	for _, o := range []options{
+		{}, {sentinelListen: "x"}, {tls: tlsOptions{listen: "x"}}, {tls: tlsOptions{clusterListen: "x"}},
+		{sentinelListen: "x", tls: tlsOptions{listen: "x", sentinelListen: "x"}},
+	} {
+		for _, files := range []int{fewestFiles, 2000, 4096, 20_000, 1 << 20} {
+			clients, handshakes := o.clientsWithin(files, 512)
+			servers, secret := 1, 0
+			for _, listens := range []bool{o.sentinelListen != "", o.tls.sentinelListen != ""} {
+				if listens {
+					servers++
+				}
+			}
+			for _, listens := range []bool{o.tls.listen+o.tls.clusterListen != "", o.tls.sentinelListen != ""} {
+				if listens {
+					secret++
+				}
+			}
+			if most := servers*(clients+clients/8) + secret*3*handshakes + reservedFiles; most > files || clients < 64 || handshakes < 8 {
+				t.Errorf("%d files: %d clients and %d handshakes of each of %d servers open %d", files, clients, handshakes, servers, most)
+			}
+		}
+	}
+}
+
+// TestFewFiles: a node with too low a limit of open files does not start: strangers could keep it from opening its log.
+func TestFewFiles(t *testing.T) {
+	cmd := exec.Command("sh", "-c", "ulimit -n 256; exec \"$0\" --ephemeral --listen 127.0.0.1:0 --http-listen ''", nodes.Binary(t))
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "may open 256 files") || !strings.Contains(string(out), "LimitNOFILE") {
+		t.Errorf("%v: %s", err, out)
 	}
 }

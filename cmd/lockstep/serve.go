@@ -99,6 +99,10 @@ func newEngine(o options, plan memoryPlan, clock cluster.TimeSource, log *slog.L
 func (o *options) configure(sc *server.Config, plan memoryPlan, ls listeners) {
 	sc.MaxMemoryClients, sc.Memory = plan.client, plan.all
 	sc.MaxClients = cmp.Or(o.maxClients, plan.count, sc.MaxClients)
+	if plan.files > 0 {
+		sc.ClientCeiling, sc.MaxHandshakes = o.clientsWithin(plan.files, sc.MaxHandshakes)
+		sc.MaxClients = min(sc.MaxClients, sc.ClientCeiling)
+	}
 	sc.Port, sc.TLSPort, sc.Bind = portOf(ls.plain), portOf(ls.tlsPlain), hostOf(ls.plain, ls.tlsPlain)
 	if o.without.has(eventLoops) {
 		sc.Loops = -1
@@ -172,10 +176,16 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
 	plan.all = memoryOf(memlimit.FromCgroup, memlimit.FromSystem)
+	var err error
+	if plan.files, err = openFiles(); err != nil {
+		return err
+	}
+	if most, _ := o.clientsWithin(plan.files, server.Default().MaxHandshakes); most < cmp.Or(o.maxClients, plan.count, server.Default().MaxClients) {
+		log.Warn("the limit of open files leaves room for fewer clients than maxclients: raise it (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile of Docker), or set --maxclients", "files", plan.files, "maxclients", most)
+	}
 	if !o.ephemeral {
 		limitProcessors()
 	}
-	var err error
 	if cfg.Limits, err = o.limits(plan); err != nil {
 		return usageError{err}
 	}

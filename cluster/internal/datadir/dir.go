@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/raft"
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // The files; see the package comment.
@@ -70,16 +71,30 @@ func Open(path string, o Options) (*Dir, error) {
 }
 
 // Unusable returns the error to show the operator if the directory cannot be used because of err.
-// If err comes from a full or a broken disk, the error says what to do about the disk, because
-// the data may be intact. If not, it is the parameter otherwise.
+// If err does not come from the data, the error says what to do instead, because the data may be intact. If it does, it is the
+// parameter otherwise.
 func (d *Dir) Unusable(err, otherwise error) error {
-	if isFull(err) {
+	switch {
+	case isFull(err):
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", d.path, err)
-	}
-	if isBroken(err) {
+	case isBroken(err):
 		return fmt.Errorf("data directory %s: the disk does not work (%w): repair it and start again; if it has lost what it held, %s", d.path, err, AdviceRejoin)
+	case isBarred(err):
+		return fmt.Errorf("data directory %s: %w; what it holds is intact: give all its files to the user that runs this node (chown -R USER %s), or start the node as the user to whom they belong", d.path, err, d.path)
+	case isScarce(err):
+		return fmt.Errorf("data directory %s: %w; what it holds is intact: raise the limit (ulimit -n for open files) and start again", d.path, err)
+	case errors.Is(err, errInUse):
+		return fmt.Errorf("data directory %s: %w; what it holds is intact: stop that process and start again", d.path, err)
 	}
 	return otherwise
+}
+
+// errInUse says that bbolt's lock of its file is taken.
+var errInUse = errors.New("another process has " + boltFile + " open")
+
+// ofData reports whether err comes from the data, and not from what Unusable knows.
+func ofData(err error) bool {
+	return !isFull(err) && !isBroken(err) && !isBarred(err) && !isScarce(err) && !errors.Is(err, errInUse)
 }
 
 func (d *Dir) open(o Options) (err error) {
@@ -270,7 +285,7 @@ func (d *Dir) SnapshotConfiguration() uint64 {
 func (d *Dir) openLog(logs hclog.Logger) (err error) {
 	part := boltFile
 	damaged := func(why any) error {
-		if err, ok := why.(error); ok && (isFull(err) || isBroken(err)) {
+		if err, ok := why.(error); ok && !ofData(err) {
 			return err
 		}
 		return fmt.Errorf("data directory %s: its log (%s) is damaged (%v): %s", d.path, part, why, AdviceRejoin)
@@ -322,6 +337,9 @@ func (d *Dir) openBolt() (err error) {
 			FreelistType:   bbolt.FreelistMapType,
 		},
 	})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return errInUse
+	}
 	if err != nil {
 		return err
 	}

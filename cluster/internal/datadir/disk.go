@@ -102,6 +102,13 @@ func isFull(err error) bool { return comesFrom(err, syscall.ENOSPC, syscall.EDQU
 // isBroken reports whether err comes from a disk that does not work.
 func isBroken(err error) bool { return comesFrom(err, syscall.EIO, syscall.EROFS) }
 
+// isBarred reports whether err comes from files that this process may not open, and isScarce whether it comes from a lack of something
+// that the process needs to open them.
+func isBarred(err error) bool { return comesFrom(err, syscall.EACCES, syscall.EPERM) }
+func isScarce(err error) bool {
+	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM)
+}
+
 // comesFrom reports whether one of the numbers is the cause of err. When bbolt cannot make its file longer or sync it then, it passes
 // on only the text of the error.
 func comesFrom(err error, numbers ...syscall.Errno) bool {
