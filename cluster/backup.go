@@ -75,6 +75,6 @@ func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err e
 		return facts, err
 	}
 	return facts, datadir.Make(cfg.disk, cfg.Data, func(path string) error {
-		return raftnode.Restore(cfg.raft(nil), path, backup, max(facts.Index, 1))
+		return raftnode.Restore(cfg.raft(nil, nil), path, backup, max(facts.Index, 1))
 	})
 }

@@ -232,6 +232,8 @@ func (c *Config) Validate() error {
 		}
 		if err := CheckAddress(c.PeerAdvertise); err != nil && c.PeerAdvertise != "" {
 			fault("--peer-advertise: %w", err)
+		} else if reachesNobody(c.PeerAdvertise) {
+			fault("--peer-advertise %s stands for every address: give the one under which the other nodes reach this one", c.PeerAdvertise)
 		}
 	}
 	c.validatePeers(fault)
@@ -245,6 +247,9 @@ func (c *Config) validatePeers(fault func(string, ...any)) {
 		if err := cmp.Or(roster.CheckID(p.ID), CheckAddress(p.Addr)); err != nil {
 			fault("--peers: %q is not id=host:port: %w", roster.Clip(p.ID+"="+p.Addr), err)
 			continue
+		}
+		if reachesNobody(p.Addr) {
+			fault("--peers: %s stands for every address: give the one under which the nodes reach %s", p.Addr, p.ID)
 		}
 		if seen[p.ID] {
 			fault("--peers names %s twice", p.ID)
@@ -295,6 +300,12 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
+// reachesNobody reports whether an address, which others are to dial, has a host that stands for all addresses of the machine.
+func reachesNobody(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	return err == nil && everywhere(host)
+}
+
 // everywhere reports whether a host to listen on stands for all addresses of the machine.
 func everywhere(host string) bool {
 	ip := net.ParseIP(host)
@@ -320,14 +331,13 @@ func (c *Config) addresses() Addresses {
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }
 
-// raft returns the part of the configuration that Raft needs. The function older reports whether the member at an address may
-// run an earlier version.
-func (c *Config) raft(older func(addr string) bool) *raftnode.Config {
+// raft returns the part of the configuration that Raft needs. The functions are Older and Foreign of raftnode.Config.
+func (c *Config) raft(older, foreign func(addr string) bool) *raftnode.Config {
 	disk := c.disk
 	disk.PageCache = c.PageCache
 	return &raftnode.Config{
 		ID: c.ID, Addr: c.peerAddr(), Data: c.Data, LogStore: c.LogStore, Disk: disk, Peers: c.Peers, Join: c.Join,
-		Listen: c.listenPeers, Dialer: c.peers, Older: older,
+		Listen: c.listenPeers, Dialer: c.peers, Older: older, Foreign: foreign,
 		HeartbeatTimeout: c.HeartbeatTimeout, ElectionTimeout: c.ElectionTimeout, LeaderLease: c.LeaderLease,
 		LeaseReads: c.LeaseReads, Listens: c.Listens,
 		SnapshotThreshold: c.SnapshotThreshold, SnapshotInterval: c.SnapshotInterval, TrailingLogs: c.TrailingLogs,

@@ -94,7 +94,7 @@ func Open(cfg Config) (*Node, error) {
 		return n, nil
 	}
 	leads := make(chan raftnode.Leadership)
-	cons, err := raftnode.Open(n.cfg.raft(n.peers.MayBeOlder), n.fsm, raftnode.Hooks{
+	cons, err := raftnode.Open(n.cfg.raft(n.peers.MayBeOlder, n.peers.Foreign), n.fsm, raftnode.Hooks{
 		Serve:   map[byte]func(net.Conn){peerport.ProtoForward: n.serveForward, peerport.ProtoFacts: n.peers.Serve, peerport.ProtoJoin: n.serveJoin},
 		Applied: n.applied, Restored: n.restored, Members: n.peers.Moved, Vouched: n.peers.Vouched, Leads: leads, Crowded: n.letGo,
 	})

@@ -24,7 +24,7 @@ func (o *options) advertised(given, listen string) string {
 	if err != nil || !everywhere(host) {
 		return listen
 	}
-	for _, addr := range []string{o.peerAdvertise, o.ownPeer(), o.advertise} {
+	for _, addr := range []string{o.peerAdvertise, o.ownPeer(), o.advertise, o.peerListen} {
 		if peer, _, err := net.SplitHostPort(addr); err == nil && !everywhere(peer) {
 			return net.JoinHostPort(peer, port)
 		}

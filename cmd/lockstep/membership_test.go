@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,4 +279,33 @@ func TestTransferPause(t *testing.T) {
 	}
 	t.Logf("%d transfers, %d requests, longest wait of each client %v", handovers, requests, longest)
 	waitEqual(t, list)
+}
+
+// TestJoinWithDataOfItsOwn: a node that has been a cluster by itself does not start with --join: it would ignore the flag, and grant
+// the locks that the cluster has granted. It starts without the flag, and joins with an empty directory.
+func TestJoinWithDataOfItsOwn(t *testing.T) {
+	list := nodes.Start(t, 1)
+	dir := t.TempDir()
+	addrs := ports.Addrs(t, 2)
+	start := func(id string, flags ...string) (string, error) {
+		args := append([]string{"--id", id, "--data", dir, "--listen", addrs[0], "--peer-listen", addrs[1], "--http-listen", ""}, flags...)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, nodes.Binary(t), args...)
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, id := range []string{"n2", "n1"} { // list[0] is n1, too
+		dir = t.TempDir()
+		if out, _ := start(id); !strings.Contains(out, "Ready to accept connections") {
+			t.Fatalf("alone: %s", out)
+		}
+		if out, err := start(id, "--join", list[0].PeerAddr); err == nil || !strings.Contains(out, "empty directory to join") || strings.Contains(out, "Ready") {
+			t.Errorf("%s with --join: %v, %s", id, err, out)
+		}
+		if out, _ := start(id, "--join", addrs[0]); !strings.Contains(out, "Ready to accept connections") {
+			t.Errorf("%s with --join of nobody: %s", id, out)
+		}
+	}
 }

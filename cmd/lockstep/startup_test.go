@@ -59,6 +59,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"serve", "extra"}, []string{"unexpected argument", "extra"}},
 		{[]string{"--id", "n9", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--peers does not include this node", "n9"}},
 		{[]string{"--peers", "n1"}, []string{"id=host:port"}},
+		{[]string{"--peers", "n1=0.0.0.0:7379", "--protected-mode", "no"}, []string{"--peers", "0.0.0.0:7379", "every address"}},
+		{[]string{"--peer-advertise", "[::]:7379"}, []string{"--peer-advertise", "every address"}},
 		{[]string{"--peers", ""}, []string{"--peers", "LOCKSTEP_PEERS", "is empty", "leave it out"}},
 		{[]string{"--join", " "}, []string{"--join", "LOCKSTEP_JOIN", "is empty", "leave it out"}},
 		{[]string{"--peers", "n1=127.0.0.1:1,n1=127.0.0.1:2"}, []string{"twice"}},

@@ -146,6 +146,19 @@ func (w *Watcher) Visit(addr string) (Status, bool) {
 	if addr == w.cfg.PeerAddr {
 		return w.Own(), true
 	}
+	own := w.Own()
+	own.Directory = "" // the address may belong to a stranger, which must not learn the name of the directory
+	return w.visit(addr, own)
+}
+
+// Foreign reports whether the node at a peer address says that it does not know this node, or has this node's id itself. It may be
+// called before this node's own Raft runs.
+func (w *Watcher) Foreign(addr string) bool {
+	f, ok := w.visit(addr, Status{ID: w.cfg.ID})
+	return ok && (f.You == Stranger || f.ID == w.cfg.ID)
+}
+
+func (w *Watcher) visit(addr string, own Status) (Status, bool) {
 	conn, err := w.cfg.Dialer.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout)
 	if err != nil {
 		return Status{}, false
@@ -153,8 +166,6 @@ func (w *Watcher) Visit(addr string) (Status, bool) {
 	defer conn.Close()
 	timer := time.AfterFunc(Timeout, func() { conn.Close() })
 	defer timer.Stop()
-	own := w.Own()
-	own.Directory = "" // the address may belong to a stranger, which must not learn the name of the directory
 	f, err := Exchange(conn, NewReader(conn), own)
 	return f, err == nil
 }

@@ -35,6 +35,9 @@ type Config struct {
 	Dialer *peerport.Dialer             // calls other nodes
 	Older  func(addr string) bool       // reports whether the member at addr may run an earlier version
 
+	// Foreign reports whether the node at addr says that it is of a cluster without this node; nil: nobody is asked.
+	Foreign func(addr string) bool
+
 	HeartbeatTimeout, ElectionTimeout, LeaderLease time.Duration
 	LeaseReads                                     bool
 	Listens                                        func() bool

@@ -273,8 +273,11 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 // ignores --peers. It fails if this node is the only member of its cluster and --peers names others: these would
 // found another cluster, which would grant the locks that this node has granted. It does not fail if the cluster was
 // founded with the same --peers, because the cluster has then removed the others.
+//
+// If this node is the only member and --join is given, comparePeers fails if one of those addresses is of another cluster: the node
+// would not join it, and both would grant the same locks.
 func (r *Node) comparePeers() error {
-	if r.founding || len(r.cfg.Peers) == 0 {
+	if r.founding || len(r.cfg.Peers)+len(r.cfg.Join) == 0 {
 		return nil
 	}
 	conf := r.raft.GetConfiguration()
@@ -284,6 +287,16 @@ func (r *Node) comparePeers() error {
 	known := map[string]string{}
 	for _, s := range conf.Configuration().Servers {
 		known[string(s.ID)] = string(s.Address)
+	}
+	if len(known) == 1 && known[r.cfg.ID] != "" {
+		for _, addr := range r.cfg.Join {
+			if addr != r.cfg.Addr && r.cfg.Foreign != nil && r.cfg.Foreign(addr) {
+				return fmt.Errorf("data directory %s is of a cluster with one member, this node, and %s, which --join names, is of another one: this node would not join it, and both would grant the same locks; start this node with an empty directory to join, or without --join to go on alone", r.cfg.Data, addr)
+			}
+		}
+	}
+	if len(r.cfg.Peers) == 0 {
+		return nil
 	}
 	given := map[string]string{}
 	for _, p := range r.cfg.Peers {
