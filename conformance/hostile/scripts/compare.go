@@ -9,7 +9,7 @@ import (
 )
 
 // address is what tostring makes of what has no text: no two servers have the same.
-var address = regexp.MustCompile(`\b(table|function|thread|userdata): 0x[0-9a-f]+`)
+var address = regexp.MustCompile(`(table|function|thread|userdata): 0x[0-9a-f]+`)
 
 // Same tells whether two servers replied the same to a script, but for addresses.
 func Same(a, b transcript.Value) bool {

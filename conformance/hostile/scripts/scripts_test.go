@@ -25,6 +25,7 @@ func TestSame(t *testing.T) {
 		{reply("a"), reply("a", "a"), false},
 		{reply("2 true 'table: 0x7f0000000040'"), reply("2 true 'table: 0x7f13b622b160'"), true},
 		{reply("function: 0x7f0000000040 thread: 0x1"), reply("function: 0x55d0 thread: 0x7f13b622b160"), true},
+		{reply("table: 0x7f0000000040table: 0x7f0000000040"), reply("table: 0x7fc4ec428cf0table: 0x7fc4ec428cf0"), true},
 		{reply("userdata: 0x7f0000000040"), reply("table: 0x7f0000000040"), false},
 		{reply("table: 0x7f0000000040 x"), reply("table: 0x7f0000000040 y"), false},
 		{reply("value: 0x40"), reply("value: 0x41"), false},
