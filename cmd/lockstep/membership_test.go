@@ -309,3 +309,15 @@ func TestJoinWithDataOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+// TestFoundersBesideACluster: nodes that --peers would make a cluster do not start if one of the named nodes is of a cluster without
+// them: after a removal, or after n1 was restored from a backup, they would grant the locks that n1 has granted.
+func TestFoundersBesideACluster(t *testing.T) {
+	n1 := nodes.Start(t, 1)[0]
+	addrs := ports.Addrs(t, 4)
+	peers := fmt.Sprintf("n1=%s,n2=%s,n3=%s", n1.PeerAddr, addrs[0], addrs[1])
+	for i, id := range []string{"n2", "n3"} {
+		refused(t, exitRuntime, []string{n1.PeerAddr, "a cluster without this node", "--join"},
+			"--id", id, "--data", t.TempDir(), "--listen", addrs[2+i], "--peer-listen", addrs[i], "--http-listen", "", "--peers", peers)
+	}
+}

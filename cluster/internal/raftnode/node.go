@@ -254,6 +254,9 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 	}
 	name := ""
 	if !exists {
+		if addr := r.foreignPeer(); addr != "" {
+			return fmt.Errorf("the node at %s, which --peers names, is of a cluster without this node: with --peers this node would found another one, and both would grant the same locks; join that cluster with --join %s instead of --peers, or give all nodes the same --peers", addr, addr)
+		}
 		name, r.founding = clusterName(r.cfg.Peers), true
 		var conf raft.Configuration
 		for _, p := range r.cfg.Peers {
@@ -267,6 +270,28 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 		}
 	}
 	return r.dir.Finish(name, r.dir.Joining())
+}
+
+// foreignPeer returns the address of a node that --peers names and that is of a cluster without this node; "" if there is none.
+func (r *Node) foreignPeer() string {
+	var asked sync.WaitGroup
+	found := make(chan string, len(r.cfg.Peers))
+	for _, p := range r.cfg.Peers {
+		if p.ID != r.cfg.ID && r.cfg.Foreign != nil {
+			asked.Go(func() {
+				if r.cfg.Foreign(p.Addr) {
+					found <- p.Addr
+				}
+			})
+		}
+	}
+	asked.Wait()
+	select {
+	case addr := <-found:
+		return addr
+	default:
+		return ""
+	}
 }
 
 // comparePeers warns if --peers differs from the members in the data directory: the node goes by the directory, and
