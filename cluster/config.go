@@ -258,7 +258,12 @@ func (c *Config) validatePeers(fault func(string, ...any)) {
 			fault("--peers gives %s and %s the same address %s", other, p.ID, p.Addr)
 		}
 		seen[p.ID], addrs[p.Addr] = true, p.ID
-		mine = mine || p.ID == c.ID
+		switch mine = mine || p.ID == c.ID; {
+		case p.ID != c.ID && (p.Addr == c.PeerListen || p.Addr == c.PeerAdvertise):
+			fault("--peers: %s is the address of %s, and this node is %s: set --id %s, or another address", p.Addr, p.ID, c.ID, p.ID)
+		case p.ID == c.ID && c.PeerAdvertise != "" && c.PeerAdvertise != p.Addr:
+			fault("--peer-advertise %s is not the address of %s in --peers, %s: give both the same", c.PeerAdvertise, c.ID, p.Addr)
+		}
 	}
 	if len(c.Peers) > raftnode.MaxMembers {
 		fault("--peers names %d nodes; a cluster may have %d", len(c.Peers), raftnode.MaxMembers)

@@ -61,6 +61,8 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"--peers", "n1"}, []string{"id=host:port"}},
 		{[]string{"--peers", "n1=0.0.0.0:7379", "--protected-mode", "no"}, []string{"--peers", "0.0.0.0:7379", "every address"}},
 		{[]string{"--peer-advertise", "[::]:7379"}, []string{"--peer-advertise", "every address"}},
+		{[]string{"--peers", "n1=127.0.0.1:7379,n2=127.0.0.1:7380", "--peer-listen", "127.0.0.1:7380"}, []string{"127.0.0.1:7380 is the address of n2", "--id n2"}},
+		{[]string{"--peers", "n1=127.0.0.1:7379", "--peer-advertise", "127.0.0.1:7380"}, []string{"--peer-advertise 127.0.0.1:7380", "127.0.0.1:7379"}},
 		{[]string{"--peers", ""}, []string{"--peers", "LOCKSTEP_PEERS", "is empty", "leave it out"}},
 		{[]string{"--join", " "}, []string{"--join", "LOCKSTEP_JOIN", "is empty", "leave it out"}},
 		{[]string{"--peers", "n1=127.0.0.1:1,n1=127.0.0.1:2"}, []string{"twice"}},
