@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The log never deletes entries at its end that are committed or applied, unless the newest snapshot
+// The log never deletes entries at its end that it knows to be committed or applied, unless the newest snapshot
 // holds them. hashicorp/raft would delete them if a leader sent different entries: it relies on a leader
 // to have all committed entries. So one forged request in a leader's name would undo acknowledged
 // locks. raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as

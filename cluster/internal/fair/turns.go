@@ -77,7 +77,8 @@ const (
 	turnNames = 1000
 )
 
-// Turns knows how much time the work of users has taken lately, and holds the requests that wait because of that.
+// Turns knows how much time the work of each user, and of each kind, has taken lately, and holds the requests that wait because of
+// that.
 type Turns[W Work] struct {
 	used    uses // by users
 	coarse  uses // by users, coarse pieces only

@@ -13,8 +13,8 @@ import (
 // A node that is removed while it runs finds its removal in the log: the leader sends the new configuration
 // also to the node that is no longer in it. A node that was away at that time gets no message about its removal:
 // the members only refuse it their votes. So it learns of its removal from the answers to the questions that every node
-// asks (ask.go): a member that has applied at least as much as the removed node answers that the removed node is a
-// stranger, or that the member with its id has another data directory. A node that knows of its removal serves no client.
+// asks (ask.go): a member that has applied at least as much as the removed node answers that it does not know the removed
+// node, or that the removed node's id now belongs to a member with another data directory. A node that knows of its removal serves no client.
 // Before it knows, old entries may make it believe that it still has a leader, but that leader refuses the commands that
 // it forwards.
 

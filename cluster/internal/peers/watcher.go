@@ -42,7 +42,7 @@ type Raft interface {
 	Facts() raftnode.Facts
 	// Cluster returns the name of the cluster; "" if it is not known.
 	Cluster() string
-	// Joining reports whether the node has yet to become a member, and Joined notes that it has become one.
+	// Joining reports whether the node has yet to become a member. Joined notes that it has become one, of the cluster with this name.
 	Joining() bool
 	Joined(cluster string) error
 	// Directory returns the name of the data directory; "" if there is none.
