@@ -38,7 +38,7 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	if fs.NArg() > 0 {
 		return usageError{fmt.Errorf("unexpected argument %q", fs.Arg(0))}
 	}
-	if err := emptyFlags(fs, "join", "peers", "aclfile", "peer-secret-file", "requirepass-file"); err != nil {
+	if err := emptyFlags(fs, "join", "peers", "aclfile", "peer-secret-file"); err != nil {
 		return usageError{err}
 	}
 	cfg, err := o.clusterConfig()
