@@ -94,9 +94,11 @@ func (s *session) beginBackup(args [][]byte) store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	if refusal := s.mayTake(r.Users, args); !complete && refusal != "" {
-		_ = r.Close() // the reading end of a pipe: Close returns no error
-		return store.Err(refusal)
+	if !complete {
+		if refusal := s.mayTake(r.Users, args); refusal != "" {
+			_ = r.Close() // the reading end of a pipe: Close returns no error
+			return store.Err(refusal)
+		}
 	}
 	b.last++
 	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last), by: s.reader()}

@@ -5,12 +5,10 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -319,29 +317,6 @@ func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, 
 		<-ctx.Done()
 	}
 	return int(f.others.Load()), true
-}
-
-// Backup is larger than one piece. It is complete if there is a leader.
-func (f *fakeBackend) Backup() (*cluster.Backup, bool, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return &cluster.Backup{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), Users: f.store.Accounts()}, !f.unready.Load(), nil
-}
-
-// zeros is a reader without an end.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) {
-	clear(p)
-	return len(p), nil
-}
-
-func (f *fakeBackend) Snapshot() error {
-	f.snapshots.Add(1)
-	if f.noDisk.Load() {
-		return syscall.ENOSPC
-	}
-	return nil
 }
 
 // testServer is a server over a fake backend that listens on loopback.

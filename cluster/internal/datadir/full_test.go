@@ -495,27 +495,3 @@ func TestFullDiskWhenTheMembersChange(t *testing.T) {
 	l.reopen()
 	l.reaches(10)
 }
-
-// TestDataThatCannotBeOpened: if a lack of rights or of files, or another process, is why a directory cannot be used, the error does
-// not call the data damaged, and does not tell the operator to throw it away.
-func TestDataThatCannotBeOpened(t *testing.T) {
-	dir := t.TempDir()
-	d, err := openDir(dir, LogWAL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for cause, want := range map[error]string{
-		syscall.EACCES: "chown -R", syscall.EPERM: "chown -R", syscall.EMFILE: "ulimit -n", syscall.ENOMEM: "raise the limit",
-	} {
-		for _, err := range []error{&os.PathError{Op: "open", Path: "x", Err: cause}, errors.New("wal: " + cause.Error())} {
-			got := d.Unusable(err, errors.New("damaged")).Error()
-			if !strings.Contains(got, "is intact") || !strings.Contains(got, want) || strings.Contains(got, "damaged") {
-				t.Errorf("%v: %s", err, got)
-			}
-		}
-	}
-	if got := d.Unusable(errInUse, errors.New("damaged")).Error(); !strings.Contains(got, "another process has raft.db open") || !strings.Contains(got, "is intact") {
-		t.Error(got)
-	}
-	d.Close()
-}
