@@ -48,8 +48,9 @@ type Step struct {
 // Mods is what the modifier lines above a step ask for.
 type Mods struct {
 	NoReply bool
-	Shape   bool // types and counts only
-	Type    bool // the first line's type only
+	Until   string // the command is sent again and again, until the first line of its reply begins with this text
+	Shape   bool   // types and counts only
+	Type    bool   // the first line's type only
 	Sort    bool
 	Pairs   bool // the unit of Sort is a pair, not an element
 	Depth   int  // of the arrays to sort
@@ -138,6 +139,9 @@ func (p *parser) line(n int, line string) error {
 	if p.mods != nil && s.Kind != Modify {
 		return errors.New("a modifier must stand right above the step it modifies")
 	}
+	if s.Mods.Until != "" && s.Kind != Command {
+		return errors.New("@until modifies a command only")
+	}
 	p.open = s.Kind.Replies() && !s.Mods.NoReply
 	p.file.Steps = append(p.file.Steps, s)
 	return nil
@@ -195,6 +199,12 @@ func (p *parser) directive(s *Step, text string) error {
 
 func (m *Mods) set(word, rest string) error {
 	switch word {
+	case "until":
+		m.Until = rest
+		if rest == "" {
+			return errors.New("want @until and how the reply begins")
+		}
+		return nil
 	case "noreply":
 		m.NoReply = true
 	case "shape":

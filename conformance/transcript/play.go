@@ -29,6 +29,9 @@ var ErrNotConfigurable = errors.New("the file needs a server with settings of it
 const (
 	// quiet is how long a recording waits after raw bytes for one more reply.
 	quiet = 250 * time.Millisecond
+	// A command with @until is sent again after untilPause, and the last time untilMost after the first.
+	untilPause = 10 * time.Millisecond
+	untilMost  = 10 * time.Second
 	// firstConn is the connection that a file begins on.
 	firstConn = "main"
 )
@@ -204,10 +207,15 @@ func (p *player) step(s *Step) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := p.cur.send(AppendCommand(nil, args...)); err != nil || s.Mods.NoReply {
-			return nil, err
+		for sent := time.Now(); ; time.Sleep(untilPause) {
+			if err := p.cur.send(AppendCommand(nil, args...)); err != nil || s.Mods.NoReply {
+				return nil, err
+			}
+			lines, err := p.one(s)
+			if err != nil || strings.HasPrefix(lines[0], s.Mods.Until) || time.Since(sent) > untilMost {
+				return lines, err
+			}
 		}
-		return p.one(s)
 	case Raw:
 		if err := p.cur.send(s.Bytes); err != nil || s.Mods.NoReply {
 			return nil, err

@@ -16,6 +16,7 @@ type toy struct {
 	mu    sync.Mutex
 	now   time.Duration
 	asked []string
+	count int // the number of COUNT
 }
 
 func (s *toy) Advance(d time.Duration) { s.now += d }
@@ -63,6 +64,9 @@ func (s *toy) answer(args []string) (string, bool) {
 		return "+RESET\r\n", true
 	case "NOW":
 		return fmt.Sprintf(":%d\r\n", s.now.Milliseconds()), true
+	case "COUNT":
+		s.count++
+		return fmt.Sprintf(":%d\r\n", s.count), true
 	case "TWICE":
 		return "+one\r\n+two\r\n", true
 	case "TIME":
@@ -105,6 +109,9 @@ $"ECHO a"
 +one
 @push
 +two
+@until :3
+> COUNT
+:3
 @conn b
 >> "*1\r\n$3\r\nNOW\r\n"*2
 :1500

@@ -68,6 +68,8 @@ func TestParseRefuses(t *testing.T) {
 		{"@shape\n@conn b", "right above"},
 		{"@shape\n\n> PING", "right above"},
 		{"@shape x\n> PING", "no operand"},
+		{"@until\n> PING", "how the reply begins"},
+		{"@until -BUSY\n@push", "a command only"},
 		{"@sorted x\n> PING", "invalid syntax"},
 		{"@sub /a/\n> PING", "want @sub"},
 		{"@sub\n> PING", "want @sub"},
