@@ -136,7 +136,7 @@ func (k *blockRegistry) step(rt route) time.Duration {
 		fn()
 	}
 	if rt.seq != nil && len(after) > 0 {
-		rt.seq.flush()
+		rt.seq.flush(false)
 	}
 	return wait
 }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"time"
 
 	"lockstep/store"
@@ -42,11 +43,8 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 // runScript runs a command that runs a script. When the script has reached the busy threshold, the other requests that wait are
 // answered BUSY. runScript sets *refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
-	if *refused {
-		behind = nil
-	}
 	s.startTurn(s.turn.user)
-	s.script.starts(r, behind, s.turn.since)
+	s.script.starts(r, s.waitFor(behind, *refused), s.turn.since)
 	defer func() { *refused = s.scriptEnds() || *refused }()
 	return s.evaluateScript(ctx)
 }
@@ -90,10 +88,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 			return s.stopTransaction(ctx, false)
 		case !began:
 			began = true
-			if *refused {
-				behind = nil
-			}
-			s.script.starts(r, behind, s.node.cfg.Time.Monotonic())
+			s.script.starts(r, s.waitFor(behind, *refused), s.node.cfg.Time.Monotonic())
 		}
 		reply := s.evaluateScript(ctx)
 		s.ctx.StoppedForNow = ctx.StoppedForNow
@@ -117,8 +112,25 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// scriptEnds notes that the script of the present turn has ended, and returns whether the requests behind it were refused.
+// waitFor returns the requests that wait for a script, besides those in the inbox: the rest of the script's batch (the parameter
+// behind), unless that was refused already, and the requests that go behind others.
+func (s *sequencer) waitFor(behind []*request, refused bool) []*request {
+	if refused {
+		behind = nil
+	}
+	if s.users.Waiting() == 0 && len(s.long.waiting) == 0 {
+		return behind
+	}
+	return slices.Concat(behind, s.users.List(), s.long.waiting)
+}
+
+// scriptEnds notes that the script of the present turn has ended, and returns whether the requests that waited for it (waitFor) were
+// refused.
 func (s *sequencer) scriptEnds() (refused bool) {
 	s.turn.ended = s.node.cfg.Time.Monotonic()
-	return s.script.ends(s.turn.ended)
+	if refused = s.script.ends(s.turn.ended); refused {
+		s.users.Drain()
+		s.long.waiting = nil
+	}
+	return refused
 }

@@ -255,6 +255,57 @@ func TestBusy(t *testing.T) {
 	})
 }
 
+// Requests that go behind those of other users, and long reads, are told BUSY as well.
+func TestBusyBehindOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		look := store.Command{Name: "look", Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply { time.Sleep(time.Second); return store.OK }}
+		n, _ := newLimited(t, look)
+		n.do("RUN 1s")
+		n.do("RUN 1s")
+		n.SetBusyThreshold(100 * ms)
+		n.do("LOOK")
+		first := n.startForwarded("RUN 90ms")
+		synctest.Wait()
+		start := time.Now()
+		script := n.startForwarded("RUN 2s")
+		read, long := n.startForwarded("GET k"), n.startForwarded("LOOK")
+		for name, told := range map[string]<-chan string{"read": read, "long read": long} {
+			if got := <-told; got != "-BUSY" {
+				t.Errorf("the %s was told %q", name, got)
+			}
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("told after %v", took)
+		}
+		if got := <-first + <-script; got != "OKOK" {
+			t.Errorf("the scripts: %q", got)
+		}
+		n.expect("nil", "GET k")
+	})
+}
+
+// A client of an ephemeral node is told BUSY, though its goroutine was the one to run the requests.
+func TestNobodyRunsTheScriptOfAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := &limited{limit: 3 * time.Second, kill: make(chan struct{})}
+		n := newEphemeralNode(t, store.Command{Name: "run", Arity: -2, Flags: store.Scripting, Run: l.run})
+		n.SetBusyThreshold(100 * ms)
+		time.Sleep(2 * assistInterval) // until then the goroutine that leads runs the batches
+		synctest.Wait()
+		done := make(chan struct{})
+		script := Submission{Calls: n.call("RUN 2s"), Done: func() { close(done) }}
+		n.SubmitAsync(&script)
+		start := time.Now()
+		if got := n.do("GET k"); got != "-BUSY" || time.Since(start) > time.Second {
+			t.Errorf("the other client was told %q after %v", got, time.Since(start))
+		}
+		<-done
+		if got := text(script.Replies); got != "OK" {
+			t.Errorf("the script: %q", got)
+		}
+	})
+}
+
 // The requests that stood behind a long script are told BUSY, also if others stand in their
 // places by then, because the script has ended and its batch has taken in more.
 func TestBusyWhenTheScriptHasEnded(t *testing.T) {

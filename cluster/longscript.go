@@ -16,7 +16,7 @@ type longScript struct {
 	mu     sync.Mutex
 	number uint64        // odd while a script runs …
 	since  time.Duration // … since this monotonic time
-	behind []*request    // requests that stand behind the script's request in the present batch
+	behind []*request    // requests that wait for the script (sequencer.waitFor)
 	runs   func()        // check calls it once, when the script has run for runsAfter; nil: nobody to tell, or called already
 	timer  *time.Timer   // runs check …
 	due    time.Duration // … at this monotonic time; 0: never
@@ -26,7 +26,7 @@ type longScript struct {
 // after this report, the node does not send the script to the next leader (carried.suspect).
 const runsAfter = 100 * time.Millisecond
 
-// starts notes that a script of request r runs from now on. The parameter behind has the requests of the batch that wait behind r.
+// starts notes that a script of request r runs from now on. The parameter behind has the requests that wait for it (sequencer.waitFor).
 func (l *longScript) starts(r *request, behind []*request, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +56,7 @@ func (l *longScript) checkIn(after time.Duration) {
 	}
 }
 
-// ends notes that the script has ended at the monotonic time at, and returns whether the requests behind it were refused.
+// ends notes that the script has ended at the monotonic time at, and returns whether the requests that waited for it were refused.
 // Refused requests may be in use again by now, so the caller must not look at them.
 func (l *longScript) ends(at time.Duration) (refused bool) {
 	l.mu.Lock()
@@ -71,7 +71,7 @@ func (l *longScript) ends(at time.Duration) (refused bool) {
 }
 
 // check is what the timer calls. If the script has run for runsAfter, check reports that to the node of the script's client (runs).
-// If the script has reached the busy threshold, check has BUSY answered to the requests that wait behind the script, and to those
+// If the script has reached the busy threshold, check has BUSY answered to the requests that wait for the script, and to those
 // that come before it ends.
 func (l *longScript) check() {
 	l.mu.Lock()
@@ -98,11 +98,11 @@ func (l *longScript) check() {
 	l.refuseWaiting()
 }
 
-// refuseWaiting answers BUSY to the requests that wait behind the script, except the patient ones (request.patient), which it queues
+// refuseWaiting answers BUSY to the requests that wait for the script, except the patient ones (request.patient), which it queues
 // again. From then on the inbox refuses requests that are not patient, until ends opens it. The caller holds mu; refuseWaiting
 // releases it.
 func (l *longScript) refuseWaiting() {
-	// q is a copy: as soon as the script ends, its batch may overwrite the elements of behind.
+	// q is a copy: as soon as the script ends, the sequencer may overwrite the elements of behind.
 	q := slices.Concat(l.behind, l.in.Shut(false))
 	l.behind = nil
 	l.mu.Unlock()

@@ -71,6 +71,9 @@ func (r *request) KeepsPlace() bool {
 	return r.blockedClient == nil && r.claim == nil && call.KeepsPlace(r.calls)
 }
 
+// runsScript reports whether a call of the request, or a command of its transaction, runs a script.
+func (r *request) runsScript() bool { return r.blockedClient == nil && call.RunsScript(r.calls) }
+
 func (r *request) Calls() int {
 	if len(r.calls) == 1 && r.calls[0].Txn != nil {
 		return max(len(r.calls[0].Txn.Calls), 1)

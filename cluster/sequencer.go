@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"lockstep/cluster/internal/clock"
@@ -113,7 +114,7 @@ func newSequencer(n *Node) *sequencer {
 // submit queues a request, and has it run. If it cannot queue the request, it completes the request with an error, as enqueue does.
 func (s *sequencer) submit(r *request) {
 	if s.enqueue(r) {
-		s.flush()
+		s.flush(false)
 	}
 }
 
@@ -131,13 +132,13 @@ func (s *sequencer) enqueue(r *request) bool {
 	return true
 }
 
-// flush makes sure that a goroutine runs the queued requests.
-func (s *sequencer) flush() {
+// flush makes sure that a goroutine runs the queued requests. watched is true if the caller may run scripts (Node.FlushWatched).
+func (s *sequencer) flush(watched bool) {
 	switch run, enough, any := s.in.Begin(s.node.cfg.Ephemeral); {
 	case run:
 		// An ephemeral node waits for no disk or peer, so passing the requests to another goroutine would cost
 		// more than running them here.
-		s.runInline()
+		s.runInline(watched)
 	case enough:
 		s.in.SignalFull()
 	case any:
@@ -150,10 +151,15 @@ func (s *sequencer) flush() {
 const inlineRounds = 4
 
 // runInline runs the queued requests on the goroutine of a submitter; no other goroutine runs requests meanwhile. It
-// does not wait for room for replies, because the same goroutine may have to make that room.
-func (s *sequencer) runInline() {
+// does not wait for room for replies, because the same goroutine may have to make that room. Unless it is watched, it leaves batches
+// with scripts to the goroutine that leads.
+func (s *sequencer) runInline(watched bool) {
 	for range inlineRounds {
 		rest, first := s.in.Take(), true
+		if !watched && (s.users.Waiting() > 0 || slices.ContainsFunc(rest, (*request).runsScript)) {
+			s.in.PutBack(rest)
+			break
+		}
 		for ; (first || len(rest) > 0 || s.serves()) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)

@@ -91,11 +91,17 @@ func (n *Node) refuseLong(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine; then
-// Flush does not return while a script runs.
-func (n *Node) Flush() {
+// Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine, but no script: a script may run
+// for long, and the caller's client may have been answered.
+func (n *Node) Flush() { n.flush(false) }
+
+// FlushWatched is Flush, but an ephemeral node may also run scripts on the caller's goroutine. So the caller must be a goroutine that
+// another one replaces while FlushWatched does not return.
+func (n *Node) FlushWatched() { n.flush(true) }
+
+func (n *Node) flush(watched bool) {
 	if seq := n.routes.get().seq; seq != nil {
-		seq.flush()
+		seq.flush(watched)
 	}
 }
 

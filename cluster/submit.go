@@ -276,7 +276,7 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	queued := seq.enqueue(r)
 	c.sent()
 	if queued {
-		seq.flush()
+		seq.flush(false)
 	}
 	<-done
 	switch r.err {

@@ -42,10 +42,12 @@ type Submitter interface {
 	// The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
-	// SubmitAsync returns. Flush must follow: SubmitAsync may only collect the commands, and leave it to Flush to submit
-	// them. Flush may run them on its caller's goroutine.
+	// SubmitAsync returns. Flush or FlushWatched must follow: SubmitAsync may only collect the commands, and leave it to them
+	// to submit the commands. Both may run commands on the caller's goroutine; only FlushWatched runs scripts there, so another
+	// goroutine must replace its caller while it does not return.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
+	FlushWatched()
 	// Block begins a blocking command; Flush must follow.
 	Block(b *cluster.Blocked)
 	// Unblock ends a blocking command with a reply, unless the command is served first or an earlier call of Unblock ends it.

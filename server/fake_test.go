@@ -196,6 +196,8 @@ func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 }
 
 // Flush waits if the test has set stuck, as it would for a script.
+func (f *fakeBackend) FlushWatched() { f.Flush() }
+
 func (f *fakeBackend) Flush() {
 	if gate := f.stuck.Swap(nil); gate != nil {
 		f.held.Add(1)

@@ -51,9 +51,9 @@ type loop struct {
 	ended  bool
 	owner  int // the number of the goroutine that owns the loop; the first owner is 0
 
-	held     atomic.Uint64 // odd while the owner is in Backend.Flush
+	held     atomic.Uint64 // odd while the owner is in Backend.FlushWatched
 	watching atomic.Bool
-	stir     chan struct{} // wakes the watcher before the owner enters Backend.Flush
+	stir     chan struct{} // wakes the watcher before the owner enters Backend.FlushWatched
 	stop     chan struct{} // closed when the loop has ended
 
 	spare     []*loopConn // memory of the previous queue, for the next one
@@ -67,8 +67,8 @@ type loop struct {
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends
-	submitted bool        // commands have been submitted: Backend.Flush must follow
-	now       time.Time   // the time when the round began, or when its last Backend.Flush returned
+	submitted bool        // commands have been submitted: Backend.FlushWatched must follow
+	now       time.Time   // the time when the round began, or when its last Backend.FlushWatched returned
 	events    [256]unix.EpollEvent
 	happened  int // how many events the last system call has stored in events
 }
@@ -201,7 +201,7 @@ func (l *loop) flushBackend(me int) bool {
 		l.watching.Store(true)
 		l.stir <- struct{}{}
 	}
-	l.srv.backend.Flush()
+	l.srv.backend.FlushWatched()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.owner != me {

@@ -151,6 +151,16 @@ func KeepsPlace(calls []Call) bool {
 
 var setsOrDeletes = map[string]bool{"set": true, "del": true}
 
+// RunsScript reports whether any of the calls runs a script.
+func RunsScript(calls []Call) bool {
+	for i := range calls {
+		if c := &calls[i]; c.Txn != nil && RunsScript(c.Txn.Calls) || c.Txn == nil && c.Cmd.Is(store.Scripting) {
+			return true
+		}
+	}
+	return false
+}
+
 // ReadOnly reports whether all calls only read, so that it does no harm to run them twice.
 func ReadOnly(calls []Call) bool {
 	for i := range calls {

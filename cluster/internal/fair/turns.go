@@ -460,6 +460,9 @@ func (t *Turns[W]) Idle(now time.Duration) bool {
 // Waiting returns how many requests go behind others.
 func (t *Turns[W]) Waiting() int { return len(t.waiting) }
 
+// List returns the requests that go behind others. The caller must not change the slice.
+func (t *Turns[W]) List() []W { return t.waiting }
+
 // Drain takes out all requests that wait behind others, and returns them.
 func (t *Turns[W]) Drain() []W {
 	waiting := t.waiting
