@@ -129,6 +129,9 @@ type Config struct {
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
+	// UsersVersion returns the version of the users that the Sink has last been told of (store.Accounts). A nil UsersVersion means
+	// that no rights are checked.
+	UsersVersion func() uint64
 	// Listens reports whether clients of this node subscribe to channels or track keys. If they do, the leader tells this node of each
 	// commit at once. A nil Listens means that they do.
 	Listens func() bool

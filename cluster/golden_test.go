@@ -86,6 +86,17 @@ func bytesMessage(kind byte, name string, body []byte) message {
 	return inFrame(kind, 5, name, body, func(got []byte) error { return want(name, string(got), nil, string(body)) })
 }
 
+// kill is a kill frame for a node that speaks a minor version.
+func kill(name string, q scriptQuestion, minor byte) message {
+	return inFrame(forward.Kill, 5, name, q.body(300, minor), func(b []byte) error {
+		got, users, checked, err := readScriptQuestion(b)
+		if checked {
+			return want(name, []uint64{uint64(got), users}, err, []uint64{uint64(q), 300})
+		}
+		return want(name, got, err, q)
+	})
+}
+
 func resultMessage(name string, body []byte, replies []store.Reply, outcome error) message {
 	return inFrame(forward.Result, 300, name, body, func(got []byte) error {
 		list, err := forward.ReadResult(got, nil)
@@ -147,8 +158,9 @@ func messages(t *testing.T) []message {
 		}),
 		bytesMessage(forward.Claim, "claim", forward.AppendClaim(nil, 1<<63, 7)),
 		bytesMessage(forward.Cancel, "cancel", []byte{2}), bytesMessage(forward.Waits, "waits", nil), bytesMessage(forward.Alive, "alive", nil),
-		bytesMessage(forward.Kill, "script kill", []byte(killScript)), bytesMessage(forward.Kill, "function kill", []byte(killFunction)),
-		bytesMessage(forward.Kill, "function stats", []byte(runningFunction)), bytesMessage(forward.Position, "position", nil),
+		kill("script kill", killScript, 0), kill("function kill", killFunction, 0), kill("function stats", runningFunction, 0),
+		kill("script kill with users", killScript, forward.Minor), kill("function kill with users", killFunction, forward.Minor),
+		kill("function stats with users", runningFunction, forward.Minor), bytesMessage(forward.Position, "position", nil),
 		bytesMessage(forward.Transfer, "transfer", transferBody("n2")), admin("remove", remove), admin("add", add),
 		resultMessage("result", forward.AppendReplies(nil, replies), replies, nil),
 		resultMessage("result of heavy work", heavy.appendResult(nil), replies, nil),

@@ -84,14 +84,35 @@ func TestKillIsForwarded(t *testing.T) {
 	c.start(0, 1, 2)
 	leader := c.leader()
 	for i, n := range c.nodes {
-		if got := n.KillScript().Str; got != "killed on "+c.cfg[leader].ID {
+		if got := n.KillScript(0).Str; got != "killed on "+c.cfg[leader].ID {
 			t.Errorf("n%d: %q", i+1, got)
 		}
-		if got := n.KillFunction().Str; got != "function killed on "+c.cfg[leader].ID {
+		if got := n.KillFunction(0).Str; got != "function killed on "+c.cfg[leader].ID {
 			t.Errorf("n%d: %q", i+1, got)
 		}
-		if got := n.RunningFunction().Str; got != "runs on "+c.cfg[leader].ID {
+		if got := n.RunningFunction(0).Str; got != "runs on "+c.cfg[leader].ID {
 			t.Errorf("n%d: %q", i+1, got)
+		}
+	}
+}
+
+// A node whose client may no longer end a script does not know that yet: the leader, which does, refuses. A node of version 0.1.0 says
+// nothing of the users, and checks the rights itself.
+func TestKillByOldUsers(t *testing.T) {
+	c := startThree(t, func(cfg *Config) {
+		cfg.Scripts = &killer{cfg.ID}
+		cfg.UsersVersion = func() uint64 { return 5 }
+	})
+	c.start(0, 1, 2)
+	n := c.nodes[(c.leader()+1)%3]
+	for name, ask := range map[string]func(uint64) store.Reply{"SCRIPT KILL": n.KillScript, "FUNCTION KILL": n.KillFunction, "FUNCTION STATS": n.RunningFunction} {
+		if got := ask(4); got.Str != string(store.ErrUsersChanged) {
+			t.Errorf("%s by old users: %v", name, got)
+		}
+		for _, users := range []uint64{5, 6} {
+			if got := ask(users); got.Kind == store.Failure {
+				t.Errorf("%s by users %d: %v", name, users, got)
+			}
 		}
 	}
 }

@@ -2,34 +2,72 @@ package cluster
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
 	"lockstep/cluster/internal/fair"
 	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
 	"lockstep/store"
+	"lockstep/store/codec"
 )
 
-// scriptQuestion is a request about the script that the leader runs; it is the body of a kill frame.
-type scriptQuestion string
+// scriptQuestion is a request about the script that the leader runs. Its body in a kill frame is the question as a byte, and the
+// version of the users by which the asking node has checked its client's rights. Version 0.1.0 sends no version, and no byte for
+// killScript.
+type scriptQuestion byte
 
 const (
-	killScript      scriptQuestion = ""
-	killFunction    scriptQuestion = "f"
-	runningFunction scriptQuestion = "s"
+	killScript      scriptQuestion = 'k'
+	killFunction    scriptQuestion = 'f'
+	runningFunction scriptQuestion = 's'
 )
 
-// KillScript ends the script that the leader runs.
-func (n *Node) KillScript() store.Reply { return n.askScripts(killScript) }
+// KillScript ends the script that the leader runs. As in KillFunction and RunningFunction, the parameter users is the version of the
+// users by which the caller has checked that its client may ask. If the leader knows a later version, it answers ErrUsersChanged: it
+// cannot check the rights itself while a script runs, because the script has the state.
+func (n *Node) KillScript(users uint64) store.Reply { return n.askScripts(killScript, users) }
 
 // KillFunction ends the function that the leader runs.
-func (n *Node) KillFunction() store.Reply { return n.askScripts(killFunction) }
+func (n *Node) KillFunction(users uint64) store.Reply { return n.askScripts(killFunction, users) }
 
 // RunningFunction returns the reply to FUNCTION STATS while the leader runs a function, Nil while it runs none, and ErrClusterDown
 // if the leader does not answer.
-func (n *Node) RunningFunction() store.Reply { return n.askScripts(runningFunction) }
+func (n *Node) RunningFunction(users uint64) store.Reply {
+	return n.askScripts(runningFunction, users)
+}
 
-func (n *Node) askScripts(q scriptQuestion) store.Reply {
+// body is the body of the question's frame.
+func (q scriptQuestion) body(users uint64, minor byte) []byte {
+	switch {
+	case minor >= forward.MinorKillUsers:
+		return binary.AppendUvarint([]byte{byte(q)}, users)
+	case q == killScript:
+		return nil
+	}
+	return []byte{byte(q)}
+}
+
+// readScriptQuestion reads what body has written. If a node of version 0.1.0 has sent the question, checked is false.
+func readScriptQuestion(body []byte) (q scriptQuestion, users uint64, checked bool, err error) {
+	if len(body) == 0 {
+		return killScript, 0, false, nil
+	}
+	q = scriptQuestion(body[0])
+	if q != killScript && q != killFunction && q != runningFunction {
+		return 0, 0, false, frame.ErrMalformed
+	}
+	if len(body) == 1 {
+		return q, 0, false, nil
+	}
+	r := codec.Reader{B: body[1:]}
+	if users = r.Uvarint(); r.Bad {
+		return 0, 0, false, frame.ErrMalformed
+	}
+	return q, users, true, nil
+}
+
+func (n *Node) askScripts(q scriptQuestion, users uint64) store.Reply {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
 	for {
@@ -37,7 +75,7 @@ func (n *Node) askScripts(q scriptQuestion) store.Reply {
 		if rt.link == nil {
 			return n.scriptsHere(q)
 		}
-		reply, err := n.ask(ctx, rt.link, forward.Kill, []byte(q))
+		reply, err := n.ask(ctx, rt.link, forward.Kill, q.body(users, rt.link.Peer.Speaks.Minor))
 		switch err {
 		case nil:
 			return reply
@@ -55,8 +93,14 @@ func (n *Node) askScripts(q scriptQuestion) store.Reply {
 // serveKill answers a peer's question about scripts. The answer about a running function contains its arguments, which may be
 // long. So if there is no room for it (hasRoom), the peer has to ask again, as for other replies. A kill never waits for room.
 func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
-	q := scriptQuestion(f.Body)
-	replies := []store.Reply{n.scriptsHere(q)}
+	q, users, checked, err := readScriptQuestion(f.Body)
+	if err != nil {
+		return err
+	}
+	replies := []store.Reply{store.Err(store.ErrUsersChanged)}
+	if now := n.cfg.UsersVersion; !checked || now == nil || users >= now() {
+		replies[0] = n.scriptsHere(q)
+	}
 	later := q == runningFunction && !p.hasRoom(fair.Extent(replies))
 	return p.out.Send(forward.Result, f.ID, func(b []byte) []byte {
 		if later {

@@ -21,7 +21,7 @@ func TestStatsWaitForThePeer(t *testing.T) {
 	p := &peerConn{n: n, out: forward.NewOutbox(near)}
 	ask := func(q scriptQuestion) (grown int) {
 		before := p.out.Size()
-		if err := n.serveFrame(frame.Frame{Kind: forward.Kill, ID: 1, Body: []byte(q)}, p); err != nil {
+		if err := n.serveFrame(frame.Frame{Kind: forward.Kill, ID: 1, Body: q.body(0, forward.Minor)}, p); err != nil {
 			t.Fatal(err)
 		}
 		return p.out.Size() - before
@@ -63,7 +63,7 @@ func TestStatsAreAskedAgain(t *testing.T) {
 				}
 			}
 		}()
-		if r := n.RunningFunction(); r.Str != "runs" || asked != 3 {
+		if r := n.RunningFunction(0); r.Str != "runs" || asked != 3 {
 			t.Errorf("asked %d times: %v", asked, r)
 		}
 		n.routes.drop(nil, l)

@@ -173,14 +173,14 @@ func TestKillEndsTheTransaction(t *testing.T) {
 		txn := n.txn(nil, "SET before x", "RUN 100s", "RUN 100s", "RUN 100s")
 		go func() { done <- text(n.Submit(txn, nil)) }()
 		time.Sleep(100 * ms)
-		n.KillScript()
+		n.KillScript(0)
 		if got := <-done; got != "-EXECABORT" || l.ran != 1 {
 			t.Errorf("%q after %d scripts", got, l.ran)
 		}
 		n.expect("0", "EXISTS before 100s")
 		pipeline := n.start("RUN 2s", "RUN 2s")
 		time.Sleep(100 * ms)
-		n.KillScript()
+		n.KillScript(0)
 		if got := <-pipeline; got != "-ERR OK" {
 			t.Errorf("a pipeline: %q", got)
 		}

@@ -54,6 +54,9 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 	}
 }
 
+// UsersVersion returns the version of the users that this node has applied.
+func (h *Hub) UsersVersion() uint64 { return h.accounts.version.Load() }
+
 // bind sets the server. The accounts need its command table for the rules of users, and its sessions to close those that
 // lose their rights.
 func (a *accounts) bind(srv *Server) {

@@ -75,7 +75,7 @@ type Observer interface {
 	FunctionFlags(name string) (store.FunctionFlags, bool)
 	// RunningFunction asks the leader whether it runs a function. If so, it returns the reply to FUNCTION STATS; if
 	// not, Nil; if the leader cannot be asked, an error.
-	RunningFunction() store.Reply
+	RunningFunction(users uint64) store.Reply
 	// Busy reports whether this node is the leader and has been running a script for longer than the busy
 	// threshold. The server calls it before every command, so it must cost little.
 	Busy() bool
@@ -99,10 +99,11 @@ type Observer interface {
 
 // Admin has the methods that change something for all clients, wait for other nodes, or write the whole state.
 type Admin interface {
-	// KillScript ends the running script, as SCRIPT KILL.
-	KillScript() store.Reply
+	// KillScript ends the running script, as SCRIPT KILL. As in KillFunction and RunningFunction, users is the version of the users
+	// by which the client's right to do so was checked.
+	KillScript(users uint64) store.Reply
 	// KillFunction ends the running function, as FUNCTION KILL.
-	KillFunction() store.Reply
+	KillFunction(users uint64) store.Reply
 	// SetBusyThreshold changes the busy threshold.
 	SetBusyThreshold(d time.Duration)
 	// Add takes a node into the cluster, or gives a member another peer address.

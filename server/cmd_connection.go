@@ -199,4 +199,17 @@ func parseDB(arg []byte) (int, store.Error) {
 	return int(n), ""
 }
 
-func doScriptKill(s *session, _ [][]byte) store.Reply { return s.srv.backend.KillScript() }
+func doScriptKill(s *session, args [][]byte) store.Reply {
+	return s.askScript(args, s.srv.backend.KillScript)
+}
+
+// askScript checks again that the session's user may run a command that ends or shows a script, and then asks the leader. The check
+// must come after the version of the users is read, because the leader trusts that the check has used that version or a later one.
+func (s *session) askScript(args [][]byte, ask func(users uint64) store.Reply) store.Reply {
+	_, users := s.caller()
+	cmd, _ := s.srv.table.Resolve(args)
+	if refusal := s.mayRun(cmd, args); refusal != "" {
+		return store.Err(refusal)
+	}
+	return ask(users)
+}

@@ -216,20 +216,20 @@ func (f *fakeBackend) holdBack() (release func()) {
 	}
 }
 
-func (f *fakeBackend) KillScript() store.Reply {
+func (f *fakeBackend) KillScript(uint64) store.Reply {
 	f.kills.Add(1)
 	return store.OK
 }
 
-func (f *fakeBackend) KillFunction() store.Reply {
+func (f *fakeBackend) KillFunction(uint64) store.Reply {
 	f.kills.Add(1)
 	return store.OK
 }
 
-func (f *fakeBackend) RunningFunction() store.Reply     { return store.Nil }
-func (f *fakeBackend) BusyError() store.Error           { return store.ErrBusyScript }
-func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
-func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
+func (f *fakeBackend) RunningFunction(uint64) store.Reply { return store.Nil }
+func (f *fakeBackend) BusyError() store.Error             { return store.ErrBusyScript }
+func (f *fakeBackend) Busy() bool                         { return f.busy.Load() }
+func (f *fakeBackend) SetBusyThreshold(d time.Duration)   { f.threshold.Store(int64(d)) }
 
 func (f *fakeBackend) LeaderClient() (id, addr string) {
 	f.mu.Lock()

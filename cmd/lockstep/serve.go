@@ -137,6 +137,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	}
 	sc := server.Default()
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Listens
+	cfg.UsersVersion = hub.UsersVersion
 	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
 	cfg.BlockedMemory = plan.client / 2
 	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password, users)

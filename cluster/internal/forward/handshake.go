@@ -33,8 +33,9 @@ const (
 // What minor versions have added. Version 0.1.0 speaks minor 0. Since minor 1 a call also carries the version
 // of the user list from which the sending node knows the user (call.Append).
 const (
-	MinorLeases = 1 // the reply to heavy work says which leases the work has granted
-	MinorWaited = 1 // a blocking command that is sent again says for how long it has waited
+	MinorLeases    = 1 // the reply to heavy work says which leases the work has granted
+	MinorKillUsers = 1 // a kill frame says by which version of the users its node has checked the client's rights
+	MinorWaited    = 1 // a blocking command that is sent again says for how long it has waited
 )
 
 // ErrVersion: two nodes run versions that cannot forward to each other. Raft

@@ -24,9 +24,10 @@ import (
 //	kind 2  result    status (1 byte: Done … ReplyLater), for status 0: n, n times reply; then,
 //	                  if the request was heavy work, 1, its cost in ns, and the leases that it
 //	                  granted, if any (cluster/grants.go); older versions skip what follows the replies
-//	kind 3  kill      no body for SCRIPT KILL, "f" for FUNCTION KILL, "s" for
-//	                  FUNCTION STATS; the result is the reply of the command, or
-//	                  for "s" perhaps status 5, after which the node asks again
+//	kind 3  kill      "k" for SCRIPT KILL, "f" for FUNCTION KILL, "s" for FUNCTION STATS; then
+//	                  the version of the users by which the sender has checked its client's rights;
+//	                  version 0.1.0 leaves out that version, and "k". The result is the reply of
+//	                  the command, or for "s" perhaps status 5, after which the node asks again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot number of the sender, the sender's number of the command,
