@@ -155,11 +155,13 @@ const inlineRounds = 4
 // with scripts to the goroutine that leads.
 func (s *sequencer) runInline(watched bool) {
 	for range inlineRounds {
-		rest, first := s.in.Take(), true
-		if !watched && (s.users.Waiting() > 0 || slices.ContainsFunc(rest, (*request).runsScript)) {
-			s.in.PutBack(rest)
+		rest, runs := s.in.TakeUnless(func(q []*request) bool {
+			return !watched && (s.users.Waiting() > 0 || slices.ContainsFunc(q, (*request).runsScript))
+		})
+		if !runs {
 			break
 		}
+		first := true
 		for ; (first || len(rest) > 0 || s.serves()) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)

@@ -84,13 +84,22 @@ func (i *Inbox[R]) SignalFull() {
 
 // Take takes all requests out of the queue, and returns them.
 func (i *Inbox[R]) Take() []R {
+	q, _ := i.TakeUnless(func([]R) bool { return false })
+	return q
+}
+
+// TakeUnless is Take, but it takes nothing and returns false if the function leave returns true for the queued requests.
+func (i *Inbox[R]) TakeUnless(leave func(q []R) bool) (q []R, taken bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	q := i.queue
+	if leave(i.queue) {
+		return nil, false
+	}
+	q = i.queue
 	clear(i.spare[:cap(i.spare)]) // it would keep requests with their arguments long after they were answered
 	i.queue, i.spare = i.spare[:0], q
 	i.wantNone()
-	return q
+	return q, true
 }
 
 // TakeMore takes all requests out of the queue, and returns q with them added.
