@@ -25,7 +25,10 @@ func bubble(t *testing.T, fn func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		waiters = sync.Pool{New: waiters.New}
-		t.Cleanup(func() { waiters = sync.Pool{New: waiters.New} })
+		t.Cleanup(func() {
+			synctest.Wait() // goroutines that the end of a node has woken still put their waiters back
+			waiters = sync.Pool{New: waiters.New}
+		})
 		fn(t)
 	})
 }
