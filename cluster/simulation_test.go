@@ -102,6 +102,7 @@ func TestSimulationSeeds(t *testing.T) {
 		{44016, "a lease was lengthened by seconds for a reply that nobody waited for any more"},
 		{130756, "the same, before a crash that kept it from being taken back"},
 		{123345, "a grant that was answered 40 ms late ended by as much too early when another leader began right after"},
+		{178796, "a grant confirmed a second time by a leader whose clock was set back was not lengthened by the delay of that confirmation"},
 		{21386, "a grant told again by a leader whose clock was set back, and late, was not lengthened by the delay"},
 	} {
 		t.Run(fmt.Sprint(test.seed), func(t *testing.T) {

@@ -139,9 +139,15 @@ func TestRenew(t *testing.T) {
 			apply(2, test.since)
 		}
 		txn := s.Begin(Time{Lease: test.now}, 3, Env{})
-		_, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 1000)
+		mark := txn.Writes().Mark()
+		until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 1000)
 		if alive == test.expired {
 			t.Errorf("%s: alive %v", test.name, alive)
+		}
+		// A reply that comes late lengthens what Renew has set.
+		renewed, end := []LeasedKey{{0, "k", until}}, txn.Writes().Mark()
+		if late := Leased(txn.Writes().Bytes(), []Span{{mark, mark}}, renewed); end != mark && !slices.Equal(late, renewed) {
+			t.Errorf("%s: a late reply lengthens %v, want %v", test.name, late, renewed)
 		}
 		if e := txn.Lookup(0, []byte("k")); !test.expired && e.Deadline() != test.want {
 			t.Errorf("%s: until %d, want %d", test.name, e.Deadline(), test.want)
