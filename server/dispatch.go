@@ -142,6 +142,9 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 	s.command.Store(d.cmd)
 	s.submit()
+	if s.mayWait() && !s.srv.inPlace[d.cmd] {
+		s.sendGrants()
+	}
 	if s.rest(d.cmd, args) {
 		return s.dispatch(args) // decide again, because rest has waited
 	}
@@ -225,6 +228,7 @@ func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.R
 // a goroutine (loop.step). The caller must call leave when the reply is in the output.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
+		s.sendGrants()
 		return s.srv.backend.GiveWay(s.client, size, len(args))
 	}
 	return func() {}
@@ -245,9 +249,25 @@ func (s *session) collect(cmd *store.Command, args [][]byte) {
 // submit submits the collected commands to the backend, waits for the replies, and queues them.
 func (s *session) submit() {
 	for len(s.calls) > 0 {
+		s.sendGrants()
 		start := s.srv.cfg.Clock()
 		s.replies = s.srv.backend.SubmitPart(s.client, s.calls, s.replies[:0])
 		s.answer(s.srv.cfg.Clock().Sub(start), true)
+	}
+}
+
+// sendGrants sends the output if it may have replies that grant leases. A client counts its lease from the reply, and the leader lengthens a
+// lease only by the time until the leader has answered. So a session calls sendGrants before it waits for anything else: for the
+// next submission, for its turn, or in a command such as WAIT. On an event loop sendGrants does not wait for the socket.
+func (s *session) sendGrants() {
+	if !s.grants {
+		return
+	}
+	s.grants = false
+	if s.mayWait() {
+		s.out.flush()
+	} else {
+		s.out.sendPushed()
 	}
 }
 
@@ -285,6 +305,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		if r.Kind == store.Noted {
 			r = s.settle(r)
 		}
+		s.grants = s.grants || s.calls[i].Txn != nil || cmd.Is(store.Scripting) || s.srv.grants[cmd]
 		if s.calls[i].Txn != nil {
 			s.answerTransaction(&s.calls[i], r, each)
 			s.display(cmd, s.calls[i].Args) // MONITOR shows EXEC after the commands of the transaction, as in Redis

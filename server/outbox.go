@@ -221,7 +221,7 @@ func (o *outbox) flushNow() bool {
 }
 
 // sendPushed sends the output, unless another goroutine writes already, and starts a goroutine for the rest if it cannot
-// send all of it without waiting. The loop calls it after onPush, and when a client begins to wait (loop.waits).
+// send all of it without waiting. The loop calls it after onPush, and when a client begins to wait (loop.waits, session.sendGrants).
 func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

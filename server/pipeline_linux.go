@@ -213,6 +213,7 @@ func (l *loop) mayWait(c *loopConn, cmd *store.Command, args [][]byte) bool {
 func (l *loop) submit(c *loopConn) {
 	c.state = connWaiting
 	c.since = l.now
+	c.s.sendGrants()
 	c.sub.Client = c.s.client
 	c.sub.Calls, c.sub.Replies = c.s.calls, c.s.replies[:0]
 	l.submitted = true

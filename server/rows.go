@@ -99,6 +99,15 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
+// findGrants returns the commands, besides scripts and transactions, that give a key a deadline relative to the present time.
+func findGrants(table *store.Table) map[*store.Command]bool {
+	found := map[*store.Command]bool{}
+	for _, name := range []string{"set", "setex", "psetex", "getex", "expire", "pexpire", "restore"} {
+		found[table.Lookup([]byte(name))] = true
+	}
+	return found
+}
+
 // findKills returns the commands that end a script.
 func findKills(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}

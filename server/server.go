@@ -27,6 +27,7 @@ type Server struct {
 	inPlace  map[*store.Command]bool            // commands whose handlers never wait, so that event loops may run them
 	heavy    map[*store.Command]cluster.OwnKind // of these commands, one of each kind runs at a time (alone.go)
 	kills    map[*store.Command]bool            // commands that end a script
+	grants   map[*store.Command]bool            // commands whose replies may grant a lease
 	execCmd  *store.Command                     // EXEC and WATCH have handlers, but may need the leader, too (ask)
 	watchCmd *store.Command
 	debugCmd *store.Command
@@ -121,6 +122,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.inPlace = findInPlace(srv.handlers)
 	srv.heavy = findHeavy(srv.handlers)
 	srv.kills = findKills(srv.handlers)
+	srv.grants = findGrants(table)
 	srv.execCmd, srv.watchCmd, srv.debugCmd = table.Lookup([]byte("exec")), table.Lookup([]byte("watch")), table.Lookup([]byte("debug"))
 	srv.trackingCmd, _ = table.Resolve([][]byte{[]byte("client"), []byte("tracking")})
 	srv.docs = newCommandDocs(table)

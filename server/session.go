@@ -50,6 +50,7 @@ type session struct {
 type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
+	grants  bool   // the output may have replies that grant leases (sendGrants)
 	unsure  string // hash of the login's password, if this node accepted it before it knew all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password
 	replica bool   // READONLY on the Cluster listener

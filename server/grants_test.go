@@ -1,0 +1,49 @@
+package server
+
+import (
+	"sync"
+	"testing"
+
+	"lockstep/store"
+)
+
+// TestGrantsAreSentBeforeAWait: the reply that grants a lease leaves before the session waits for the replicas, for the next submission, or
+// for its turn. Otherwise a lease could be over when its owner is told of it.
+func TestGrantsAreSentBeforeAWait(t *testing.T) {
+	const lock = "SET lock me NX PX 300\r\n"
+	eachPath(t, func(t *testing.T, loops int) {
+		for _, next := range []string{"WAIT 1 0\r\n", "WAITAOF 0 1 0\r\n", "MULTI\r\nWAIT 1 0\r\nSET k v\r\nEXEC\r\n"} {
+			ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
+			c := ts.dial(t)
+			if next[0] == 'M' {
+				ts.holdAfterFirst()
+			}
+			c.send(lock + next)
+			c.expect("+OK\r\n")
+			c.conn.Close()
+		}
+		ts := newTestServer(t, withLoops(loops))
+		ts.fake.whole.Store(true)
+		c := ts.dial(t)
+		release := ts.holdAfterFirst()
+		c.send(lock + "CLIENT GETNAME\r\nSET other x\r\n")
+		c.expect("+OK\r\n")
+		release()
+		c.expect("$-1\r\n+OK\r\n")
+	})
+}
+
+// holdAfterFirst has every Submit after the next one wait until release is called, or until the test ends.
+func (ts *testServer) holdAfterFirst() (release func()) {
+	var first sync.Once
+	gate := make(chan struct{})
+	ts.fake.mu.Lock()
+	defer ts.fake.mu.Unlock()
+	ts.fake.watch = func(store.Reply) { first.Do(func() { ts.fake.hold.Store(&gate) }) }
+	release = sync.OnceFunc(func() {
+		ts.fake.hold.Store(nil)
+		close(gate)
+	})
+	ts.t.Cleanup(release)
+	return release
+}
