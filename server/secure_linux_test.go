@@ -7,3 +7,18 @@ var loopTests = []func(*testing.T){
 	TestLoopConversations, TestLoopHugePipeline, TestLoopSlowReaderKilled, TestLoopHalfClosed, TestLoopKillWhileWaiting, TestLoopShutdownDrains,
 	TestLoopHeldUp, TestLoopMessages,
 }
+
+// TestSealedDropsWhatWasSent: a client that asks for new keys, and reads so that the ciphertext is never quite sent, does not make its
+// connection keep what was sent.
+func TestSealedDropsWhatWasSent(t *testing.T) {
+	c := &tlsConn{}
+	for range 1000 {
+		if _, err := (under{c: c}).Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		c.sent = len(c.sealed) - 500
+	}
+	if n := len(c.sealed); n > 4000 {
+		t.Errorf("%d bytes are kept for 500 that wait", n)
+	}
+}
