@@ -123,7 +123,7 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	call := s.call(cmd, appendUsers([][]byte{[]byte("acl"), []byte("load"), []byte(aclLoadUsers)}, users))
-	r := s.srv.backend.Submit([]cluster.Call{call}, nil)[0]
+	r := s.askLeader(call)
 	switch {
 	case r.Kind == store.Integer:
 		return store.Err(errACLOlder) // a leader of an older release has taken the form "users" for the form "version"

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"strings"
 
-	"lockstep/cluster"
 	"lockstep/store"
 	"lockstep/store/redistext"
 )
@@ -121,8 +120,9 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 // has given up waiting for it, so that a new user can usually log in here at once.
 func doChangeUsers(s *session, args [][]byte) store.Reply {
 	cmd, _ := s.srv.table.Resolve(args)
-	r := s.srv.backend.Submit([]cluster.Call{s.call(cmd, args)}, nil)[0]
+	r := s.askLeader(s.call(cmd, args))
 	if !r.IsError() && r.Kind != store.Noted {
+		defer s.idle()()
 		s.srv.catchUp()
 	}
 	return s.settle(r)

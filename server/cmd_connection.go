@@ -211,5 +211,6 @@ func (s *session) askScript(args [][]byte, ask func(users uint64) store.Reply) s
 	if refusal := s.mayRun(cmd, args); refusal != "" {
 		return store.Err(refusal)
 	}
+	defer s.idle()()
 	return ask(users)
 }

@@ -117,6 +117,7 @@ func doDebugLog(s *session, args [][]byte) store.Reply {
 
 func doDebugReload(s *session, _ [][]byte) store.Reply {
 	// Redis cancels a snapshot in progress; this server waits for it.
+	defer s.idle()()
 	refusal := s.srv.save()
 	for ; refusal == errSaving; refusal = s.srv.save() {
 		select {

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -17,5 +16,5 @@ func doFunctionStats(s *session, args [][]byte) store.Reply {
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	call := s.call(cmd, args)
-	return s.settle(s.srv.backend.Submit([]cluster.Call{call}, nil)[0])
+	return s.settle(s.askLeader(call))
 }

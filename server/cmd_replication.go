@@ -62,6 +62,7 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	if s.executing != nil {
 		timeout = 1
 	}
+	defer s.idle()()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if timeout > 0 {

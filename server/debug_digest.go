@@ -60,7 +60,7 @@ func (s *session) plain(db int, words ...string) store.Reply {
 		c.Cmd, c.Args, c.DB, c.RESP = cmd, args, db, 2
 		return cmd.Run(&c)
 	}
-	return s.srv.backend.Submit([]cluster.Call{{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser}}, nil)[0]
+	return s.askLeader(cluster.Call{Cmd: cmd, Args: args, DB: db, RESP: 2, User: store.SystemUser})
 }
 
 // mixValue adds the value of a key to the digest, or returns the error if a command that reads the value fails. It adds nothing if

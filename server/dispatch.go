@@ -153,6 +153,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		s.submit()
 		return true
 	}
+	refusal := s.checkOperator(d.cmd) // before alone, because it may wait for the leader while others wait for this client's turn
 	end, ok := s.alone(d.cmd)
 	if !ok {
 		s.closeAfterReply()
@@ -167,7 +168,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		leave()
 		return s.dispatch(args)
 	}
-	s.answerHere(d.cmd, d.do, args, leave)
+	s.answerHere(d, args, refusal, leave)
 	return true
 }
 
@@ -180,11 +181,12 @@ func (s *session) refuse(d decision, args [][]byte) {
 	s.countChecks()
 }
 
-// answerHere answers a command on this node, and calls leave when the reply is in the output.
-func (s *session) answerHere(cmd *store.Command, do handler, args [][]byte, leave func()) {
+// answerHere answers a command on this node, and calls leave when the reply is in the output. If refusal is not "", it is the answer.
+func (s *session) answerHere(d decision, args [][]byte, refusal store.Error, leave func()) {
+	cmd := d.cmd
 	s.own.waited = 0
 	start, size := s.srv.cfg.Clock(), s.out.size()
-	r := s.runHere(cmd, do, args)
+	r := s.runHere(d, args, refusal)
 	end := s.srv.cfg.Clock()
 	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
@@ -208,18 +210,17 @@ func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error)
 	s.finish()
 }
 
-// runHere runs a command that this node answers itself. If the command is for operators, it first checks the
-// user's rights again.
-func (s *session) runHere(cmd *store.Command, do handler, args [][]byte) store.Reply {
-	refusal := s.checkOperator(cmd)
-	if refusal == "" && cmd.Is(store.Admin) {
-		refusal = s.mayRun(cmd, args)
-		s.noteRefusal(cmd, args, refusal)
+// runHere runs a command that this node answers itself, unless checkOperator has refused it. If the command is for operators,
+// runHere first checks the user's rights again.
+func (s *session) runHere(d decision, args [][]byte, refusal store.Error) store.Reply {
+	if refusal == "" && d.cmd.Is(store.Admin) {
+		refusal = s.mayRun(d.cmd, args)
+		s.noteRefusal(d.cmd, args, refusal)
 	}
 	if refusal != "" {
 		return store.Err(refusal)
 	}
-	return s.run(do, args)
+	return s.run(d.do, args)
 }
 
 // giveWay is for commands that the session does not submit. If such a command takes more than cluster.HeavyBytes

@@ -20,14 +20,14 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Durat
 	if q.done != nil {
 		return *q.done, true, 0
 	}
+	if refusal := s.checkOperator(q.cmd); refusal != "" { // before alone, because it may wait for the leader
+		return store.Err(refusal), false, 0
+	}
 	leave, ok := s.alone(q.cmd)
 	if !ok {
 		return store.Err(errLeft), false, 0
 	}
 	defer leave()
-	if refusal := s.checkOperator(q.cmd); refusal != "" {
-		return store.Err(refusal), false, 0
-	}
 	if refusal := s.mayRunAtExec(q); refusal != "" {
 		return store.Err(refusal), false, 0
 	}

@@ -317,6 +317,7 @@ func (f *fakeBackend) Transfer(id string) error {
 func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, bool) {
 	if others > int(f.others.Load()) {
 		<-ctx.Done()
+		f.advance(time.Second)
 	}
 	return int(f.others.Load()), true
 }

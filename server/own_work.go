@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -48,7 +49,7 @@ type ownWork struct {
 	since time.Time     // when the present count began
 	paid  time.Duration // how much of the next command is free of charge: the client has given way for it already
 
-	waited time.Duration // how long the present command has waited for the leader's answer
+	waited time.Duration // how long the present command has waited (session.idle)
 }
 
 // allOwnWork counts the time that a node has worked by itself for all its clients. The first call
@@ -85,6 +86,19 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 		w.all.add(now, untold)
 		w.told = w.took
 	}
+}
+
+// idle notes that the session begins to wait, for the leader or for time, within a command that this node answers itself. The
+// session must call the result when the wait is over: its time is no work of this node (ownWork.waited).
+func (s *session) idle() (over func()) {
+	began := s.srv.cfg.Clock()
+	return func() { s.own.waited += s.srv.cfg.Clock().Sub(began) }
+}
+
+// askLeader has the leader run a call that a command of this node needs, and returns the reply.
+func (s *session) askLeader(c cluster.Call) store.Reply {
+	defer s.idle()()
+	return s.srv.backend.Submit([]cluster.Call{c}, nil)[0]
 }
 
 // rested resets the count and returns the time that the work had taken: the client is about to give way for that time.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"lockstep/cluster"
 	"lockstep/store"
 )
 
@@ -65,7 +64,7 @@ func (s *session) onLeader(args ...string) store.Reply {
 		c.Cmd, c.Args = cmd, words
 		return cmd.Run(&c)
 	}
-	return s.settle(s.srv.backend.Submit([]cluster.Call{s.call(cmd, words)}, nil)[0])
+	return s.settle(s.askLeader(s.call(cmd, words)))
 }
 
 // shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default user

@@ -235,6 +235,7 @@ func doClientUnblock(s *session, args [][]byte) store.Reply {
 		return store.Zero
 	}
 	// The leader may be serving the command at this moment: only the leader knows whether Unblock came in time.
+	defer s.idle()()
 	ended := make(chan bool, 1)
 	s.srv.backend.Unblock(b, reply, func(ok bool) { ended <- ok })
 	select {

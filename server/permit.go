@@ -96,13 +96,12 @@ func (s *session) asksOnce() func() knowledge {
 	return s.asksAnew()
 }
 
-// asksAnew is Server.asksOnce for a command of the session. It adds the time until the leader answers to own.waited, so
-// that this time does not count as work that this node does for the client.
+// asksAnew is Server.asksOnce for a command of the session. The time until the leader
+// answers does not count as work of this node (idle).
 func (s *session) asksAnew() func() knowledge {
 	ask := s.srv.asksOnce()
 	return func() knowledge {
-		began := s.srv.cfg.Clock()
-		defer func() { s.own.waited += s.srv.cfg.Clock().Sub(began) }()
+		defer s.idle()()
 		return ask()
 	}
 }
