@@ -113,15 +113,15 @@ func (s *sequencer) stopAfter() time.Duration {
 }
 
 // waitFor returns the requests that wait for a script, besides those in the inbox: the rest of the script's batch (the parameter
-// behind), unless that was refused already, and the requests that go behind others.
+// behind), unless that was refused already, what evaluateAgain has cut off from the batch, and the requests that go behind others.
 func (s *sequencer) waitFor(behind []*request, refused bool) []*request {
 	if refused {
 		behind = nil
 	}
-	if s.users.Waiting() == 0 && len(s.long.waiting) == 0 {
+	if len(s.cut) == 0 && s.users.Waiting() == 0 && len(s.long.waiting) == 0 {
 		return behind
 	}
-	return slices.Concat(behind, s.users.List(), s.long.waiting)
+	return slices.Concat(behind, s.cut, s.users.List(), s.long.waiting)
 }
 
 // scriptEnds notes that the script of the present turn has ended, and returns whether the requests that waited for it (waitFor) were
@@ -130,7 +130,7 @@ func (s *sequencer) scriptEnds() (refused bool) {
 	s.turn.ended = s.node.cfg.Time.Monotonic()
 	if refused = s.script.ends(s.turn.ended); refused {
 		s.users.Drain()
-		s.long.waiting = nil
+		s.cut, s.long.waiting = nil, nil
 	}
 	return refused
 }

@@ -71,9 +71,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 				q[len(q)-1].ran(s.node.cfg.Time.Monotonic())
 				s.noteUse(q[from:]) // q is shorter if a request was stopped for now
 			}
-			if txn.Writes().Size() < maxBatchBytes {
-				txn.ExpireSeen(maxBatchBytes)
-			}
+			txn.ExpireSeen(maxBatchBytes) // an entry has room for that beside the largest write
 			return q, rest
 		}
 	}
@@ -274,11 +272,14 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 // of evaluateOn.
 func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*request, n int, b *batch) (all, rest []*request, again bool) {
 	s.restart(txn, b, txn.Now())
+	s.cut = q[n:]
 	all, rest, again = s.evaluateOn(ctx, txn, q[:n:n], 0, b)
+	left := s.cut // nil if they have been refused
+	s.cut = nil
 	if again {
-		return append(all, q[n:]...), nil, true
+		return append(all, left...), nil, true
 	}
-	return all, append(rest, q[n:]...), false
+	return all, append(rest, left...), false
 }
 
 // entryCopies is how many copies of a write are in memory while the write is on its way to the log, the disk and the peers.

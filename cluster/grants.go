@@ -270,7 +270,9 @@ func (s *sequencer) postpone(b *batch, started store.Time) bool {
 		// It was answered promptly, or its watchdog has told its clients that the outcome is unknown.
 		late = min(late, latenessKept)
 	}
-	s.late.Record(b.accepted, late)
+	// Leases that are later than latenessKept get their time from another entry (makeUp). Whatever else the write set has given a
+	// deadline must not get it, too.
+	s.late.Record(b.accepted, min(late, latenessKept))
 	if late <= latenessKept {
 		return false
 	}
@@ -314,7 +316,7 @@ func (s *sequencer) makeUp(ctx context.Context) bool {
 		if took <= margin+latenessKept {
 			o.batch.answer(nil)
 		}
-		s.late.Record(b.accepted, took-margin)
+		s.late.Record(b.accepted, min(took-margin, latenessKept))
 		if took < margin {
 			s.shift = shift{o.keys, b.accepted, took - margin}
 		}

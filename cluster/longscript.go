@@ -108,7 +108,7 @@ func (l *longScript) refuseWaiting() {
 	l.mu.Unlock()
 	for _, r := range q {
 		if !r.patient() {
-			r.refuseBusy(l.node.BusyError())
+			r.refuse(l.node.BusyError())
 		} else if closed, _ := l.in.Add(r, true); closed {
 			r.complete(errNotExecuted)
 		}

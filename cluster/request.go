@@ -113,19 +113,12 @@ func (r *request) refuse(e store.Error) {
 	}
 }
 
-// refuseBusy refuses a request that has not been evaluated. A request that is sent again may have been
-// executed the first time, so refuseBusy makes its sender try again instead.
-func (r *request) refuseBusy(e store.Error) {
-	if r.from.Again {
-		r.complete(errNotExecuted)
-		return
-	}
-	r.refuse(e)
+// patient reports whether a request is not answered BUSY. A write that is sent again may have been executed the first time, which
+// only its evaluation shows. A blocked client that had waited at a leader before its node sent it again began earlier, and had found
+// no element.
+func (r *request) patient() bool {
+	return r.from.Again || r.blockedClient != nil && r.blockedClient.waited.Joined
 }
-
-// patient reports whether a request is a blocked client that had waited at a leader before its node sent it again. Such a request is
-// not answered BUSY, because its command began earlier, and had found no element.
-func (r *request) patient() bool { return r.blockedClient != nil && r.blockedClient.waited.Joined }
 
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 	for range n {

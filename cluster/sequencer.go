@@ -73,6 +73,7 @@ type sequencer struct {
 	gather         fair.Gatherer[*request] // decides how long a batch waits for more requests
 	users          fair.Turns[*request]    // requests that go behind others because of their users …
 	long           longReads               // … or because they are long reads
+	cut            []*request              // requests that evaluateAgain has cut off from the present batch
 	spread         int64                   // for how long, in ms, the present batch takes in requests
 	script         longScript              // the script that runs
 	evaluation                             // of the present batch
@@ -126,7 +127,7 @@ func (s *sequencer) enqueue(r *request) bool {
 		r.complete(errNotExecuted)
 		return false
 	case busy:
-		r.refuseBusy(s.node.BusyError())
+		r.refuse(s.node.BusyError())
 		return false
 	}
 	return true
@@ -151,18 +152,20 @@ func (s *sequencer) flush(watched bool) {
 const inlineRounds = 4
 
 // runInline runs the queued requests on the goroutine of a submitter; no other goroutine runs requests meanwhile. It
-// does not wait for room for replies, because the same goroutine may have to make that room. Unless it is watched, it leaves batches
-// with scripts to the goroutine that leads.
+// does not wait for room for replies, because the same goroutine may have to make that room. Unless it is watched, it runs one batch,
+// after which its own client may have been answered, and leaves to the goroutine that leads what may take long.
 func (s *sequencer) runInline(watched bool) {
-	for range inlineRounds {
-		rest, runs := s.in.TakeUnless(func(q []*request) bool {
-			return !watched && (s.users.Waiting() > 0 || slices.ContainsFunc(q, (*request).runsScript))
-		})
+	rounds := inlineRounds
+	if !watched {
+		rounds = 1
+	}
+	for range rounds {
+		rest, runs := s.in.TakeUnless(func(q []*request) bool { return !watched && s.mayTakeLong(q) })
 		if !runs {
 			break
 		}
 		first := true
-		for ; (first || len(rest) > 0 || s.serves()) && !s.node.gate.InHand.IsBeyond(); first = false {
+		for ; (first || watched && (len(rest) > 0 || s.serves())) && !s.node.gate.InHand.IsBeyond(); first = false {
 			rest, _ = s.runBatch(s.node.ctx, s.inTurn(rest), false)
 			rest = s.leftOver(rest)
 		}
@@ -175,6 +178,11 @@ func (s *sequencer) runInline(watched bool) {
 		}
 	}
 	s.in.HandOver()
+}
+
+// mayTakeLong reports whether a batch of the queued requests q may take long: because of a script, or of what goes behind others.
+func (s *sequencer) mayTakeLong(q []*request) bool {
+	return s.users.Waiting() > 0 || len(s.long.waiting) > 0 || s.blockedClients.pending() || slices.ContainsFunc(q, (*request).runsScript)
 }
 
 // release lets other goroutines run requests and returns true. It returns false if requests or pending blocked clients
@@ -409,8 +417,9 @@ func (s *sequencer) stillLeads() bool {
 func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	if s.node.cfg.Ephemeral {
 		// The local log applies the entry at once, so its fate is never unknown.
-		_, err := s.node.cons.Propose(entry)
+		out, err := s.node.cons.Propose(entry)
 		s.stamped = s.node.cfg.Time.Monotonic()
+		s.late.Record(out.Sequence, s.node.clock.Now().Lease-started.Lease) // nothing makes up for it: no other leader follows
 		b.answer(err)
 		return err == nil
 	}

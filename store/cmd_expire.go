@@ -169,7 +169,7 @@ func cmdPTTL(c *Ctx) Reply {
 	if left <= 0 && c.env.Grace != nil {
 		left += c.env.Grace(e.leased)
 	}
-	return Int(left)
+	return Int(max(left, 0)) // in the batch that has set the deadline the key lives longer, without a grace; -1 and -2 mean something else
 }
 
 func cmdExpireTime(c *Ctx) Reply { return seconds(cmdPExpireTime(c)) }

@@ -59,7 +59,7 @@ var scanCommands = []Command{
 func (c *Ctx) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	c.ascend(db, from, c.work, func(e *Entry) bool {
 		c.work(1)
-		return c.dead(e) || fn(e)
+		return c.foundDead(c.DB, e) || fn(e)
 	})
 }
 

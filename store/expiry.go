@@ -48,14 +48,14 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 // maxSeen is the largest number of expired keys that a Txn records for ExpireSeen.
 const maxSeen = 1 << 13
 
-// ExpireSeen deletes the keys that a Lookup has found expired, at most maxSeen of them. A reply may have said that they do not exist;
-// under the next leader, whose clock may be behind, they should not exist again. ExpireSeen ends once it has written the given number
-// of bytes. It does not delete the remaining keys, and forgets them.
+// ExpireSeen deletes the keys that foundDead has found expired, at most maxSeen of them. A reply may have said that they do not exist;
+// under the next leader, whose clock may be behind, they should not exist again. ExpireSeen writes no more than the given number of
+// bytes, besides a few for each key. It does not delete the keys for which there is no room, and forgets them.
 func (t *Txn) ExpireSeen(bytes int) {
 	from := t.ws.Size()
 	for _, x := range t.seen {
-		if t.ws.Size()-from >= bytes {
-			break
+		if t.ws.Size()-from+len(x.key) > bytes {
+			continue
 		}
 		if e := t.peek(x.db, x.key); e != nil && t.dead(e) {
 			t.expire(x.db, x.key)

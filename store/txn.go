@@ -74,7 +74,7 @@ type Txn struct {
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … expired keys …
 	flushed    flushed                // … and what Flush has removed: see Version
-	seen       []lapsedKey            // expired keys that Lookup has found, for ExpireSeen; a key may be in it twice
+	seen       []lapsedKey            // expired keys that foundDead has found, for ExpireSeen; a key may be in it twice
 	config     config                 // pending, or the store's
 	events     eventClass             // keyspace notifications in force
 
@@ -198,8 +198,8 @@ func (t *Txn) dead(e *Entry) bool {
 }
 
 // peek returns the entry of a key for reading, even if the key has expired. A command whose reply may say that the key does not
-// exist must use Lookup instead: ExpireSeen deletes the keys that Lookup found expired, so that they do not exist again under the
-// next leader.
+// exist must use Lookup or foundDead: ExpireSeen deletes the keys that these found expired, so that they do not exist again under
+// the next leader.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
@@ -214,14 +214,22 @@ func (t *Txn) peek(db int, key string) *Entry {
 // Lookup returns the entry of a key, or nil if the key does not exist or has expired.
 func (t *Txn) Lookup(db int, key []byte) *Entry {
 	e := t.peek(db, bytesToString(key))
-	if e != nil && t.dead(e) {
-		x := lapsedKey{db, e.key}
-		if n := len(t.seen); n < maxSeen && (n == 0 || t.seen[n-1] != x) {
-			t.seen = append(t.seen, x)
-		}
+	if e != nil && t.foundDead(db, e) {
 		return nil
 	}
 	return e
+}
+
+// foundDead is dead for a command whose reply may say that the key does not exist: it records an expired key for ExpireSeen.
+func (t *Txn) foundDead(db int, e *Entry) bool {
+	if !t.dead(e) {
+		return false
+	}
+	x := lapsedKey{db, e.key}
+	if n := len(t.seen); n < maxSeen && (n == 0 || t.seen[n-1] != x) {
+		t.seen = append(t.seen, x)
+	}
+	return true
 }
 
 // LookupWrite is Lookup for a command that will write the key. It first deletes an expired key, as

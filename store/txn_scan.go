@@ -18,7 +18,7 @@ func (t *Txn) countKeys(db int, work func(steps int)) int {
 		n = v.base.keys.size
 		v.base.deadlines.before(t.now.Lease, func(e *Entry) bool {
 			work(1)
-			if t.dead(e) {
+			if t.foundDead(db, e) {
 				n--
 			}
 			return true
@@ -31,7 +31,7 @@ func (t *Txn) countKeys(db int, work func(steps int)) int {
 				n--
 			}
 		}
-		if e != nil && !t.dead(e) {
+		if e != nil && !t.foundDead(db, e) {
 			n++
 		}
 	}
@@ -41,7 +41,7 @@ func (t *Txn) countKeys(db int, work func(steps int)) int {
 // Ascend calls fn for the keys of a database that have not expired, from a position in the
 // iteration order on, until fn returns false.
 func (t *Txn) Ascend(db int, from uint64, fn func(*Entry) bool) {
-	t.ascend(db, from, func(int) {}, func(e *Entry) bool { return t.dead(e) || fn(e) })
+	t.ascend(db, from, func(int) {}, func(e *Entry) bool { return t.foundDead(db, e) || fn(e) })
 }
 
 // ascend is Ascend, but calls the function visit also for the keys that have expired. Before the first visit it calls the function
