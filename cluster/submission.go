@@ -33,6 +33,14 @@ func (p *Submission) end() {
 	p.Done()
 }
 
+// Forget lets go of the memory of the calls and their replies. It must be called only after Done.
+func (p *Submission) Forget() {
+	p.Calls, p.Replies = nil, nil
+	if r := p.req; r != nil {
+		r.client, r.calls, r.replies = nil, nil, nil
+	}
+}
+
 // Submit runs the calls in order on the leader, whichever node that is, and returns when the
 // outcome is known. The memory of dst is used for the replies. submit.go says how Submit finds the leader, and for how long it
 // tries again.
@@ -140,10 +148,8 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 	}
 	<-w.done
 	dst = w.Replies
-	w.Client, w.Calls, w.Replies, w.node = nil, nil, nil, nil
-	if r := w.req; r != nil {
-		r.client, r.calls, r.replies = nil, nil, nil
-	}
+	w.Client, w.node = nil, nil
+	w.Forget()
 	waiters.Put(w)
 	return dst
 }

@@ -11,8 +11,23 @@ import (
 	"lockstep/store"
 )
 
-// maxCalls is the maximum number of commands in one submission.
-const maxCalls = 1024
+// A submission has at most maxCalls commands, or fewCalls while the submissions of all clients that wait have manyCalls or more. A
+// small command takes some 300 bytes here, and as much on the leader, so maxclients pipelines of maxCalls commands could take more
+// memory than a node of 256 MiB has. A session without commands keeps memory for keepCalls.
+const (
+	maxCalls  = 1024
+	fewCalls  = 64
+	manyCalls = 32 << 10
+	keepCalls = 32
+)
+
+// callsAtOnce returns how many commands the next submission may have.
+func (srv *Server) callsAtOnce() int {
+	if srv.submitted.Load() >= manyCalls {
+		return fewCalls
+	}
+	return maxCalls
+}
 
 // serve is redcon's handler. It handles a whole pipeline: consecutive commands for the leader are submitted
 // together (maxCalls at most), and the replies are sent together, unless they are large, or a command waits or
@@ -129,7 +144,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 			}
 		}
 		s.collect(d.cmd, args)
-		if len(s.calls) >= maxCalls {
+		if len(s.calls) >= s.srv.callsAtOnce() {
 			s.submit()
 		}
 	case actHere:
@@ -252,6 +267,7 @@ func (s *session) submit() {
 	for len(s.calls) > 0 {
 		s.sendGrants()
 		start := s.srv.cfg.Clock()
+		s.srv.submitted.Add(int64(len(s.calls)))
 		s.replies = s.srv.backend.SubmitPart(s.client, s.calls, s.replies[:0])
 		s.answer(s.srv.cfg.Clock().Sub(start), true)
 	}
@@ -299,6 +315,7 @@ func (s *session) flushMuch() {
 // true, answer sends the output if it is large or took is at least slowPart, and waits until the operating system
 // has taken it.
 func (s *session) answer(took time.Duration, mayWait bool) {
+	s.srv.submitted.Add(-int64(len(s.calls)))
 	each := took / time.Duration(len(s.replies))
 	for i := range s.replies {
 		cmd := s.calls[i].Cmd
@@ -339,7 +356,9 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	}
 	clear(s.calls[n:])
 	clear(s.replies)
-	s.calls = s.calls[:n]
+	if s.calls = s.calls[:n]; n == 0 && cap(s.calls) > keepCalls {
+		s.calls, s.replies = nil, nil
+	}
 	if s.holding && n == 0 {
 		s.holding = false
 		s.srv.hub.tracker.release(s)

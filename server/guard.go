@@ -38,7 +38,7 @@ const (
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
-	keepArgs = 1 << 10 // the largest argv, in arguments, that a loop keeps for later commands
+	keepArgs = 1 << 8 // the largest argv, in arguments, that a loop keeps for later commands
 
 	unauthArgs = 10
 	unauthBulk = 16384
@@ -54,6 +54,8 @@ const standIn = "*1\r\n$6\r\nparcel\r\n"
 // policy has the methods of the session that the guard calls: to ask what the client may do, and to report what has arrived.
 type policy interface {
 	needsAuth() bool
+	// batch returns how many commands the guard of a loop's connection parses before they run.
+	batch() int
 	maxBulk() int64
 	maxQuery() int64
 	// spared reports whether the client, although there is no room, may hold a number of additional bytes: it has CLIENT

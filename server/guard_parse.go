@@ -10,7 +10,7 @@ import (
 
 // parse turns the input in g.buf into commands until the input is used up. It stops early at a fault, when it cuts the client off,
 // before a command that must be cut short while earlier commands wait to run, after a command that was cut short, and, if a loop
-// serves the connection, after unauthBatch commands of a client that has not authenticated. At the end, it cuts the client off if
+// serves the connection, after as many commands as policy.batch allows. At the end, it cuts the client off if
 // too little memory is left for its unfinished large command or, before AUTH, for its buffers.
 func (g *guard) parse() {
 	if g.left == 0 {
@@ -47,6 +47,7 @@ func (g *guard) setStrange(n int64) (all int64) {
 }
 
 func (g *guard) parseInput() {
+	batch := g.policy.batch()
 	for g.r < g.w && g.failure == "" && g.end == nil {
 		var ok bool
 		switch {
@@ -63,7 +64,7 @@ func (g *guard) parseInput() {
 		default:
 			ok = g.takeLine('\n', "too big inline request", g.inline)
 		}
-		if !ok || len(g.ends) >= unauthBatch && g.policy.needsAuth() || g.cut > 0 && g.left == 0 {
+		if !ok || len(g.ends) >= batch || g.cut > 0 && g.left == 0 {
 			return
 		}
 	}

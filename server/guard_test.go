@@ -44,7 +44,13 @@ type rules struct {
 	memory   userMemory
 }
 
-func (r *rules) needsAuth() bool         { return r.auth }
+func (r *rules) needsAuth() bool { return r.auth }
+func (r *rules) batch() int {
+	if r.auth {
+		return unauthBatch
+	}
+	return maxCalls
+}
 func (r *rules) spared(int64) bool       { return false }
 func (r *rules) exempts(int64)           {}
 func (r *rules) userMemory() *userMemory { return &r.memory }

@@ -151,7 +151,7 @@ func (l *loop) step(c *loopConn) {
 		d := s.decide(args)
 		if d.action == actCollect && !d.paused && s.unsure == "" && !s.readsMuch(d.cmd, args) && !s.checksMuch() {
 			s.collect(d.cmd, args)
-			if len(s.calls) >= maxCalls {
+			if len(s.calls) >= l.srv.callsAtOnce() {
 				c.next++
 				l.submit(c)
 				return
@@ -217,6 +217,7 @@ func (l *loop) submit(c *loopConn) {
 	c.sub.Client = c.s.client
 	c.sub.Calls, c.sub.Replies = c.s.calls, c.s.replies[:0]
 	l.submitted = true
+	l.srv.submitted.Add(int64(len(c.sub.Calls)))
 	if c.hungUp {
 		l.srv.hungUp(c.s)
 	}
@@ -227,7 +228,7 @@ func (l *loop) submit(c *loopConn) {
 func (l *loop) resume(c *loopConn) {
 	s := c.s
 	s.replies = c.sub.Replies
-	c.sub.Calls, c.sub.Replies = nil, nil
+	c.sub.Forget()
 	took := l.now.Sub(c.since)
 	waits := store.Extent(s.replies, largeOutput)
 	more := len(s.replies) < len(s.calls) || c.next < len(c.guard.ends)

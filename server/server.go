@@ -41,6 +41,7 @@ type Server struct {
 
 	clientMemory clientMemory
 	ownWork      allOwnWork
+	submitted    atomic.Int64 // commands in the submissions that wait for their replies
 	learning     sync.Once
 	learned      chan struct{} // closed when learnUsers has returned: this node knows the users, or stops
 	docs         *commandDocs

@@ -199,6 +199,14 @@ func (s *session) exempts(by int64) {
 
 func (s *session) userMemory() *userMemory { return &s.account.Load().memory }
 
+// batch implements policy.
+func (s *session) batch() int {
+	if s.needsAuth() {
+		return unauthBatch
+	}
+	return s.srv.callsAtOnce()
+}
+
 func (s *session) needsAuth() bool {
 	return !s.authed.Load() && !s.srv.hub.accounts.ruling().open.Load()
 }

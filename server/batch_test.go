@@ -1,0 +1,45 @@
+package server
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestManyPipelinesTakeLittle: while many commands wait for their replies, a session submits few at once, and a session that waits for
+// commands has given back the memory of its last pipeline.
+func TestManyPipelinesTakeLittle(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		ts.fake.whole.Store(true)
+		const clients, commands = manyCalls / maxCalls, 2 * maxCalls
+		pipeline, replies := strings.Repeat("GET k\r\n", commands), strings.Repeat("$-1\r\n", commands)
+		var all []*client
+		for range clients + 1 {
+			c := ts.dial(t)
+			c.send(pipeline) // the first pipeline only enlarges the buffer for the input
+			c.expect(replies)
+			all = append(all, c)
+		}
+		release := ts.fake.holdBack()
+		for i, c := range all {
+			c.send(pipeline)
+			until(t, "the submission", func() bool { return int(ts.fake.held.Load()) == i+1 })
+		}
+		if got := ts.submitted.Load(); got >= manyCalls+maxCalls {
+			t.Errorf("%d commands were submitted, want fewer than %d", got, manyCalls+maxCalls)
+		}
+		release()
+		for _, c := range all {
+			c.expect(replies)
+			c.do("PING", "+PONG\r\n")
+		}
+		if got := ts.submitted.Load(); got != 0 {
+			t.Errorf("%d commands count as submitted at the end", got)
+		}
+		for _, s := range ts.each() {
+			if cap(s.calls) > keepCalls || cap(s.replies) > keepCalls {
+				t.Errorf("an idle session keeps room for %d calls and %d replies", cap(s.calls), cap(s.replies))
+			}
+		}
+	})
+}
