@@ -69,3 +69,14 @@ func TestStatsAreAskedAgain(t *testing.T) {
 		n.routes.drop(nil, l)
 	})
 }
+
+// A node that reaches no leader does not say that no script runs.
+func TestScriptsWithoutALeader(t *testing.T) {
+	n := newTestNode(t)
+	n.cfg.Scripts = &killer{"n1"}
+	for name, got := range map[string]store.Reply{"SCRIPT KILL": n.KillScript(0), "FUNCTION KILL": n.KillFunction(0), "FUNCTION STATS": n.RunningFunction(0)} {
+		if got.Str != string(ErrClusterDown) {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
