@@ -47,6 +47,16 @@ var besideData = []struct {
 			}
 		})
 	}},
+	{"small commands of many clients", func(int) {
+		beside(700, func(c *respclient.Conn) {
+			for range 1024 {
+				if c.Send("GET", "none") != nil {
+					return
+				}
+			}
+			time.Sleep(100 * time.Millisecond)
+		})
+	}},
 	{"large values that nobody reads", func(int) {
 		beside(40, func(c *respclient.Conn) {
 			for j := range 20 {
