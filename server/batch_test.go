@@ -36,7 +36,12 @@ func TestManyPipelinesTakeLittle(t *testing.T) {
 		if got := ts.submitted.Load(); got != 0 {
 			t.Errorf("%d commands count as submitted at the end", got)
 		}
-		for _, s := range ts.each() {
+		sessions := ts.each()
+		for _, c := range all {
+			c.conn.Close()
+		}
+		until(t, "the end of the sessions", func() bool { return len(ts.each()) == 0 }) // now nobody else uses them
+		for _, s := range sessions {
 			if cap(s.calls) > keepCalls || cap(s.replies) > keepCalls {
 				t.Errorf("an idle session keeps room for %d calls and %d replies", cap(s.calls), cap(s.replies))
 			}
