@@ -61,7 +61,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 			<-srv.drained
 			return
 		}
-		srv.cfg.Log.Error("cannot accept a connection", "error", err)
+		srv.seldom.accept.note(srv.cfg.Clock(), "error", err)
 		select {
 		case <-time.After(acceptPause):
 		case <-srv.drained:
@@ -75,7 +75,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
 		if err := srv.adopt(conn, w, l, face); err != nil {
-			srv.cfg.Log.Error("cannot take a TLS connection in", "error", err)
+			srv.seldom.takeIn.note(srv.cfg.Clock(), "error", err)
 		}
 	})
 }

@@ -119,7 +119,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 	switch d.action {
 	case actHTTP:
 		// Send nothing, not even the finished replies.
-		s.srv.cfg.Log.Warn("closed a connection that speaks HTTP", "addr", s.addr)
+		s.srv.seldom.http.note(s.srv.cfg.Clock(), "last", s.addr)
 		s.submit()
 		s.out.abort()
 		s.closeAfterReply()

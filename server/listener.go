@@ -36,7 +36,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			<-l.srv.drained
 			return nil, net.ErrClosed
 		}
-		l.srv.cfg.Log.Error("cannot accept a connection", "error", err)
+		l.srv.seldom.accept.note(l.srv.cfg.Clock(), "error", err)
 		select {
 		case <-time.After(acceptPause):
 		case <-l.srv.drained:
@@ -107,7 +107,7 @@ func (srv *Server) keepAlive(c *net.TCPConn) {
 		cfg.Count = 3
 	}
 	if err := c.SetKeepAliveConfig(cfg); err != nil {
-		srv.cfg.Log.Warn("cannot set TCP keep-alive", "error", err)
+		srv.seldom.keepAlive.note(srv.cfg.Clock(), "error", err)
 	}
 }
 

@@ -287,7 +287,7 @@ func (l *loop) join(c *loopConn) {
 	c.state = connIdle
 	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET, Fd: int32(c.fd)}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &ev); err != nil {
-		l.srv.cfg.Log.Error("cannot wait for a connection", "error", err)
+		l.srv.seldom.wait.note(l.srv.cfg.Clock(), "error", err)
 		l.retire(c)
 		return
 	}

@@ -57,7 +57,8 @@ type Server struct {
 	pulse          pulse
 	patience       time.Duration // how long to wait for the leader's answer about the users
 
-	hands *handshakes
+	hands  *handshakes
+	seldom *seldomLines // what strangers can write into the log
 
 	saidNoUring sync.Once // the log says only once why each reply needs a system call of its own …
 	saidNoLimit sync.Once // … and that the operating system refuses to limit what it keeps for clients
@@ -115,6 +116,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	srv.clientMemory.relieve = srv.evictClients
 	srv.hub.tracker.setMaxSize(func() int64 { return srv.params.clientLimit.Load() / 2 })
 	srv.hands = newHandshakes(cfg.TLS, cfg.Log, cfg.MaxHandshakes)
+	srv.seldom = newSeldomLines(cfg.Log)
 	srv.pause = newPause(cfg.Clock, srv.backend, srv.stop)
 	srv.empty, srv.left = sync.NewCond(&srv.mu), make(chan struct{}, 1)
 	srv.lastSave.Store(srv.started.Unix())
@@ -413,6 +415,7 @@ func (srv *Server) cron() {
 			srv.checkClients(srv.cfg.Clock())
 			srv.evictClients()
 			srv.hands.sayRest(srv.cfg.Clock())
+			srv.seldom.sayRest(srv.cfg.Clock())
 			srv.rates.commands.sample(srv.stats.commands.Load())
 			srv.rates.in.sample(srv.stats.netIn.Load())
 			srv.rates.out.sample(srv.stats.netOut.Load())
