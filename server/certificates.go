@@ -43,7 +43,8 @@ type Certificates struct {
 	files TLSFiles
 	// unused is true if no port speaks TLS.
 	unused bool
-	seen   string // sizes and times of the files at the last read
+	seen   string // sizes and times of the files at the last read; "" after one that failed
+	said   string // the error of the last read that failed, which the log has; "" if none failed since
 }
 
 // NewCertificates reads the files. Without a CertFile no port speaks TLS, and Set only stores the
@@ -77,17 +78,33 @@ func (c *Certificates) Set(files TLSFiles) error {
 func (c *Certificates) Reload() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.read(c.files)
+	_, err := c.again()
+	return err
 }
 
-// Watch reads the files again if one has changed since the last read. If only one of two files that belong
-// together (the certificate and its key) is new yet, reading fails; the change of the other file causes the next try.
+// Watch reads the files again if one has changed since the last read, or if that read failed. For example, only one of two files
+// that belong together (the certificate and its key) may have been new, or this process may not have had the right to read a file:
+// a chmod changes neither the size nor the time of the file.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.unused && c.files.look() != c.seen {
-		c.tell(c.read(c.files))
+	if c.unused || c.files.look() == c.seen {
+		return
 	}
+	if news, err := c.again(); news {
+		c.tell(err)
+	}
+}
+
+// again reads the files again. After a failure it makes Watch try again each time. news is false if the read failed just as the
+// last one did. The caller holds mu.
+func (c *Certificates) again() (news bool, err error) {
+	if err = c.read(c.files); err == nil {
+		return true, nil
+	}
+	news = err.Error() != c.said
+	c.seen, c.said = "", err.Error()
+	return news, err
 }
 
 // keep calls Watch once per cronPeriod until the channel stop is closed. The caller must start it on a goroutine of its own,
@@ -119,12 +136,12 @@ func (c *Certificates) read(files TLSFiles) error {
 		c.files = files
 		return nil
 	}
-	c.seen = files.look() // before the files are read: Watch then notices a change during the reading
+	seen := files.look() // before the files are read: Watch then notices a change during the reading
 	config, err := files.config()
 	if err != nil {
 		return err
 	}
-	c.files = files
+	c.files, c.seen, c.said = files, seen, ""
 	c.current.Store(config)
 	return nil
 }
