@@ -71,8 +71,9 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 }
 
 // adoptLater begins the TLS handshake with a client, and does not wait for it. Another goroutine does the handshake and, if it
-// succeeds, calls adopt.
+// succeeds, calls adopt. During the handshake every client is a stranger, so the operating system keeps little of its input.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
+	srv.warnOfNoLimit(limitInput(conn, srv.inputOf(false)))
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
 		if err := srv.adopt(conn, w, l, face); err != nil {
 			srv.seldom.takeIn.note(srv.cfg.Clock(), "error", err)

@@ -155,3 +155,36 @@ func TestCutOffClientsLeaveNothing(t *testing.T) {
 		})
 	})
 }
+
+// TestStrangersSendLittleDuringTheHandshake: at the TLS handshake every client is a stranger, for whom the operating system keeps
+// little input. After it, a client that needs no password may send more.
+func TestStrangersSendLittleDuringTheHandshake(t *testing.T) {
+	ts, _, _, _ := secretServer(t, 1)
+	c, err := net.Dial("tcp", ts.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	var tcp *net.TCPConn
+	until(t, "the handshake to begin", func() bool {
+		ts.hands.mu.Lock()
+		defer ts.hands.mu.Unlock()
+		for _, list := range ts.hands.open {
+			tcp = tcpOf(t, list[0].Conn.Conn)
+		}
+		return tcp != nil
+	})
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := 0
+	fault := raw.Control(func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF) })
+	if fault != nil || err != nil || size != 2*strangersInput { // it keeps as much for itself
+		t.Errorf("%d bytes, %v, %v", size, fault, err)
+	}
+	ts.dial(t).do("PING", "+PONG\r\n")
+	if n := ts.option(t, unix.SO_RCVBUF); n != 2*clientsInput {
+		t.Errorf("%d bytes after the handshake", n)
+	}
+}
