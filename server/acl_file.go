@@ -3,11 +3,13 @@ package server
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"lockstep/cluster"
 	"lockstep/store"
@@ -176,6 +178,10 @@ func doACLSave(s *session, args [][]byte) store.Reply {
 		s.srv.cfg.Log.Error("ACL SAVE failed", "file", path, "error", err)
 		return store.Err(errACLSave)
 	}
+	// The times of files are those of the system's clock.
+	if err := removeLeftovers(path, time.Now().Add(-leftoverAge)); err != nil {
+		s.srv.cfg.Log.Warn("ACL SAVE: what a crash left of an earlier one cannot be deleted: delete it", "error", err)
+	}
 	return store.OK
 }
 
@@ -239,15 +245,12 @@ func reason(err error) string {
 // replaceFile replaces the text of a file atomically: even after a crash, the file has all of the old text or all
 // of the new text. Only the owner of the new file may read it.
 func replaceFile(path, text string) (err error) {
-	// If path is a symbolic link, its target is replaced.
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
+	path = linked(path)
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return errNotRegular
 	}
 	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*") // mode 0600
+	f, err := os.CreateTemp(dir, unfinished(path)+"*") // mode 0600
 	if err != nil {
 		return err
 	}
@@ -263,6 +266,45 @@ func replaceFile(path, text string) (err error) {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// linked returns the target of a symbolic link, and the path itself if it names no link that can be followed.
+func linked(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
+}
+
+// unfinished returns how the names begin of the files that replaceFile writes and then renames to path. A number follows.
+func unfinished(path string) string { return "." + filepath.Base(path) + ".tmp-" }
+
+// leftoverAge is the age from which a file of replaceFile counts as left over by a crash. A younger one may belong to another client's
+// ACL SAVE, or to another node with the same ACL file.
+const leftoverAge = time.Hour
+
+// removeLeftovers deletes the files that replaceFile has not renamed to path, if they were last written before the given time.
+func removeLeftovers(path string, before time.Time) error {
+	path = linked(path)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	var faults []error
+	for _, e := range entries {
+		number, ours := strings.CutPrefix(e.Name(), unfinished(path))
+		if !ours || number == "" || strings.Trim(number, "0123456789") != "" || !e.Type().IsRegular() {
+			continue
+		}
+		info, err := e.Info()
+		if err == nil && info.ModTime().Before(before) {
+			err = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
+		}
+		if !errors.Is(err, fs.ErrNotExist) { // that error means that its ACL SAVE has just ended
+			faults = append(faults, err)
+		}
+	}
+	return errors.Join(faults...)
 }
 
 // compareACLFile logs a warning if the cluster's users are not the users that this node read from its ACL
