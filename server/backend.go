@@ -87,6 +87,10 @@ type Observer interface {
 	Topology() *cluster.Topology
 	// Reaches reports whether a command would reach a leader now.
 	Reaches() bool
+	// Older reports whether a command that is submitted now may reach a leader of version 0.1.0.
+	Older() bool
+	// MayBeOlder reports whether any node of the cluster may run version 0.1.0.
+	MayBeOlder() bool
 	// Removed reports whether this node has been taken out of the cluster.
 	Removed() bool
 	// Members returns the members of the cluster.

@@ -68,6 +68,8 @@ type fakeBackend struct {
 	unready  atomic.Bool
 	misses   atomic.Int32 // for so many calls Reaches says no
 	removed  atomic.Bool
+	older    atomic.Bool // a command may reach a leader of version 0.1.0
+	mayBeOld atomic.Bool // some node may run version 0.1.0
 	maxReply atomic.Int64
 	begun    atomic.Int32 // blocking commands
 }
@@ -264,6 +266,8 @@ func (f *fakeBackend) become(t *cluster.Topology) {
 func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
 func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() && f.misses.Add(-1) < 0 }
 func (f *fakeBackend) Removed() bool               { return f.removed.Load() }
+func (f *fakeBackend) Older() bool                 { return f.older.Load() }
+func (f *fakeBackend) MayBeOlder() bool            { return f.mayBeOld.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {
 	return []cluster.Member{

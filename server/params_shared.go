@@ -68,7 +68,8 @@ func (s *session) onLeader(args ...string) store.Reply {
 }
 
 // shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default user
-// of every node: the hash of the password, or nopass if requirepass is empty.
+// of every node: the hash of the password, or nopass if requirepass is empty. shareParams sends nothing that a leader of version 0.1.0
+// would answer with OK and not do: it would store requirepass as a parameter that nobody reads.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
@@ -80,6 +81,9 @@ func (s *session) shareParams(c change) store.Reply {
 			}
 			args = append(args, def.name, value)
 		case def.name == "requirepass":
+			if s.srv.backend.Older() {
+				return store.Err(errPasswordOlder)
+			}
 			rule = "nopass"
 			if c.given[i] != "" {
 				rule = "#" + passwordHash(c.given[i])

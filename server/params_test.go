@@ -51,6 +51,24 @@ func TestFormsWaitForOlderNodes(t *testing.T) {
 	}
 }
 
+// TestPasswordWaitsForOlderNodes: a leader of version 0.1.0 answers CONFIG SET requirepass of a newer node with OK, and sets no
+// password. So nothing is sent.
+func TestPasswordWaitsForOlderNodes(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	ts.fake.older.Store(true)
+	for _, password := range []string{"secret", `""`} {
+		c.do("CONFIG SET max-entry-size 3mb requirepass "+password, "-"+string(errPasswordOlder)+"\r\n")
+	}
+	if _, set := ts.fake.Config(store.ParamMaxEntry); set {
+		t.Error("the refused command has set another parameter")
+	}
+	ts.dial(t).do("PING", "+PONG\r\n")
+	ts.fake.older.Store(false)
+	c.do("CONFIG SET requirepass secret", "+OK\r\n")
+	ts.dial(t).do("AUTH secret", "+OK\r\n")
+}
+
 // TestPatternsForParametersAreBounded would take minutes if each pattern was looked for. Names need no looking for.
 func TestPatternsForParametersAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)

@@ -75,6 +75,7 @@ type Watcher struct {
 	// older is true while some member may run version 0.1.0. A member may run it until its status
 	// contains a list of members, which version 0.1.0 does not send.
 	older   atomic.Bool
+	has     atomic.Bool // some member runs version 0.1.0: it has sent a status without a list of members
 	removed atomic.Bool // this node has been removed from the cluster
 
 	disowned sync.Once // calls Config.Fatal when another node knows this one with another data directory (disown)
@@ -94,6 +95,10 @@ func NewWatcher(ctx context.Context, cfg Config) *Watcher {
 
 // Older reports whether some member may run version 0.1.0.
 func (w *Watcher) Older() bool { return w.older.Load() }
+
+// HasOlder reports whether some member runs version 0.1.0, as far as this node has heard. Unlike Older, it returns false for members
+// from which this node has never heard.
+func (w *Watcher) HasOlder() bool { return w.has.Load() }
 
 // Removed reports whether this node has been removed from its cluster, as far as it knows.
 func (w *Watcher) Removed() bool { return w.removed.Load() }
@@ -304,11 +309,13 @@ func (w *Watcher) Update() map[string]string {
 			delete(w.heard, id)
 		}
 	}
-	older := false
+	older, has := false, false
 	for _, h := range w.heard {
 		older = older || !h.status.ToldMembers
+		has = has || h.told && !h.status.ToldMembers
 	}
 	w.older.Store(older)
+	w.has.Store(has)
 	w.mu.Unlock()
 	w.judge(list)
 	w.cfg.Members(list)

@@ -36,10 +36,13 @@ func TestOlderMembers(t *testing.T) {
 		w.record(Status{ID: id, Peer: addr, Directory: "D", Cluster: "blue", Members: []string{"n1", "n2", "n3"}, ToldMembers: members}, true)
 		w.Update()
 	}
-	check := func(what string, older bool, addrs ...string) {
+	check := func(what string, older, has bool, addrs ...string) {
 		t.Helper()
 		if w.Older() != older {
 			t.Errorf("%s: a member counts as older: %v", what, w.Older())
+		}
+		if w.HasOlder() != has {
+			t.Errorf("%s: a member is older: %v", what, !has)
 		}
 		for _, addr := range []string{"h:2", "h:3"} {
 			want := false
@@ -51,13 +54,13 @@ func TestOlderMembers(t *testing.T) {
 			}
 		}
 	}
-	check("nobody has said anything", true, "h:2", "h:3")
+	check("nobody has said anything", true, false, "h:2", "h:3")
 	says("n2", "h:2", true)
-	check("n2 has said whom it knows", true, "h:3")
+	check("n2 has said whom it knows", true, false, "h:3")
 	says("n3", "h:3", true)
-	check("all have", false)
+	check("all have", false, false)
 	says("n2", "h:2", false)
-	check("n2 is back without that", true, "h:2")
+	check("n2 is back without that", true, true, "h:2")
 	if !w.MayBeOlder("h:4") {
 		t.Error("a member that nobody knows is not older")
 	}

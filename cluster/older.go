@@ -1,0 +1,21 @@
+package cluster
+
+import "lockstep/cluster/internal/forward"
+
+// While a cluster is upgraded, its leader may run version 0.1.0. Such a leader answers OK to some commands that it does not do.
+
+// Older reports whether a command that is submitted now may reach a leader of version 0.1.0: the leader runs it; or another member
+// runs it and may lead next; or there is no leader yet, and this node does not know what all members run.
+func (n *Node) Older() bool {
+	rt := n.routes.get()
+	switch {
+	case rt.link != nil && rt.link.Peer.Speaks.Minor < forward.MinorLeases, n.peers.HasOlder():
+		return true
+	case rt.link == nil && rt.seq == nil:
+		return n.peers.Older()
+	}
+	return false
+}
+
+// MayBeOlder reports whether any node of the cluster may run version 0.1.0. A member may run it until this node has heard from it.
+func (n *Node) MayBeOlder() bool { return n.peers.Older() || n.Older() }
