@@ -79,6 +79,7 @@ const (
 	ErrCommandTime     store.Error = "ERR The command exceeded the time limit (script-time-limit) and was stopped. It had no effect."
 	ErrBlockedMemory   store.Error = "ERR The leader holds too many keys that clients of other nodes wait for; the command was not executed"
 	ErrReplyLater      store.Error = "BUSY The leader has no memory for so large a reply at present; the command was not executed, try again"
+	errNewerLeader     store.Error = "ERR the leader runs a newer version of lockstep: upgrade this node, or send the command to an upgraded node"
 	errClientGone      store.Error = "ERR The client was cut off; the command was not executed"
 	ErrInternal        store.Error = "ERR internal error, the command had no effect; see the server's log"
 )

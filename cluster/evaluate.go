@@ -389,6 +389,9 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	if name, any := c.UnknownName(); any {
 		return refuseUnknown(c, name), ""
 	}
+	if r.peer != nil && r.peer.older && c.OfAnotherNode() {
+		return store.Err(errNewerLeader), ""
+	}
 	switch {
 	case r.overran == i+1 && c.Txn != nil:
 		return store.Err(store.ErrExecAbort(r.overrun)), ""

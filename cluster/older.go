@@ -3,6 +3,11 @@ package cluster
 import "lockstep/cluster/internal/forward"
 
 // While a cluster is upgraded, its leader may run version 0.1.0. Such a leader answers OK to some commands that it does not do.
+//
+// Or an upgraded leader has followers of version 0.1.0. For some commands of clients they send calls in their own name
+// (store.SystemUser), such as those of CONFIG SET. This leader runs no such call, because it does not check what the client may do.
+// It answers errNewerLeader, and not the refusal of a user without rights: that may come as a store.Noted, which version 0.1.0
+// takes for a success here.
 
 // Older reports whether a command that is submitted now may reach a leader of version 0.1.0: the leader runs it; or another member
 // runs it and may lead next; or there is no leader yet, and this node does not know what all members run.

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"lockstep/cluster/internal/forward"
+	"lockstep/store"
 )
 
 // TestOlderLeader: a node knows that its commands may reach a leader of version 0.1.0: by its link to the leader, or, while there is
@@ -30,5 +31,37 @@ func TestOlderLeader(t *testing.T) {
 		p.depose()
 		synctest.Wait()
 		check("nobody leads, and a member is unknown", p.Node, true, true)
+	})
+}
+
+// TestCallsInTheNameOfAnOlderNode: the leader answers those of version 0.1.0, which takes only a plain error for a failure, by one.
+func TestCallsInTheNameOfAnOlderNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, b := newTestNode(t), newTestNode(t)
+		n.lead()
+		b.cfg.speaks.Minor = 0 // version 0.1.0
+		l := n.carried(b.Node)
+		calls := n.call("SETNX k v", "KEYS *", "GET k")
+		calls[0].User, calls[1].User = store.SystemUser, store.SystemUser
+		got := make(chan []store.Reply, 1)
+		l.Call(forward.Submit, func(buf []byte) []byte {
+			return forward.AppendSubmit(buf, forward.Ticket{ID: 1, Low: 1}, l.Token, calls, 0)
+		}, func(body []byte, err error) {
+			replies, failure := forward.ReadResult(body, nil)
+			if err != nil || failure != nil {
+				t.Errorf("no replies: %v, %v", err, failure)
+			}
+			got <- replies
+		})
+		replies := <-got
+		for i, r := range replies[:2] {
+			if r.Kind != store.Failure || r.Str != string(errNewerLeader) {
+				t.Errorf("the answer to call %d is %+v", i+1, r)
+			}
+		}
+		if len(replies) != 3 || replies[2].IsError() {
+			t.Errorf("the answers are %+v", replies)
+		}
+		n.expect("nil", "GET k")
 	})
 }

@@ -48,5 +48,8 @@ func (c *Call) UnknownName() (name []byte, any bool) {
 	return name, any
 }
 
+// OfAnotherNode reports whether another node has sent the call in its own name although it may not: nobody has the rights for it.
+func (c *Call) OfAnotherNode() bool { return c.User == noUser }
+
 // Exec is the Cmd of a call with Txn that another node has sent: the encoding does not say which command the client gave.
 var Exec = &store.Command{Name: "exec"}
