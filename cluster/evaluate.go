@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"lockstep/cluster/brake"
@@ -272,10 +273,13 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 // of evaluateOn.
 func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*request, n int, b *batch) (all, rest []*request, again bool) {
 	s.restart(txn, b, txn.Now())
-	s.cut = q[n:]
+	left, outer := q[n:], s.cut // outer: what an evaluateAgain around this one has cut off
+	s.cut = slices.Concat(left, outer)
 	all, rest, again = s.evaluateOn(ctx, txn, q[:n:n], 0, b)
-	left := s.cut // nil if they have been refused
-	s.cut = nil
+	if s.cut == nil { // they have been refused
+		left, outer = nil, nil
+	}
+	s.cut = outer
 	if again {
 		return append(all, left...), nil, true
 	}

@@ -419,7 +419,9 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 		// The local log applies the entry at once, so its fate is never unknown.
 		out, err := s.node.cons.Propose(entry)
 		s.stamped = s.node.cfg.Time.Monotonic()
-		s.late.Record(out.Sequence, s.node.clock.Now().Lease-started.Lease) // nothing makes up for it: no other leader follows
+		if err == nil && out.Accepted {
+			s.late.Record(out.Sequence, s.node.clock.Now().Lease-started.Lease) // nothing makes up for it: no other leader follows
+		}
 		b.answer(err)
 		return err == nil
 	}

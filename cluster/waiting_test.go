@@ -135,3 +135,26 @@ func TestLateWriteLengthensItsOwnLeasesOnly(t *testing.T) {
 		n.expect("OK", "SET fixed you NX PX 1000")
 	})
 }
+
+// A request spoils a batch, and when the batch is evaluated again, an earlier request does, too. What stands behind both is answered.
+func TestTwoSpoilABatch(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		large := func(c *store.Ctx) store.Reply {
+			time.Sleep(30 * ms)
+			for i := range 9 {
+				c.SetString(0, []byte{byte('a' + i)}, string(make([]byte, 1<<20)), 0)
+			}
+			return store.OK
+		}
+		ran := 0
+		second := store.Command{Name: "second", Arity: 1, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+			if ran++; ran == 2 {
+				return large(c)
+			}
+			return store.OK
+		}}
+		n := newTestNode(t, second, store.Command{Name: "spoil", Arity: 1, Flags: store.Write, Run: large})
+		n.lead()
+		n.expectTogether([]string{"-ERR", "-ERR", "nil"}, "SECOND", "SPOIL", "GET k")
+	})
+}
