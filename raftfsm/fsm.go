@@ -123,7 +123,7 @@ func (f *FSM) apply(index uint64, data []byte) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if err := f.store.Apply(e.Writes, f.seq+1, &sink); err != nil {
+	if err := f.store.ApplyVersion(e.Version, e.Writes, f.seq+1, &sink); err != nil {
 		return out, err
 	}
 	if f.keys != nil {

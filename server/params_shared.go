@@ -69,12 +69,15 @@ func (s *session) onLeader(args ...string) store.Reply {
 
 // shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default user
 // of every node: the hash of the password, or nopass if requirepass is empty. shareParams sends nothing that a leader of version 0.1.0
-// would answer with OK and not do: it would store requirepass as a parameter that nobody reads.
+// would answer with OK and not do: it would store requirepass and the parameters of the compact forms, and not follow them.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
 		switch {
 		case def.shared:
+			if store.FormParam(def.name) && s.srv.backend.MayBeOlder() {
+				return store.Err(errParam(def.name, faultOlder))
+			}
 			value := c.given[i]
 			if def.kind == memoryParam {
 				value = c.values[i] // because the store's ParseMemory accepts fewer forms than memoryOf

@@ -51,6 +51,28 @@ func TestFormsWaitForOlderNodes(t *testing.T) {
 	}
 }
 
+// TestFormsAreNotSentToOlderNodes: a leader of version 0.1.0 would not refuse those parameters.
+func TestFormsAreNotSentToOlderNodes(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	for _, older := range []bool{true, false} {
+		ts.fake.mayBeOld.Store(older)
+		for _, def := range forms() {
+			want := "+OK\r\n"
+			if older {
+				want = "-" + string(errParam(def.name, faultOlder)) + "\r\n"
+			}
+			c.do("CONFIG SET max-entry-size 3mb "+def.name+" 7", want)
+			if _, set := ts.fake.Config(def.name); set == older {
+				t.Errorf("%s, older %t: set is %t", def.name, older, set)
+			}
+		}
+		if _, set := ts.fake.Config(store.ParamMaxEntry); set == older {
+			t.Errorf("older %t: the other parameter is set: %t", older, set)
+		}
+	}
+}
+
 // TestPasswordWaitsForOlderNodes: a leader of version 0.1.0 answers CONFIG SET requirepass of a newer node with OK, and sets no
 // password. So nothing is sent.
 func TestPasswordWaitsForOlderNodes(t *testing.T) {

@@ -46,6 +46,31 @@ func TestFormsOfStringsAreKept(t *testing.T) {
 	shown("restored")
 }
 
+// TestFormsOfOlderLeaders: a parameter of the compact forms that a leader of version 0.1.0 has put into the log has no effect, because
+// nodes of that version do not follow it. All other writes of the entry have.
+func TestFormsOfOlderLeaders(t *testing.T) {
+	for _, older := range []bool{true, false} {
+		txn := New().Begin(Time{}, 1, Env{})
+		for _, name := range []string{ParamHashEntries, ParamHashValue, ParamSetEntries, ParamScoreEntries, ParamScoreValue, ParamEvents} {
+			txn.SetConfig(name, "1")
+		}
+		s, version := New(), txn.Writes().Version()
+		if older {
+			version = 1
+		}
+		if err := s.ApplyVersion(version, txn.Writes().Bytes(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		want := 6
+		if older {
+			want = 1
+		}
+		if set := s.config.names(); len(set) != want || (*s.config.form() == defaultForms) != older {
+			t.Errorf("older %t: %v are set, the limits are %+v", older, set, *s.config.form())
+		}
+	}
+}
+
 // TestFormsForOlderNodes: as long as a node may run version 0.1.0, all writes are known to that version.
 func TestFormsForOlderNodes(t *testing.T) {
 	d := newTestDB(t)

@@ -169,6 +169,8 @@ type committed struct {
 	s    *Store
 	seq  uint64
 	find finder
+
+	first bool // the writes are of version 1 (WriteSet.Version)
 }
 
 // mutable first replaces an entry that a snapshot may still read with a copy.

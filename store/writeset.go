@@ -56,7 +56,8 @@ type op byte
 //	| 24 | str key, str member: remove from a sorted set               |
 //	| 25 | as 23, but give the set its large form first                |
 //	| 26 | str name, str value: set a parameter of the cluster;        |
-//	|    | the parameters in forms.go need version 2 of an entry       |
+//	|    | those in forms.go only in version 2 of an entry: in         |
+//	|    | version 1 they have no effect                               |
 //	| 27 | str user, str rules: set a user; rules as in encodeRules    |
 //	| 28 | str user: delete a user                                     |
 //	| 29 | str name, str code, int n, n times (str name, int           |
@@ -128,11 +129,14 @@ type WriteSet struct {
 // errFull is the panic that ends a command which writes too much (Ctx.Call).
 var errFull = errors.New("store: the command writes too much")
 
+// writesVersion is the latest version of a write set.
+const writesVersion = 2
+
 // Version returns the version of the log entry that these writes need. It is the lowest possible one, so that
 // nodes with an older program continue to run until an entry has a write that they do not know.
 func (w *WriteSet) Version() byte {
 	if w.newer {
-		return 2
+		return writesVersion
 	}
 	return 1
 }
@@ -180,7 +184,7 @@ func (w *WriteSet) str(s string) {
 	w.buf = codec.AppendStr(w.buf, s)
 }
 
-// ErrCorrupt is the error of Apply for bytes that are not a write set. The node must then stop: if it
+// ErrCorrupt is the error of ApplyVersion for bytes that are not a write set. The node must then stop: if it
 // continued, its state would differ from that of other nodes.
 var ErrCorrupt = errors.New("store: corrupt write set")
 
@@ -210,12 +214,17 @@ func (d *decoder) deadline() int64 {
 // op decodes the operation of a write.
 func (d *decoder) op() op { return op(d.Byte()) }
 
-// Apply applies an encoded write set to the store. seq is the sequence number of the write set, which Entry.Changed then returns
-// for every changed key. Apply passes messages to sink, which may be nil. The store does not reference the bytes of writes
-// afterwards.
+// Apply applies an encoded write set of the latest version. See ApplyVersion.
 func (s *Store) Apply(writes []byte, seq uint64, sink Sink) error {
+	return s.ApplyVersion(writesVersion, writes, seq, sink)
+}
+
+// ApplyVersion applies an encoded write set to the store. version is what WriteSet.Version has returned. seq is the sequence number of
+// the write set, which Entry.Changed then returns for every changed key. ApplyVersion passes messages to sink, which may be nil. The
+// store does not reference the bytes of writes afterwards.
+func (s *Store) ApplyVersion(version byte, writes []byte, seq uint64, sink Sink) error {
 	d := newDecoder(writes)
-	t := committed{s: s, seq: seq}
+	t := committed{s: s, seq: seq, first: version < writesVersion}
 	db := 0
 	for len(d.B) > 0 {
 		o := d.op()
@@ -303,7 +312,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opOrigin:
 		d.int() // only EachTouched uses it
 	case opConfig:
-		if name, value := d.Str(), d.Str(); !d.Bad {
+		// A leader of version 0.1.0 accepts a parameter of forms.go, and does not follow it: nodes that did would have other forms.
+		if name, value := d.Str(), d.Str(); !d.Bad && !(t.first && FormParam(name)) {
 			s.config = s.config.with(string([]byte(name)), string([]byte(value)))
 		}
 	case opScriptFlush:
