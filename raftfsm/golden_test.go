@@ -2,8 +2,10 @@ package raftfsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"flag"
+	"hash/crc32"
 	"math"
 	"os"
 	"path/filepath"
@@ -104,6 +106,51 @@ func TestGoldenSnapshot(t *testing.T) {
 	golden(t, "snapshot-empty.hex", encode(t, empty))
 }
 
+// TestSnapshotVersion3: a snapshot that version 0.1.0 would refuse or follow in another way has a version that it does not know.
+func TestSnapshotVersion3(t *testing.T) {
+	number := store.NewTable(store.Commands())
+	for name, write := range map[string]func(*store.Txn){
+		"a parameter of the compact forms": func(t *store.Txn) { t.SetConfig(store.ParamScoreEntries, "7") },
+		"a number as text": func(t *store.Txn) {
+			c := store.Ctx{Txn: t, Args: [][]byte{[]byte("incrbyfloat"), []byte("n"), []byte("3")}, RESP: 2}
+			c.Cmd, _ = number.Resolve(c.Args)
+			c.Cmd.Run(&c)
+		},
+	} {
+		f := New(nil)
+		apply(t, f, 1, propose(f, 1000, write))
+		b := encode(t, f)
+		if b[len(snapshotMagic)] != 3 {
+			t.Errorf("%s: version %d", name, b[len(snapshotMagic)])
+		}
+		if again := encode(t, restored(t, b)); !bytes.Equal(again, b) {
+			t.Errorf("%s: it is not written as it was", name)
+		}
+		if strings.HasPrefix(name, "a parameter") {
+			golden(t, "snapshot-v3.hex", b)
+		}
+	}
+}
+
+// TestFormsInAnOlderSnapshot: a parameter that version 0.1.0 has put into a snapshot, and has not followed, has no effect.
+func TestFormsInAnOlderSnapshot(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 1, propose(f, 1000, func(t *store.Txn) { t.SetConfig(store.ParamScoreEntries, "7") }))
+	b := encode(t, f)
+	b[len(snapshotMagic)] = 2
+	body := b[:len(b)-sumSize]
+	b = binary.LittleEndian.AppendUint32(body, crc32.Checksum(body, castagnoli))
+	older := restored(t, b)
+	older.View(func(s *store.Store, _ uint64) {
+		if value, set := s.Parameters().Get(store.ParamScoreEntries); set {
+			t.Errorf("it is set to %s", value)
+		}
+	})
+	if again := encode(t, older); again[len(snapshotMagic)] != 2 {
+		t.Errorf("the next snapshot has version %d", again[len(snapshotMagic)])
+	}
+}
+
 // TestSnapshotVersion1: what the first version wrote is read.
 func TestSnapshotVersion1(t *testing.T) {
 	dump, err := os.ReadFile(filepath.Join("testdata", "snapshot-v1.hex"))
@@ -178,7 +225,7 @@ func TestRecordedIsWrittenAgain(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, e, err)
 		}
 	}
-	for _, name := range []string{"snapshot.hex", "snapshot-empty.hex"} {
+	for _, name := range []string{"snapshot.hex", "snapshot-empty.hex", "snapshot-v3.hex"} {
 		b := read(name)
 		if !bytes.Equal(encode(t, restored(t, b)), b) {
 			t.Errorf("%s is not written as it was", name)

@@ -23,9 +23,12 @@ import (
 //
 // The checksum covers everything before it. The log index is not in the snapshot, because Raft stores
 // it beside the snapshot. So the bytes depend on the accepted entries alone. Version 1 has no answers.
+// Version 3 has what version 0.1.0 does not know (store.Snapshot.Newer). A snapshot has version 2 if that can express it, so that
+// nodes of version 0.1.0 take it, and version 3 otherwise, so that they refuse it.
 const (
 	snapshotMagic   = "LOCKSTEP"
-	snapshotVersion = 2
+	snapshotVersion = 3
+	snapshotOlder   = 2 // the version that 0.1.0 writes
 )
 
 // Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers, which is small. A Snapshot may be encoded
@@ -59,7 +62,11 @@ func (s *Snapshot) Accounts() store.Accounts { return s.store.Accounts() }
 func (s *Snapshot) Encode(w io.Writer) error {
 	sum := crc32.New(castagnoli)
 	out := io.MultiWriter(w, sum)
-	head := append([]byte(snapshotMagic), snapshotVersion)
+	version := byte(snapshotOlder)
+	if s.store.Newer() {
+		version = snapshotVersion
+	}
+	head := append([]byte(snapshotMagic), version)
 	head = binary.AppendUvarint(head, s.seq)
 	head = binary.AppendUvarint(head, uint64(s.lease))
 	head = binary.AppendUvarint(head, uint64(s.wall))
@@ -137,8 +144,12 @@ func readSnapshot(in io.Reader) (*state, error) {
 	if r.Err != nil {
 		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.Err)
 	}
+	restore := store.RestoreOlder
+	if head[len(snapshotMagic)] > snapshotOlder {
+		restore = store.Restore
+	}
 	var err error
-	if next.store, err = store.Restore(r.Reader); err != nil {
+	if next.store, err = restore(r.Reader); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	if _, err := r.ReadByte(); err == nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"lockstep/store/codec"
 	"math"
+	"slices"
 )
 
 // Snapshot is the state of a store at one instant. Another goroutine may read it while the store changes.
@@ -95,6 +96,23 @@ func (w *snapWriter) str(s string) {
 
 // Accounts returns the users of the state.
 func (sn *Snapshot) Accounts() Accounts { return sn.accounts }
+
+// Newer reports whether version 0.1.0 could not read the snapshot, or would follow it in another way: it has a record recText, or a
+// parameter of forms.go has been set, so collections may be compact beyond the limits of version 0.1.0. Newer depends on the state
+// alone. It may look at all keys.
+func (sn *Snapshot) Newer() bool {
+	if slices.ContainsFunc(sn.config.names(), FormParam) {
+		return true
+	}
+	newer := false
+	for _, ks := range sn.dbs {
+		ks.keys.ascend(0, func(s slot) bool {
+			newer = newer || s.form == formText
+			return !newer
+		})
+	}
+	return newer
+}
 
 // Encode writes the snapshot.
 func (sn *Snapshot) Encode(out io.Writer) error {
@@ -207,12 +225,22 @@ var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 const maxUsersVersion = 1 << 62
 
 // snapReader reads the records of a snapshot.
-type snapReader struct{ *codec.Stream }
+type snapReader struct {
+	*codec.Stream
+	older bool // version 0.1.0 may have written the snapshot
+}
 
 // Restore reads a snapshot into a new store. On an error it returns no store: a corrupt snapshot
 // must not replace a good state.
-func Restore(in io.Reader) (*Store, error) {
-	r := &snapReader{codec.NewStream(in)}
+func Restore(in io.Reader) (*Store, error) { return restore(&snapReader{Stream: codec.NewStream(in)}) }
+
+// RestoreOlder is Restore for a snapshot for which Newer has returned false, or that version 0.1.0 has written. Such a snapshot may
+// have parameters of forms.go that no node has followed. They have no effect, as in ApplyVersion.
+func RestoreOlder(in io.Reader) (*Store, error) {
+	return restore(&snapReader{Stream: codec.NewStream(in), older: true})
+}
+
+func restore(r *snapReader) (*Store, error) {
 	s := New()
 	db := 0
 	for {
@@ -267,7 +295,7 @@ func (r *snapReader) other(s *Store, tag byte) {
 			s.swapped[db] = seq
 		}
 	case recConfig:
-		if name, value := r.Str(), r.Str(); r.Err == nil {
+		if name, value := r.Str(), r.Str(); r.Err == nil && !(r.older && FormParam(name)) {
 			s.config = s.config.with(name, value)
 		}
 	case recUser:
