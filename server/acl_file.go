@@ -178,8 +178,7 @@ func doACLSave(s *session, args [][]byte) store.Reply {
 		s.srv.cfg.Log.Error("ACL SAVE failed", "file", path, "error", err)
 		return store.Err(errACLSave)
 	}
-	// The times of files are those of the system's clock.
-	if err := removeLeftovers(path, time.Now().Add(-leftoverAge)); err != nil {
+	if err := removeLeftovers(path); err != nil {
 		s.srv.cfg.Log.Warn("ACL SAVE: what a crash left of an earlier one cannot be deleted: delete it", "error", err)
 	}
 	return store.OK
@@ -283,9 +282,15 @@ func unfinished(path string) string { return "." + filepath.Base(path) + ".tmp-"
 // ACL SAVE, or to another node with the same ACL file.
 const leftoverAge = time.Hour
 
-// removeLeftovers deletes the files that replaceFile has not renamed to path, if they were last written before the given time.
-func removeLeftovers(path string, before time.Time) error {
+// removeLeftovers deletes the files that replaceFile has not renamed to path, if they were last written leftoverAge before the file
+// at path, which has just been written.
+func removeLeftovers(path string) error {
 	path = linked(path)
+	written, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	before := written.ModTime().Add(-leftoverAge)
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
 		return err
