@@ -157,7 +157,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 	s.command.Store(d.cmd)
 	s.submit()
-	if s.mayWait() && !s.srv.inPlace[d.cmd] {
+	if s.mayWait() && (!s.srv.inPlace[d.cmd] || d.cmd == s.srv.execCmd) { // an EXEC may have commands that wait
 		s.sendGrants()
 	}
 	if s.rest(d.cmd, args) {
@@ -273,9 +273,9 @@ func (s *session) submit() {
 	}
 }
 
-// sendGrants sends the output if it may have replies that grant leases. A client counts its lease from the reply, and the leader lengthens a
-// lease only by the time until the leader has answered. So a session calls sendGrants before it waits for anything else: for the
-// next submission, for its turn, or in a command such as WAIT. On an event loop sendGrants does not wait for the socket.
+// sendGrants sends the output if it may have replies that grant leases. A client counts its lease from the reply, and the leader
+// lengthens a lease only by the time until the leader has answered. So a session calls sendGrants before it waits for anything else:
+// for the next submission, for its turn, or in a command such as WAIT. On an event loop sendGrants does not wait for the socket.
 func (s *session) sendGrants() {
 	if !s.grants {
 		return
