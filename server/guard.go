@@ -168,7 +168,7 @@ func (g *guard) recycle() {
 		}
 		clear(g.argv)
 		g.argv, g.ends = g.argv[:0], g.ends[:0]
-		if len(g.out) == g.done && cap(g.out) > 4*largeCommand {
+		if len(g.out) == g.done && cap(g.out) > inputBuffer {
 			g.out, g.done = nil, 0
 		}
 	}

@@ -309,6 +309,27 @@ func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	}
 }
 
+// After a pipeline of arguments that were split between reads, the guard of an idle client keeps little memory.
+func TestIdleGuardKeepsLittle(t *testing.T) {
+	g := newGuard(nil)
+	g.policy, g.direct, g.memory = usualRules(), true, &clientMemory{limit: new(atomic.Int64)}
+	echo := []byte("*2\r\n$4\r\nECHO\r\n$15000\r\n" + strings.Repeat("x", 15_000) + "\r\n")
+	for range 3 {
+		g.Conn = &pieces{in: [][]byte{echo[:9000], echo[9000:]}}
+		for range 2 {
+			g.fill()
+			g.parse()
+		}
+	}
+	if len(g.ends) != 3 {
+		t.Fatalf("%d commands", len(g.ends))
+	}
+	g.recycle()
+	if n := cap(g.out) + cap(g.buf); n > 2*inputBuffer {
+		t.Errorf("%d bytes are kept", n)
+	}
+}
+
 // The whole memory that is allocated for a large argument counts, not only what has arrived of it; and the
 // guard allocates it in few steps, because each step leaves the former memory to the garbage collector.
 func TestRoomOfALargeArgumentCounts(t *testing.T) {
