@@ -79,9 +79,9 @@ func TestLongChains(t *testing.T) {
 					if tc.why == "" {
 						continue
 					}
-					ts.fake.advance(logSilence)
+					ts.fake.advance(seldomSilence)
 					ts.await(func() bool {
-						ts.hands.sayRest(ts.fake.clock())
+						ts.hands.failures.sayRest(ts.fake.clock())
 						return log.count(tc.why) > 0
 					})
 				}

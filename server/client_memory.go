@@ -3,14 +3,12 @@ package server
 import (
 	"cmp"
 	"iter"
-	"log/slog"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"lockstep/store"
 )
@@ -35,7 +33,9 @@ type clientMemory struct {
 	cutting atomic.Bool  // a goroutine looks for the clients that hold most
 	cut     atomic.Int64 // how many clients were cut off to save memory
 	relieve func()       // Server.evictClients
-	evictions
+
+	evicting  sync.Mutex // held by evictClients: one goroutine at a time cuts clients off
+	evictions seldomLine
 
 	turns atomic.Uint64 // how many times a loop has read a part of a large command (incoming.nextPart)
 }
@@ -98,15 +98,13 @@ func (m *clientMemory) noRoomFor(strangers int64) bool {
 	return limit > 0 && strangers > limit/strangersShare
 }
 
-// refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers. If n is the
-// maximum since the last log line about evictions, the next such line names the client.
-func (m *clientMemory) refused(addr net.Addr, n int64) {
+// refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers.
+func (m *clientMemory) refused(addr net.Addr, n int64) { m.evicted(addr.String(), n) }
+
+// evicted counts a client that is cut off, and holds or wants n bytes. The next log line names the client with the most bytes.
+func (m *clientMemory) evicted(addr string, n int64) {
 	m.cut.Add(1)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.count++; n > m.most.n {
-		m.most = holder{addr: addr.String(), n: n}
-	}
+	m.evictions.count(n, "largest", addr, "bytes", n)
 }
 
 // These are the bytes that one entry takes in the tables that a client can fill, without the bytes of the entry's name.
@@ -173,14 +171,6 @@ func (s *session) memory() int64 {
 // sealer is a connection that keeps ciphertext until its socket has room; waiting returns how many bytes it keeps.
 type sealer interface{ waiting() int }
 
-// evictions lets one goroutine at a time cut clients off, and logs the evictions.
-type evictions struct {
-	mu    sync.Mutex
-	count int64 // since the last log line
-	most  holder
-	said  time.Time
-}
-
 // holder is a client and the memory that it holds.
 type holder struct {
 	s      *session
@@ -194,11 +184,11 @@ type holder struct {
 // to be cut off. It spares clients with NO-EVICT, as Redis does, but only while they together hold no more than half of the limit:
 // the node must survive, and the other clients need memory, too.
 func (srv *Server) evictClients() {
-	e := &srv.clientMemory.evictions
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	defer e.say(srv.cfg.Log, srv.cfg.Clock())
-	limit := srv.clientMemory.limit.Load()
+	m := &srv.clientMemory
+	m.evicting.Lock()
+	defer m.evicting.Unlock()
+	defer func() { m.evictions.sayRest(srv.cfg.Clock()) }()
+	limit := m.limit.Load()
 	if limit == 0 {
 		return
 	}
@@ -216,10 +206,7 @@ func (srv *Server) evictClients() {
 			}
 			exempt -= h.n
 		}
-		srv.clientMemory.cut.Add(1)
-		if e.count++; h.n > e.most.n {
-			e.most = holder{addr: h.addr, n: h.n}
-		}
+		m.evicted(h.addr, h.n)
 		h.s.out.cut()
 		total -= h.n
 	}
@@ -278,16 +265,6 @@ func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	}
 	srv.clientMemory.exempt.Store(exempt)
 	return total, exempt, holders
-}
-
-// say logs the evictions since the last log line, but writes at most one line per logSilence, because clients can cause any number
-// of evictions.
-func (e *evictions) say(log *slog.Logger, now time.Time) {
-	if e.count == 0 || now.Sub(e.said) < logSilence {
-		return
-	}
-	log.Warn("clients were cut off: all clients together held more than maxmemory-clients", "count", e.count, "largest", e.most.addr, "bytes", e.most.n)
-	e.count, e.most, e.said = 0, holder{}, now
 }
 
 // ClientMemory returns how many bytes clients hold in large buffers, tables and lists, as last reported, and

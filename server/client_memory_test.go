@@ -97,7 +97,7 @@ func TestManyClientsAreCutOff(t *testing.T) {
 	if n := log.count("clients were cut off"); n != 1 {
 		t.Errorf("%d lines in the log", n)
 	}
-	ts.fake.advance(logSilence)
+	ts.fake.advance(seldomSilence)
 	ts.evictClients()
 	if n := log.count("clients were cut off"); n != 2 {
 		t.Errorf("%d lines in the log after a while", n)

@@ -23,8 +23,6 @@ const (
 	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them: enough for the largest
 	// record (18 KB), and for a change of keys before it.
 	maxQuiet = 20 << 10
-	// logSilence is the shortest time between two log lines about events of one kind that any client can cause at will.
-	logSilence = 10 * time.Second
 )
 
 var (
@@ -41,7 +39,6 @@ var (
 // client of the same address.
 type handshakes struct {
 	certs *Certificates
-	log   *slog.Logger
 	turns *turns.Turns
 	most  int // handshakes in progress at a time
 
@@ -51,15 +48,15 @@ type handshakes struct {
 	lobby lobby
 	over  bool // the server is closing
 
-	failed   int64 // failures since the last log line
-	lastWhy  string
-	lastFrom string
-	said     time.Time
-	failures int64 // failures since the start
+	failures seldomLine
+	failed   int64 // failures since the start
 }
 
 func newHandshakes(certs *Certificates, log *slog.Logger, most int) *handshakes {
-	return &handshakes{certs: certs, log: log, turns: certs.turns, most: most, open: map[netip.Addr][]*wire{}, lobby: lobby{callers: map[netip.Addr][]*caller{}}}
+	return &handshakes{
+		certs: certs, turns: certs.turns, most: most, open: map[netip.Addr][]*wire{}, lobby: lobby{callers: map[netip.Addr][]*caller{}},
+		failures: seldomLine{log: log, level: slog.LevelWarn, msg: "clients failed at the TLS handshake"},
+	}
 }
 
 // wire is the connection between crypto/tls and a socket.
@@ -205,8 +202,7 @@ func (h *handshakes) stop() {
 	}
 }
 
-// refuse counts a client that failed at the handshake or was not let in. Clients cause as many failures as they like, so the log
-// gets at most one line per logSilence, with the number of failures and the last one.
+// refuse counts a client that failed at the handshake or was not let in.
 func (h *handshakes) refuse(from string, err error, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -220,33 +216,14 @@ func (h *handshakes) note(from string, err error, now time.Time) {
 	}
 	why := err.Error()
 	h.failed++
-	h.failures++
-	h.lastWhy, h.lastFrom = why[:min(len(why), 2*maxQuoted)], from
-	h.say(now)
-}
-
-// say logs the failures since the last log line, if there are any and logSilence has passed. The caller holds mu.
-func (h *handshakes) say(now time.Time) {
-	if h.failed == 0 || now.Sub(h.said) < logSilence {
-		return
-	}
-	h.log.Warn("clients failed at the TLS handshake", "count", h.failed, "last", h.lastFrom, "error", h.lastWhy)
-	h.failed, h.said = 0, now
-}
-
-// sayRest is say for a caller that does not hold mu. The server calls it every second, so that the log also gets the last failures
-// of all, after which no other comes.
-func (h *handshakes) sayRest(now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.say(now)
+	h.failures.note(now, "last", from, "error", why[:min(len(why), 2*maxQuoted)])
 }
 
 // total returns how many failures there have been since the start.
 func (h *handshakes) total() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.failures
+	return h.failed
 }
 
 // FailedHandshakes returns how many clients have failed at the TLS handshake since the start. It also counts clients that the

@@ -138,8 +138,8 @@ func TestStrangersOverTLS(t *testing.T) {
 		if got, err := answers(ts.addr, ts.tls); got != "+PONG\r\n" {
 			t.Errorf("an honest client: %q, %v", got, err)
 		}
-		ts.fake.advance(logSilence)
-		ts.hands.sayRest(ts.fake.clock())
+		ts.fake.advance(seldomSilence)
+		ts.hands.failures.sayRest(ts.fake.clock())
 		if n := log.count("failed at the TLS handshake"); n != 2 {
 			t.Errorf("%d lines in the log after a while", n)
 		}

@@ -82,7 +82,7 @@ func TestLobbyIsBounded(t *testing.T) {
 		count := func(from string) (one, all, open int, refused int64) {
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			return len(h.lobby.callers[netip.MustParseAddr(from)]), h.lobby.count, h.count, h.failures
+			return len(h.lobby.callers[netip.MustParseAddr(from)]), h.lobby.count, h.count, h.failed
 		}
 		var conns []net.Conn
 		froms := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}

@@ -10,46 +10,62 @@ import (
 // seldomSilence is the shortest time between two log lines of a seldomLine. Redis, too, logs once a minute that it cuts off HTTP.
 const seldomSilence = time.Minute
 
-// seldomLine is a log line about events of one kind that any stranger can cause with each connection. The first event is logged at
-// once. Later there is at most one line per seldomSilence, with the number of events since the last line and the attributes of the
-// last event. Otherwise a stranger could fill the disk with the log.
+// seldomLine is a log line about events of one kind that any stranger or client can cause at will. The first event is logged at
+// once. Later there is at most one line per seldomSilence, with the number of events since the last line and the attributes of one
+// of them. Otherwise a stranger could fill the disk with the log.
 type seldomLine struct {
 	log   *slog.Logger
 	level slog.Level
 	msg   string
 
-	mu    sync.Mutex
-	count int   // events since the last log line
-	last  []any // attributes of the last event
-	said  time.Time
+	mu     sync.Mutex
+	events int   // since the last log line
+	told   []any // the attributes of the last of the heaviest events
+	weight int64 // of that event
+	said   time.Time
 }
 
 // note counts an event. args are its attributes, as for slog.
 func (l *seldomLine) note(now time.Time, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.count++
-	l.last = args
+	l.add(0, args)
 	l.say(now)
 }
 
-// say logs the events since the last log line, if there are any and seldomSilence has passed. The caller holds mu.
-func (l *seldomLine) say(now time.Time) {
-	if l.count == 0 || now.Sub(l.said) < seldomSilence {
-		return
-	}
-	l.log.Log(context.Background(), l.level, l.msg, append([]any{"count", l.count}, l.last...)...)
-	l.count, l.last, l.said = 0, nil, now
+// count counts an event with a weight, and leaves the log line to sayRest. The line has the attributes of the heaviest event.
+func (l *seldomLine) count(weight int64, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add(weight, args)
 }
 
-// sayRest is say for a caller that does not hold mu.
+// sayRest logs the events since the last log line, if there are any and seldomSilence has passed. The server calls it every second,
+// so that the log also gets the last events of all, after which no other comes.
 func (l *seldomLine) sayRest(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.say(now)
 }
 
-// seldomLines are the lines of a server that strangers can cause. Lines about failed handshakes are in handshakes.
+// add is count for a caller that holds mu.
+func (l *seldomLine) add(weight int64, args []any) {
+	l.events++
+	if weight >= l.weight {
+		l.told, l.weight = args, weight
+	}
+}
+
+// say is sayRest for a caller that holds mu.
+func (l *seldomLine) say(now time.Time) {
+	if l.events == 0 || now.Sub(l.said) < seldomSilence {
+		return
+	}
+	l.log.Log(context.Background(), l.level, l.msg, append([]any{"count", l.events}, l.told...)...)
+	l.events, l.told, l.weight, l.said = 0, nil, 0, now
+}
+
+// seldomLines are the lines that strangers cause with connections, except for those about handshakes that failed.
 type seldomLines struct {
 	http      seldomLine // a connection speaks HTTP
 	accept    seldomLine // the listener cannot accept a connection, for example because no descriptor is free
@@ -68,9 +84,8 @@ func newSeldomLines(log *slog.Logger) *seldomLines {
 	}
 }
 
-// sayRest logs the last events of all, after which no other comes. The server calls it every second.
-func (ls *seldomLines) sayRest(now time.Time) {
-	for _, l := range []*seldomLine{&ls.http, &ls.accept, &ls.takeIn, &ls.keepAlive, &ls.wait} {
-		l.sayRest(now)
-	}
+// seldomLines returns all lines of the server.
+func (srv *Server) seldomLines() []*seldomLine {
+	ls := srv.seldom
+	return []*seldomLine{&ls.http, &ls.accept, &ls.takeIn, &ls.keepAlive, &ls.wait, &srv.hands.failures, &srv.clientMemory.evictions}
 }

@@ -39,13 +39,13 @@ func TestNoDescriptorForTLSFillsNoLog(t *testing.T) {
 		l := &ts.seldom.takeIn
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		return l.count == len(conns)-1
+		return l.events == len(conns)-1
 	})
 	if n := log.count("cannot take a TLS connection in"); n != 1 {
 		t.Errorf("%d log lines", n)
 	}
 	ts.fake.advance(seldomSilence)
-	ts.seldom.sayRest(ts.fake.clock())
+	ts.seldom.takeIn.sayRest(ts.fake.clock())
 	if n := log.count("count=4"); n != 1 {
 		t.Errorf("the number of the other failures is in %d lines", n)
 	}

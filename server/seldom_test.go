@@ -22,12 +22,12 @@ func TestHTTPFillsNoLog(t *testing.T) {
 			}
 		}
 		speak(20)
-		ts.seldom.sayRest(ts.fake.clock())
+		ts.seldom.http.sayRest(ts.fake.clock())
 		if n := log.count("speaks HTTP"); n != 1 {
 			t.Errorf("%d log lines about 20 connections", n)
 		}
 		ts.fake.advance(seldomSilence)
-		ts.seldom.sayRest(ts.fake.clock())
+		ts.seldom.http.sayRest(ts.fake.clock())
 		if n := log.count("count=19"); n != 1 {
 			t.Errorf("the number of the other connections is in %d lines", n)
 		}

@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime/debug"
 	"sync"
@@ -114,6 +115,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 	}
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
+	srv.clientMemory.evictions = seldomLine{log: cfg.Log, level: slog.LevelWarn, msg: "clients were cut off: all clients together held more than maxmemory-clients"}
 	srv.hub.tracker.setMaxSize(func() int64 { return srv.params.clientLimit.Load() / 2 })
 	srv.hands = newHandshakes(cfg.TLS, cfg.Log, cfg.MaxHandshakes)
 	srv.seldom = newSeldomLines(cfg.Log)
@@ -414,8 +416,9 @@ func (srv *Server) cron() {
 		case <-tick.C:
 			srv.checkClients(srv.cfg.Clock())
 			srv.evictClients()
-			srv.hands.sayRest(srv.cfg.Clock())
-			srv.seldom.sayRest(srv.cfg.Clock())
+			for _, l := range srv.seldomLines() {
+				l.sayRest(srv.cfg.Clock())
+			}
 			srv.rates.commands.sample(srv.stats.commands.Load())
 			srv.rates.in.sample(srv.stats.netIn.Load())
 			srv.rates.out.sample(srv.stats.netOut.Load())
