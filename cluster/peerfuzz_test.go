@@ -65,7 +65,7 @@ func FuzzPeerPort(f *testing.F) {
 			near, far := net.Pipe()
 			ended := make(chan struct{})
 			far = &endedConn{Conn: far, ended: ended}
-			p := peerport.New(accepts(far), "host:1", with, map[byte]func(net.Conn){peerport.ProtoForward: reads(peerport.ProtoForward), peerport.ProtoFacts: reads(peerport.ProtoFacts), peerport.ProtoJoin: reads(peerport.ProtoJoin)}, slog.New(slog.DiscardHandler))
+			p := peerport.New(accepts(far), "host:1", with, map[byte]func(net.Conn){peerport.ProtoForward: reads(peerport.ProtoForward), peerport.ProtoFacts: reads(peerport.ProtoFacts), peerport.ProtoJoin: reads(peerport.ProtoJoin)})
 			readRaft(p)
 			said := make(chan []byte)
 			go func() {

@@ -45,7 +45,7 @@ func TestProofsOfDifferentKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			port := peerport.New(ln, "host:1", serves, nil, log)
+			port := peerport.New(ln, "host:1", serves, nil)
 			defer port.Close()
 			d, err := peerport.NewDialer(who.client, time.Now, log)
 			if err != nil {

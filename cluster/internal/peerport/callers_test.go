@@ -52,7 +52,7 @@ func portOf(t *testing.T, with TLS) *callers {
 			}
 		}
 	}
-	c.port = New(ln, "host:1", d, map[byte]func(net.Conn){ProtoForward: reads("forward"), ProtoFacts: reads("facts"), ProtoJoin: reads("join")}, c.log.Logger())
+	c.port = New(ln, "host:1", d, map[byte]func(net.Conn){ProtoForward: reads("forward"), ProtoFacts: reads("facts"), ProtoJoin: reads("join")})
 	for proto, from := range map[string]func() (net.Conn, error){"raft": c.port.Accept, "append": c.port.AcceptAppends} {
 		go func() {
 			for {

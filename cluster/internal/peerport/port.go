@@ -4,7 +4,6 @@ package peerport
 
 import (
 	"io"
-	"log/slog"
 	"net"
 	"sync"
 	"time"
@@ -27,7 +26,6 @@ type Port struct {
 	ln      net.Listener
 	self    string // address under which the other nodes know this one
 	serve   map[byte]func(net.Conn)
-	log     *slog.Logger
 	dialer  *Dialer
 	raft    chan net.Conn
 	appends chan net.Conn
@@ -49,8 +47,8 @@ const HandshakeTimeout = 5 * time.Second
 // New serves the callers of ln. self is the address under which the other nodes know this one. serve has, for
 // each protocol except those of Accept and AcceptAppends, the function that serves its connections. The port's Close
 // also closes d.Strangers.
-func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn), log *slog.Logger) *Port {
-	p := &Port{ln: ln, self: self, serve: serve, log: log, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
+func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn)) *Port {
+	p := &Port{ln: ln, self: self, serve: serve, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
 	go p.accept()
 	if d.gate != nil {
@@ -68,8 +66,8 @@ func (p *Port) accept() {
 				return
 			default:
 			}
-			p.log.Warn("peer port: accept failed", "error", err)
-			// The process may be out of file descriptors: wait until some are free again.
+			p.dialer.Strangers.Note(notAccepted, p.ln.Addr().String(), err)
+			// Wait until descriptors are free again.
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}

@@ -19,6 +19,34 @@ func (l neverAccepts) Accept() (net.Conn, error) { <-l.stop; return nil, net.Err
 func (l neverAccepts) Addr() net.Addr            { return peerNetAddr("test") }
 func (l neverAccepts) Close() error              { close(l.stop); return nil }
 
+// noDescriptors is a listener that cannot accept, as if no descriptor were free.
+type noDescriptors struct{ neverAccepts }
+
+func (l noDescriptors) Accept() (net.Conn, error) { return nil, errors.New("too many open files") }
+
+// TestFailedAcceptsFillNoLog: while the port cannot accept callers, it logs that about once a minute.
+func TestFailedAcceptsFillNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log clustertest.Log
+		d, err := NewDialer(TLS{}, time.Now, log.Logger())
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := New(noDescriptors{neverAccepts{make(chan struct{})}}, "host:1", d, nil)
+		time.Sleep(150 * time.Second)
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second) // accept ends
+		if n := len(log.Lines("Cannot accept")); n != 3 {
+			t.Errorf("%d log lines in two and a half minutes", n)
+		}
+		if n := d.Strangers.Total.Load(); n != 0 {
+			t.Errorf("%d strangers", n)
+		}
+	})
+}
+
 func TestPeerPortSortsConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forwarded := make(chan net.Conn, 1)
@@ -30,7 +58,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 		p := New(neverAccepts{make(chan struct{})}, "host:1", d, map[byte]func(net.Conn){ProtoForward: func(c net.Conn) {
 			forwarded <- c
 			_, _ = io.Copy(io.Discard, c) // serves until the end
-		}}, log)
+		}})
 		dial := func(first string) net.Conn {
 			near, far := net.Pipe()
 			go p.sort(p.arrivals.admit(far))
@@ -88,7 +116,7 @@ func TestConnectionsToItselfAreForgotten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := New(neverAccepts{make(chan struct{})}, "host:1", d, nil, log)
+	p := New(neverAccepts{make(chan struct{})}, "host:1", d, nil)
 	defer p.Close()
 	for range 3 {
 		dialed := make(chan error, 1)

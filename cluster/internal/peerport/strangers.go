@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Strangers logs failed calls between this node and its peers: the peer port turned a caller away, a peer turned
-// this node away, or this node did not trust what answered at a peer's address. It logs the first call for each
-// reason at once, and after each strangersPeriod the number of further ones. So a stranger that calls a thousand
-// times a second causes about one line a minute.
+// Strangers logs failed calls between this node and its peers: the peer port turned a caller away or could not accept
+// it, a peer turned this node away, or this node did not trust what answered at a peer's address. It logs the first call
+// for each reason at once, and after each strangersPeriod the number of further ones. So a stranger that calls a
+// thousand times a second causes about one line a minute.
 type Strangers struct {
 	log   *slog.Logger
 	Total atomic.Uint64 // number of callers that this node has turned away
@@ -38,10 +38,12 @@ const (
 
 	peerRefuses   turnedAway = "A peer does not take this node for one"
 	PeerUntrusted turnedAway = "What answers at a peer's address has not proved that it is one"
+	notAccepted   turnedAway = "Cannot accept a caller: the process may be out of file descriptors"
 )
 
-// theirs reports whether this node turned away a caller for this reason. The other reasons are for calls that this node made.
-func (t turnedAway) theirs() bool { return t != peerRefuses && t != PeerUntrusted }
+// theirs reports whether this node turned away a caller for this reason. The other reasons are for calls that this
+// node made, and for callers that it could not accept.
+func (t turnedAway) theirs() bool { return t != peerRefuses && t != PeerUntrusted && t != notAccepted }
 
 type strangersSince struct {
 	count int

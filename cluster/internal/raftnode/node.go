@@ -84,7 +84,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	if err != nil {
 		return err
 	}
-	r.port = peerport.New(ln, cfg.Addr, cfg.Dialer, hooks.Serve, cfg.Logger)
+	r.port = peerport.New(ln, cfg.Addr, cfg.Dialer, hooks.Serve)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
 	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.Vouched
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)

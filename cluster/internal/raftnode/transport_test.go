@@ -37,7 +37,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 		f(&cfg)
 	}
 	p := &peer{stop: make(chan struct{})}
-	port := peerport.New(ln, cfg.Addr, cfg.Dialer, nil, cfg.Logger)
+	port := peerport.New(ln, cfg.Addr, cfg.Dialer, nil)
 	p.port = port
 	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil })
 	go p.relay()
