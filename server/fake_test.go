@@ -70,6 +70,7 @@ type fakeBackend struct {
 	removed  atomic.Bool
 	older    atomic.Bool // a command may reach a leader of version 0.1.0
 	mayBeOld atomic.Bool // some node may run version 0.1.0
+	behind   atomic.Bool // the node has not applied entries that were committed earlier
 	maxReply atomic.Int64
 	begun    atomic.Int32 // blocking commands
 }
@@ -265,9 +266,13 @@ func (f *fakeBackend) become(t *cluster.Topology) {
 
 func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
 func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() && f.misses.Add(-1) < 0 }
-func (f *fakeBackend) Removed() bool               { return f.removed.Load() }
-func (f *fakeBackend) Older() bool                 { return f.older.Load() }
-func (f *fakeBackend) MayBeOlder() bool            { return f.mayBeOld.Load() }
+func (f *fakeBackend) Behind(index uint64) (committed uint64, behind bool) {
+	behind = f.behind.Load()
+	return index + 1, behind
+}
+func (f *fakeBackend) Removed() bool    { return f.removed.Load() }
+func (f *fakeBackend) Older() bool      { return f.older.Load() }
+func (f *fakeBackend) MayBeOlder() bool { return f.mayBeOld.Load() }
 
 func (f *fakeBackend) Members() ([]cluster.Member, error) {
 	return []cluster.Member{

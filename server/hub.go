@@ -20,6 +20,7 @@ type Hub struct {
 	shards   table[*subscribers]
 	patterns table[*subscribers]
 	matching matching
+	load     load
 	warned   atomic.Int64 // Unix time of the last log line of cutOff
 	heard    atomic.Int64 // how many channels, patterns and shard channels have subscribers; readable without mu
 
@@ -89,14 +90,15 @@ func (h *Hub) subscribersOf(k subKind, name string) map[*session]struct{} {
 func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	var now time.Time
+	var d delivery
+	defer h.delivered(&d)
 	if kind == store.Shard {
-		deliver(h.subscribersOf(subShard, channel), &now, subWords[subShard].message, channel, message)
+		d.deliver(h.subscribersOf(subShard, channel), subWords[subShard].message, channel, message)
 		return
 	}
-	deliver(h.subscribersOf(subChannel, channel), &now, subWords[subChannel].message, channel, message)
+	d.deliver(h.subscribersOf(subChannel, channel), subWords[subChannel].message, channel, message)
 	h.matches(channel, func(pattern string, subs map[*session]struct{}) {
-		deliver(subs, &now, subWords[subPattern].message, pattern, channel, message)
+		d.deliver(subs, subWords[subPattern].message, pattern, channel, message)
 	})
 }
 
@@ -281,8 +283,8 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
 // deliver puts a message, whose elements are words, into the output of subscribers. It encodes the message at most once per
-// protocol version. now is the present time; if it is zero, deliver sets it, for later calls with the same message.
-func deliver(subs map[*session]struct{}, now *time.Time, words ...string) {
+// protocol version.
+func (d *delivery) deliver(subs map[*session]struct{}, words ...string) {
 	if len(subs) == 0 {
 		return
 	}
@@ -290,14 +292,13 @@ func deliver(subs map[*session]struct{}, now *time.Time, words ...string) {
 	push := store.Strs(words...)
 	push.Kind = store.Push
 	for s := range subs {
-		if now.IsZero() {
-			*now = s.srv.cfg.Clock()
-		}
+		d.begin(s)
 		resp := s.protocol()
 		if frames[resp] == nil {
 			frames[resp] = appendReply(nil, &push, resp)
 		}
-		s.out.push(frames[resp], s.srv.params.pubsubLimit(), *now)
+		s.out.push(frames[resp], s.srv.params.pubsubLimit(), d.began)
+		s.messages.Add(1)
 	}
 }
 

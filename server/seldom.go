@@ -72,6 +72,7 @@ type seldomLines struct {
 	takeIn    seldomLine // the same after the handshake of TLS
 	keepAlive seldomLine
 	wait      seldomLine // an event loop cannot wait for a connection
+	behind    seldomLine // the hub has cut off clients (lighten)
 }
 
 func newSeldomLines(log *slog.Logger) *seldomLines {
@@ -81,11 +82,12 @@ func newSeldomLines(log *slog.Logger) *seldomLines {
 		takeIn:    seldomLine{log: log, level: slog.LevelError, msg: "cannot take a TLS connection in"},
 		keepAlive: seldomLine{log: log, level: slog.LevelWarn, msg: "cannot set TCP keep-alive"},
 		wait:      seldomLine{log: log, level: slog.LevelError, msg: "cannot wait for a connection"},
+		behind:    seldomLine{log: log, level: slog.LevelWarn, msg: "clients were cut off: this node fell behind because it sent them many messages"},
 	}
 }
 
 // seldomLines returns all lines of the server.
 func (srv *Server) seldomLines() []*seldomLine {
 	ls := srv.seldom
-	return []*seldomLine{&ls.http, &ls.accept, &ls.takeIn, &ls.keepAlive, &ls.wait, &srv.hands.failures, &srv.clientMemory.evictions}
+	return []*seldomLine{&ls.http, &ls.accept, &ls.takeIn, &ls.keepAlive, &ls.wait, &ls.behind, &srv.hands.failures, &srv.clientMemory.evictions}
 }

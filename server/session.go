@@ -70,6 +70,7 @@ type answering struct {
 
 // observed is what other goroutines read, for CLIENT LIST and messages.
 type observed struct {
+	messages   atomic.Int64 // messages to the client since lighten last counted them
 	db         atomic.Int32
 	resp       atomic.Int32
 	authed     atomic.Bool

@@ -40,7 +40,8 @@ type changes struct {
 	forgotten int                   // what maxForgotten limits
 	overrun   map[*session]struct{} // sessions that have been told "all keys" and get no more messages
 	emptied   bool                  // the last change was a TouchAll
-	flooded   bool                  // a TouchAll came after maxTold messages, so all sessions are in overrun
+	delivery  delivery
+	flooded   bool // a TouchAll came after maxTold messages, so all sessions are in overrun
 }
 
 // changedKey is a key that the write set has changed and that has a prefix with listeners.
@@ -61,6 +62,7 @@ func (h *Hub) Applied(writes []byte) {
 	t.changes = changes{}
 	store.EachTouched(writes, t)
 	t.broadcast()
+	h.delivered(&t.changes.delivery)
 	t.changes = changes{} // because the old value may take much memory
 }
 
@@ -193,11 +195,14 @@ func (t *tracker) broadcast() {
 	}
 	slices.SortFunc(c.prefixes, func(a, b *prefix) int { return strings.Compare(a.text, b.text) }) // in Redis's order
 	for _, p := range c.prefixes {
-		if p.every {
+		switch {
+		case len(c.overrun) == len(t.sessions.m):
+			// nobody gets a further message
+		case p.every:
 			for s := range p.sessions.m {
 				t.tellAll(s)
 			}
-		} else {
+		default:
 			t.tellKeys(p)
 		}
 		p.keys, p.marked, p.every = nil, false, false
@@ -244,6 +249,8 @@ func (c *changes) message(p *prefix, without uint64) *notice {
 // it tells the session "all keys" instead. It sends nothing to a session in overrun.
 func (t *tracker) tell(s *session, m *notice) {
 	c := &t.changes
+	c.delivery.begin(s)
+	s.messages.Add(1)
 	if _, over := c.overrun[s]; over {
 		return
 	}

@@ -398,7 +398,7 @@ func (r *Node) Members() ([]Member, error) {
 func (r *Node) Facts() Facts {
 	log := r.dir.Log
 	return Facts{Term: r.raft.CurrentTerm(),
-		Applied: log.WrittenUpTo(r.raft.AppliedIndex()), Commit: log.WrittenUpTo(r.raft.CommitIndex()),
+		Applied: log.WrittenUpTo(r.raft.AppliedIndex()), Commit: log.WrittenUpTo(r.raft.CommitIndex()), Told: r.trans.progress.toldIndex(), Done: r.trans.progress.done.Load(),
 		DirectorySize: r.quota.size.Load(), DirectoryQuota: r.cfg.DataQuota}
 }
 

@@ -94,6 +94,12 @@ func (p *progress) reset() {
 	p.told, p.goal, p.caught = 0, 0, false
 }
 
+func (p *progress) toldIndex() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.told
+}
+
 // caughtUp reports whether this node has caught up with the commit index of leaders since reset. It goes in rounds: the
 // goal of a round is the highest commit index at its beginning, and the round ends when the node has applied the goal. The
 // node has caught up when the commit index grew by at most paceStep during a round.

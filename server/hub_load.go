@@ -1,0 +1,107 @@
+package server
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A node delivers messages while it applies the log entry that has them, and applies the next entry afterwards. At the leader,
+// whoever sends many messages for many clients waits for that. At another node nobody waits, and the node may fall ever further
+// behind: its other clients hear of released locks too late, and it cannot lead before it has applied all entries. So if a node
+// spends most of its time on delivering, and falls behind, the hub cuts off the clients that get most.
+
+// loadPeriod is the time after which the hub looks whether the node spends more than half of it on delivering.
+const loadPeriod = 250 * time.Millisecond
+
+// load is the work of delivering since the last look.
+type load struct {
+	mu        sync.Mutex
+	since     time.Time
+	took      time.Duration
+	committed uint64 // the highest index that this node knew to be committed at the last look
+	heavy     bool   // the last period was heavy, too, so session.messages has the messages since then
+}
+
+// delivery is the work of delivering one message, or all messages about one write set.
+type delivery struct {
+	to    *session  // one of those that get something; nil: nobody
+	began time.Time // when the first of them got it
+}
+
+func (d *delivery) begin(s *session) {
+	if d.to == nil {
+		d.to, d.began = s, s.srv.cfg.Clock()
+	}
+}
+
+// delivered adds work to the load. The caller applies a log entry.
+func (h *Hub) delivered(d *delivery) {
+	if d.to == nil {
+		return
+	}
+	now := d.to.srv.cfg.Clock()
+	l := &h.load
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.took += now.Sub(d.began)
+	period := now.Sub(l.since)
+	if period < loadPeriod {
+		return
+	}
+	committed, behind := d.to.srv.backend.Behind(l.committed)
+	heavy := behind && 2*l.took > period
+	if heavy {
+		go h.lighten(l.heavy)
+	}
+	l.since, l.took, l.committed, l.heavy = now, 0, committed, heavy
+}
+
+// lighten counts the messages that each client has got since the last call. If cut is true, it cuts off those that have got most: as
+// many clients as together have got half of all messages.
+func (h *Hub) lighten(cut bool) {
+	type listener struct {
+		s *session
+		n int64
+	}
+	var list []listener
+	all := int64(0)
+	for s := range h.listeners() {
+		n := s.messages.Swap(0)
+		if !s.out.isOver() {
+			list, all = append(list, listener{s, n}), all+n
+		}
+	}
+	if !cut {
+		return
+	}
+	slices.SortFunc(list, func(a, b listener) int { return cmp.Compare(b.n, a.n) })
+	var sessions []*session
+	for left := all / 2; left > 0; list = list[1:] {
+		s, n := list[0].s, list[0].n
+		s.srv.seldom.behind.count(n, "client", s.addr, "messages", n)
+		s.out.cut()
+		sessions, left = append(sessions, s), left-n
+	}
+	h.drop(sessions)
+}
+
+// listeners returns all clients that have subscriptions or track keys.
+func (h *Hub) listeners() map[*session]struct{} {
+	all := map[*session]struct{}{}
+	h.mu.RLock()
+	for _, names := range []*table[*subscribers]{&h.channels, &h.shards, &h.patterns} {
+		for _, subs := range names.all() {
+			maps.Copy(all, subs.m)
+		}
+	}
+	h.mu.RUnlock()
+	h.tracker.mu.Lock()
+	defer h.tracker.mu.Unlock()
+	for _, s := range h.tracker.sessions.m {
+		all[s] = struct{}{}
+	}
+	return all
+}

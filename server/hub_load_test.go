@@ -1,0 +1,63 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+)
+
+// TestWhoGetsMostIsCutOff: a node that spends its time on delivering, and falls behind, cuts off the clients that get most.
+func TestWhoGetsMostIsCutOff(t *testing.T) {
+	for begin, tell := range map[string]string{"SUBSCRIBE %s": "PUBLISH %s m", "CLIENT TRACKING ON BCAST PREFIX %s": "SET %s v"} {
+		t.Run(begin, func(t *testing.T) {
+			log := new(lines)
+			ts := newTestServer(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+			sender := ts.dial(t)
+			listener := func(name string) *session {
+				c, known := ts.dial(t), ts.hub.listeners()
+				c.send("HELLO 3\r\n" + fmt.Sprintf(begin, name) + "\r\n")
+				ts.await(func() bool { return len(ts.hub.listeners()) > len(known) })
+				for s := range ts.hub.listeners() {
+					if _, is := known[s]; !is {
+						return s
+					}
+				}
+				return nil
+			}
+			much, less, little := listener("much"), listener("less"), listener("little")
+			// period sends the clients 10, 5 and 1 messages. Together these take the given part of a period.
+			period := func(took time.Duration) {
+				for s, name := range map[*session]string{much: "much", less: "less", little: "little"} {
+					n := map[string]int64{"much": 10, "less": 5, "little": 1}[name]
+					goal := s.messages.Load() + n
+					for range n {
+						sender.send(fmt.Sprintf(tell, name) + "\r\n")
+					}
+					ts.await(func() bool { return s.messages.Load() == goal || s.out.isOver() })
+				}
+				ts.fake.advance(loadPeriod)
+				ts.hub.delivered(&delivery{little, ts.fake.clock().Add(-took)})
+			}
+			over := func() string { return fmt.Sprint(much.out.isOver(), less.out.isOver(), little.out.isOver()) }
+
+			period(loadPeriod) // the node keeps up
+			ts.fake.behind.Store(true)
+			period(loadPeriod / 3) // it does other work
+			period(loadPeriod)     // the first heavy period
+			ts.await(func() bool { return little.messages.Load() == 0 })
+			if got := over(); got != "false false false" {
+				t.Errorf("cut off before the second heavy period: %s", got)
+			}
+			period(loadPeriod)
+			ts.await(func() bool { return over() == "true false false" && little.messages.Load() == 0 })
+			period(loadPeriod)
+			ts.await(func() bool { return over() == "true true false" && little.messages.Load() == 0 })
+			ts.fake.advance(seldomSilence)
+			ts.seldom.behind.sayRest(ts.fake.clock())
+			if n := log.count("fell behind"); n != 1 {
+				t.Errorf("%d log lines", n)
+			}
+		})
+	}
+}
