@@ -98,8 +98,8 @@ func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	if o.tls.sentinelListen != "" {
 		servers, secret = servers+1, secret+1
 	}
-	if o.tls.listen != "" || o.tls.clusterListen != "" {
-		secret++
+	if o.tls.listen != "" || o.tls.clusterListen != "" || o.httpListen != "" && o.http.tls {
+		secret++ // the handshakes of the HTTP port are those of the server for data
 	}
 	left := files - reservedFiles
 	if most = handshakes; secret > 0 {

@@ -144,6 +144,7 @@ func TestClientsWithin(t *testing.T) {
 	for _, o := range []options{
 		{}, {sentinelListen: "x"}, {tls: tlsOptions{listen: "x"}}, {tls: tlsOptions{clusterListen: "x"}},
 		{sentinelListen: "x", tls: tlsOptions{listen: "x", sentinelListen: "x"}},
+		{httpListen: "x"}, {httpListen: "x", http: httpOptions{tls: true}}, {httpListen: "x", http: httpOptions{tls: true}, tls: tlsOptions{listen: "x"}},
 	} {
 		for _, files := range []int{fewestFiles, 2000, 4096, 20_000, 1 << 20} {
 			clients, handshakes := o.clientsWithin(files, 512)
@@ -153,7 +154,7 @@ func TestClientsWithin(t *testing.T) {
 					servers++
 				}
 			}
-			for _, listens := range []bool{o.tls.listen+o.tls.clusterListen != "", o.tls.sentinelListen != ""} {
+			for _, listens := range []bool{o.tls.listen+o.tls.clusterListen != "" || o.http.tls, o.tls.sentinelListen != ""} {
 				if listens {
 					secret++
 				}
