@@ -151,6 +151,12 @@ func (a *accounts) ruling() *accounts {
 	return a
 }
 
+// protected reports whether protected mode refuses clients on other machines. The caller calls it for the accounts that rule: a
+// Sentinel has a default user and parameters of its own, which stay those of the start.
+func (a *accounts) protected() bool {
+	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
+}
+
 // admits reports whether a password is right for a user. Until this node has caught up with the leader,
 // it admits neither users that need no password nor the default user of its own configuration: the
 // leader may know other rules, and the leader does not check the password again.

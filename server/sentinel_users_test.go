@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"strings"
 	"testing"
 )
@@ -53,6 +54,42 @@ func TestSentinelOfAClusterWithAPassword(t *testing.T) {
 	}
 	c.do("AUTH secret", "+OK\r\n")
 	c.do("PING", "+PONG\r\n")
+}
+
+// TestProtectedModeOfASentinel: a client on another machine gets in at the Sentinel port if and only if it gets in at the other
+// ports, whatever the node was started with.
+func TestProtectedModeOfASentinel(t *testing.T) {
+	far := func(c net.Conn) net.Conn { return farConn{c} }
+	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "secret" })
+	start := ts.cfg
+	start.RequirePass = "" // as with an ACL file: the Sentinel does not get its users
+	var faces []*testServer
+	for _, cfg := range []Config{ts.cfg, start} {
+		sentinel := NewSentinel(cfg, ts.fake, "mymaster", false)
+		t.Cleanup(func() {
+			if err := sentinel.Shutdown(t.Context()); err != nil && t.Context().Err() == nil {
+				t.Error(err)
+			}
+		})
+		faces = append(faces, &testServer{Server: sentinel, t: t})
+	}
+	faces = append(faces, ts)
+	admin, denied := ts.dial(t), "-"+string(errDenied)+"\r\n"
+	for _, step := range []struct{ command, want string }{
+		{"AUTH secret", "-NOAUTH Authentication required.\r\n"},
+		{"CONFIG SET requirepass \"\"", denied},
+		{"CONFIG SET protected-mode no", "+PONG\r\n"},
+		{"CONFIG SET protected-mode yes", denied},
+		{"ACL SETUSER default >new", "-NOAUTH Authentication required.\r\n"},
+		{"ACL SETUSER default nopass", denied},
+	} {
+		admin.do(step.command, "+OK\r\n")
+		for _, face := range faces {
+			c := face.pipe(t, far)
+			go func() { _, _ = c.conn.Write([]byte("PING\r\n")) }() // fails if the server ends the connection first
+			c.expect(step.want)
+		}
+	}
 }
 
 // TestStrangersDoNotPause: one CLIENT PAUSE of a stranger ended discovery until the node was started anew, for CLIENT UNPAUSE waits,

@@ -209,7 +209,7 @@ func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
 	refusal, in = srv.register(s)
-	if in && srv.params.protected.Load() && srv.hub.accounts.def.user.Load().NoPass && !s.local() {
+	if in && !s.local() && srv.hub.accounts.ruling().protected() {
 		srv.unregister(s)
 		refusal, in = errDenied, false
 	}
