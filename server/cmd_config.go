@@ -75,6 +75,9 @@ func (srv *Server) WarnOfMaxMemory(limit int64) {
 	}
 }
 
+// ProtectedMode reports whether the parameter protected-mode is yes now.
+func (srv *Server) ProtectedMode() bool { return srv.params.protected.Load() }
+
 // MaxMemory returns maxmemory: the value that the cluster has set, as this node knows it, or that of the node's own configuration if
 // the cluster has set none. 0 means no limit.
 func (srv *Server) MaxMemory() int64 {

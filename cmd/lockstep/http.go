@@ -39,7 +39,7 @@ const (
 // guardian decides which clients may see a page.
 type guardian struct {
 	srv       *server.Server
-	protected bool
+	protected func() bool // asked at each request: CONFIG SET may turn protected mode on or off
 }
 
 // only returns a handler that shows page to a client if the client's ACL user may run command, a command of the Redis protocol.
@@ -49,7 +49,7 @@ func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
 		here := near(r.RemoteAddr) && nearHost(r.Host)
-		if g.protected && !here && (!given || !g.srv.HasPassword(name)) {
+		if !here && g.protected() && (!given || !g.srv.HasPassword(name)) {
 			unknown(w)
 			return
 		}
@@ -84,7 +84,7 @@ func nearHost(host string) bool {
 
 // pages returns the handler of all pages.
 func pages(o options, p *parts) http.Handler {
-	g := guardian{p.server, o.protected == "yes"}
+	g := guardian{p.server, p.server.ProtectedMode}
 	figures := rendering{render: func(w io.Writer) {
 		writeMetrics(w, p.node, p.server)
 		writeClientMemory(w, p.server)
@@ -93,24 +93,24 @@ func pages(o options, p *parts) http.Handler {
 	if o.http.guardMetrics {
 		metrics = g.only("info", metrics)
 	}
-	probes := http.NewServeMux()
-	probes.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	probes.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+	slow := http.NewServeMux()
+	slow.HandleFunc("GET /metrics", metrics)
+	slow.HandleFunc("GET /debug/pprof/", g.only("debug", oneAtATime(pprof.Index)))
+	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", oneAtATime(pprof.Profile)))
+	return promptly(probes(p), slow)
+}
+
+// probes returns the handler of the pages that supervisors ask for.
+func probes(p *parts) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if why := unready(p.node); why != "" {
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
-	mux := http.NewServeMux()
-	quick := paced(probes, probeRate, probeRate)
-	mux.Handle("GET /healthz", quick)
-	mux.Handle("GET /readyz", quick)
-	slow := http.NewServeMux()
-	slow.HandleFunc("GET /metrics", metrics)
-	slow.HandleFunc("GET /debug/pprof/", g.only("debug", oneAtATime(pprof.Index)))
-	slow.HandleFunc("GET /debug/pprof/profile", g.only("debug", oneAtATime(pprof.Profile)))
-	mux.Handle("/", paced(slow, httpRate, httpBurst))
 	return mux
 }
 
@@ -138,7 +138,8 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 // newHTTPServer makes a server with limits, so that clients cannot make it take much memory.
 func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
 	few := newConnectionCap()
-	return &http.Server{Handler: withoutBody(pages), MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
+	// Without DisableGeneralOptionsHandler, net/http would answer OPTIONS * itself, at no pace, and would read bodies.
+	return &http.Server{Handler: withoutBody(pages), DisableGeneralOptionsHandler: true, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note, ConnContext: few.context,
 		// At a higher level, strangers would decide how many lines the log gets.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}

@@ -177,6 +177,20 @@ func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	}
 }
 
+// promptly returns a handler that gives probes a pace of their own, and every other request the pace of other. No http.ServeMux
+// stands before the two: a ServeMux answers some requests itself (with a redirect, or 400 for the path *), which then have no pace.
+func promptly(probes, other http.Handler) http.HandlerFunc {
+	quick, slow := paced(probes, probeRate, probeRate), paced(other, httpRate, httpBurst)
+	return func(w http.ResponseWriter, r *http.Request) {
+		asks := r.Method == http.MethodGet || r.Method == http.MethodHead
+		if asks && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz") {
+			quick(w, r)
+			return
+		}
+		slow(w, r)
+	}
+}
+
 // withoutBody refuses a request that has a body, which no page needs, and closes its connection. net/http would first read a
 // quarter of a megabyte of the body. In chunks of one byte, that takes milliseconds of processor time for each request.
 func withoutBody(pages http.Handler) http.Handler {

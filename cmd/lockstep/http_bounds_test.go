@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -187,7 +188,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 	}
 	go srv.Serve(ln)
 	t.Cleanup(func() { srv.Close() })
-	for _, head := range []string{"POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"} {
+	for _, head := range []string{"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", "POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"} {
 		c, err := net.Dial("tcp", ln.Addr().String())
 		if err != nil {
 			t.Fatal(err)
@@ -200,5 +201,68 @@ func TestBodiesAreNotRead(t *testing.T) {
 		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 413 ") || served {
 			t.Errorf("%q, %v; served: %v", got, err, served)
 		}
+	}
+}
+
+// pipeListener is a listener that returns one connection.
+type pipeListener struct {
+	conns chan net.Conn
+	over  chan struct{}
+	once  sync.Once
+}
+
+func (l *pipeListener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case <-l.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *pipeListener) Close() error {
+	l.once.Do(func() { close(l.over) })
+	return nil
+}
+
+func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// TestEveryRequestHasAPace: whatever a client asks for without end on one connection, it gets few answers per second, or the
+// connection ends. Some requests net/http answers without a handler, and a ServeMux answers others itself.
+func TestEveryRequestHasAPace(t *testing.T) {
+	for _, request := range []string{
+		"GET /nothing HTTP/1.1\r\nHost: localhost", "GET //x HTTP/1.1\r\nHost: localhost", "POST /healthz HTTP/1.1\r\nHost: localhost",
+		"GET /healthz/../x HTTP/1.1\r\nHost: localhost", "GET http://localhost HTTP/1.1\r\nHost: localhost",
+		"GET * HTTP/1.0\r\nConnection: keep-alive", "GET * HTTP/1.1\r\nHost: localhost",
+		"OPTIONS * HTTP/1.0\r\nConnection: keep-alive", "OPTIONS * HTTP/1.1\r\nHost: localhost", "OPTIONS /healthz HTTP/1.1\r\nHost: localhost",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			srv := newHTTPServer(pages(options{}, &parts{}), slog.New(slog.DiscardHandler))
+			here, there := net.Pipe()
+			ln := &pipeListener{conns: make(chan net.Conn, 1), over: make(chan struct{})}
+			ln.conns <- there
+			go srv.Serve(ln)
+			defer srv.Close()
+			go func() {
+				for err := error(nil); err == nil; { // until the connection ends
+					_, err = io.WriteString(here, request+"\r\n\r\n")
+				}
+			}()
+			start, answers := time.Now(), bufio.NewReader(here)
+			for range httpBurst + 3*httpRate {
+				resp, err := http.ReadResponse(answers, nil)
+				if err == nil {
+					_, err = io.Copy(io.Discard, resp.Body)
+				}
+				if err != nil || resp.Close {
+					here.Close()
+					return
+				}
+			}
+			if took := time.Since(start); took < 2*time.Second {
+				t.Errorf("%q: %d answers in %v", request, httpBurst+3*httpRate, took)
+			}
+			here.Close()
+		})
 	}
 }

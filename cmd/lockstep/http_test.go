@@ -105,11 +105,30 @@ func TestPagesWithoutPassword(t *testing.T) {
 			t.Errorf("host %q: %d, want %d", host, got, want)
 		}
 	}
-	g := guardian{protected: true}
+	g := guardian{protected: func() bool { return true }}
 	far := httpRecorder{header: http.Header{}}
 	g.only("debug", func(http.ResponseWriter, *http.Request) { t.Error("shown to another machine") })(&far, &http.Request{RemoteAddr: "192.0.2.1:5000", Host: "127.0.0.1:8379"})
 	if far.status != http.StatusUnauthorized {
 		t.Errorf("another machine: %d", far.status)
+	}
+}
+
+// TestPagesFollowProtectedMode: CONFIG SET protected-mode counts for /debug and the guarded metrics, too.
+func TestPagesFollowProtectedMode(t *testing.T) {
+	for _, begin := range []string{"yes", "no"} {
+		n := nodes.Start(t, 1, "--protected-mode", begin, "--http-metrics-auth")[0]
+		c := n.Dial()
+		for _, mode := range []string{begin, "yes", "no", "yes"} {
+			if got := ask(t, c, "CONFIG", "SET", "protected-mode", mode); got != "OK" {
+				t.Fatal(got)
+			}
+			want := map[string]int{"yes": http.StatusUnauthorized, "no": http.StatusOK}[mode]
+			for _, path := range []string{"/debug/pprof/", "/metrics"} {
+				if got, _ := page(t, http.DefaultClient, "http://"+n.HTTPAddr+path, "", "", "evil.example"); got != want {
+					t.Errorf("begun with %s, now %s: %s says %d, want %d", begin, mode, path, got, want)
+				}
+			}
+		}
 	}
 }
 
