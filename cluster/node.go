@@ -48,6 +48,7 @@ type Node struct {
 	busy          atomic.Int64 // busy threshold, ns
 	served        atomic.Int64 // number of connections by which peers forward requests to this node
 	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
+	stopping      atomic.Bool  // HandOver has been called
 	saidStalled   atomic.Int64 // monotonic time of the last log line of stalled
 
 	ctx    context.Context // ends when the node closes

@@ -31,6 +31,7 @@ const hopePause = 50 * time.Millisecond
 // links, so that Close loses nothing. It gives up when no majority answers, or after handoverTimeout. On a follower it returns at
 // once. If there are other voters, this node gives up its waits from now on when no majority answers (hope).
 func (n *Node) HandOver() {
+	n.stopping.Store(true)
 	if !n.others() {
 		return
 	}
@@ -69,6 +70,9 @@ func (n *Node) HandOver() {
 		}
 	}
 }
+
+// Stopping reports whether HandOver has been called: this node stops, and should get no new clients.
+func (n *Node) Stopping() bool { return n.stopping.Load() }
 
 // others reports whether there are other voters.
 func (n *Node) others() bool {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,9 @@ import (
 
 // drainTimeout bounds how long a node that stops waits for the running commands and requests of its clients.
 const drainTimeout = 5 * time.Second
+
+// pagesTimeout bounds how long a node that stops waits for its HTTP clients, after everything else has ended.
+const pagesTimeout = 250 * time.Millisecond
 
 // serve runs a node until SIGTERM, SIGINT or SHUTDOWN, or until one of its client ports fails.
 func serve(args []string, stdout, stderr io.Writer) error {
@@ -218,9 +222,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 		}
 	}
 	err = errors.Join(err, p.node.Close())
-	if web != nil {
-		err = errors.Join(err, web.Shutdown(ctx))
-	}
+	err = errors.Join(err, stopPages(web))
 	if err == nil {
 		log.Info("Stopped")
 	}
@@ -248,9 +250,25 @@ func die(err error) {
 	os.Exit(exitRuntime)
 }
 
+// stopPages stops the HTTP server, if there is one. After pagesTimeout it cuts the connections that are left: a probe or a stranger
+// may keep one open without a request. That is no fault of the node, so it is no error.
+func stopPages(web *http.Server) error {
+	if web == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), pagesTimeout)
+	defer cancel()
+	if err := web.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return web.Close()
+}
+
 // unready returns why a node is not ready, for the page /readyz; "" if it is ready.
 func unready(node *cluster.Node) string {
 	switch m := node.Membership(); {
+	case node.Stopping():
+		return "stopping"
 	case m == cluster.Removed:
 		return "removed from the cluster"
 	case m == cluster.Joining:
@@ -298,7 +316,7 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 	}
 	for _, m := range []metric{
 		{"lockstep_is_leader", "gauge", "1 if this node leads.", uint64(leads)},
-		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log, is a voter, and its log takes entries.", uint64(ready)},
+		{"lockstep_ready", "gauge", "1 if this node reaches the leader, has applied its log, is a voter, its log takes entries, and it does not stop.", uint64(ready)},
 		{"lockstep_is_voter", "gauge", "1 if this node has a vote; 0 while it joins or catches up, and when it has been removed.", uint64(votes)},
 		{"lockstep_peer_refused_total", "counter", "Connections to the peer port that were turned away: not from a peer, or one that did not prove it.", node.Strangers()},
 		{"lockstep_tls_handshake_failures_total", "counter", "Clients that failed at the TLS handshake, or spoke TLS to a port without it.", uint64(srv.FailedHandshakes())},

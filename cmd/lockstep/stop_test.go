@@ -1,7 +1,13 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -9,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"lockstep/cluster"
 	"lockstep/conformance/nodes"
 	"lockstep/server/respclient"
 )
@@ -166,4 +173,60 @@ func TestStopIsPrompt(t *testing.T) {
 func lastLines(s string, n int) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
+}
+
+// TestStopWithHTTPConnections: an HTTP connection without a request, or with half of one, keeps no node from a clean end.
+func TestStopWithHTTPConnections(t *testing.T) {
+	n := nodes.Start(t, 1)[0]
+	for _, sent := range []string{"", "GET /heal"} {
+		c, err := net.Dial("tcp", n.HTTPAddr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, sent); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// An answer to a later client shows that the server has accepted both.
+	if got, text := page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/healthz", "", "", ""); got != http.StatusOK {
+		t.Fatal(got, text)
+	}
+	stopping(t, []*nodes.Node{n}, false) // it checks the exit code
+}
+
+// TestStoppingIsNotReady: a node that stops says so from the beginning, while it still answers its clients.
+func TestStoppingIsNotReady(t *testing.T) {
+	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
+	cfg, err := o.clusterConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := assemble(o, cfg, memoryPlan{}, cluster.NewSystemTime(), slog.New(slog.DiscardHandler), func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(p.listeners.close(), p.node.Close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := p.node.WaitReady(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	handler := pages(o, p)
+	look := func(status int, text, ready string) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		if handler.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil)); w.Code != status || w.Body.String() != text {
+			t.Errorf("/readyz: %d %q", w.Code, w.Body)
+		}
+		w = httptest.NewRecorder()
+		if handler.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil)); !strings.Contains(w.Body.String(), "\nlockstep_ready "+ready+"\n") {
+			t.Errorf("lockstep_ready is not %s", ready)
+		}
+	}
+	look(http.StatusOK, "ready\n", "1")
+	p.node.HandOver()
+	look(http.StatusServiceUnavailable, "stopping\n", "0")
 }
