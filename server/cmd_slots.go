@@ -33,8 +33,8 @@ func clusterRows() []row {
 	}
 	helping := helpRow("cluster", "5.0.0", 0)
 	helping.do = inCluster(helping.do)
-	replicas := sub("replicas", 3, admin, "node-id", "5.0.0", "Lists the replicas of a node.", varies, doClusterReplicas)
-	slaves := sub("slaves", 3, admin, "node-id", "3.0.0", "Lists the replicas of a node.", varies, doClusterReplicas)
+	replicas := sub("replicas", 3, admin, "node-id", "5.0.0", "Lists the replicas of a node.", varies, ofMember(doClusterReplicas))
+	slaves := sub("slaves", 3, admin, "node-id", "3.0.0", "Lists the replicas of a node.", varies, ofMember(doClusterReplicas))
 	slaves.Deprecated, slaves.ReplacedBy = "5.0.0", "`CLUSTER REPLICAS`"
 	return []row{
 		{
@@ -43,30 +43,30 @@ func clusterRows() []row {
 				sub("addslots", -3, change, "slot [slot ...]", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("addslotsrange", -4, change, "start-slot end-slot [start-slot end-slot ...]", "7.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("bumpepoch", 2, change, "", "3.0.0", "Refused: the epoch is Raft's term.", varies, doClusterFixed),
-				sub("count-failure-reports", 3, admin, "node-id", "3.0.0", "Counts who says that a node is down: this node or nobody.", varies, doFailureReports),
+				sub("count-failure-reports", 3, admin, "node-id", "3.0.0", "Counts who says that a node is down: this node or nobody.", varies, ofMember(doFailureReports)),
 				onLeader(sub("countkeysinslot", 3, store.Stale, "slot", "3.0.0", "Counts the keys of a slot.", nil, doCountKeysInSlot)),
 				sub("delslots", -3, change, "slot [slot ...]", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("delslotsrange", -4, change, "start-slot end-slot [start-slot end-slot ...]", "7.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
 				sub("failover", -2, change, "[FORCE | TAKEOVER]", "3.0.0", "Makes this node the leader.", nil, doClusterFailover),
 				sub("flushslots", 2, change, "", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
-				sub("forget", 3, change, "node-id", "3.0.0", "Refused: members are removed from the Raft group.", nil, doClusterNode),
+				sub("forget", 3, change, "node-id", "3.0.0", "Refused: members are removed from the Raft group.", nil, ofMember(doClusterNode)),
 				onLeader(sub("getkeysinslot", 4, store.Stale, "slot count", "3.0.0", "Lists keys of a slot.", varies, doGetKeysInSlot)),
 				helping,
 				sub("info", 2, store.Stale, "", "3.0.0", "Describes the state of the cluster.", varies, doClusterInfo),
 				sub("keyslot", 3, store.Stale, "key", "3.0.0", "Returns the hash slot of a key.", nil, doKeySlot),
-				sub("links", 2, store.Stale, "", "7.0.0", "Lists the connections between this node and the others.", varies, doClusterLinks),
+				sub("links", 2, store.Stale, "", "7.0.0", "Lists the connections between this node and the others.", varies, ofMember(doClusterLinks)),
 				sub("meet", -4, change, "ip port [cluster-bus-port]", "3.0.0", "Refused: members are added to the Raft group.", nil, doClusterFixed),
 				sub("myid", 2, store.Stale, "", "3.0.0", "Returns the id of this node.", nil, doMyID),
-				sub("nodes", 2, store.Stale, "", "3.0.0", "Lists the nodes of the cluster.", varies, doClusterNodes),
+				sub("nodes", 2, store.Stale, "", "3.0.0", "Lists the nodes of the cluster.", varies, ofMember(doClusterNodes)),
 				replicas,
-				sub("replicate", 3, change, "node-id", "3.0.0", "Refused: every node follows the leader.", nil, doClusterNode),
+				sub("replicate", 3, change, "node-id", "3.0.0", "Refused: every node follows the leader.", nil, ofMember(doClusterNode)),
 				sub("reset", -2, admin|store.NoScript, "[HARD | SOFT]", "3.0.0", "Refused: members are removed from the Raft group.", nil, doClusterReset),
 				sub("saveconfig", 2, change, "", "3.0.0", "Does nothing: the Raft log has the configuration.", nil, doOK),
 				sub("set-config-epoch", 3, change, "config-epoch", "3.0.0", "Refused: the epoch is Raft's term.", nil, doClusterFixed),
 				sub("setslot", -4, change, "slot (IMPORTING node-id | MIGRATING node-id | NODE node-id | STABLE)", "3.0.0", "Refused: the leader has every slot.", nil, doClusterFixed),
-				sub("shards", 2, store.Stale, "", "7.0.0", "Lists the shards of the cluster.", varies, doClusterShards),
+				sub("shards", 2, store.Stale, "", "7.0.0", "Lists the shards of the cluster.", varies, ofMember(doClusterShards)),
 				slaves,
-				sub("slots", 2, store.Stale, "", "3.0.0", "Lists which node serves which hash slots.", varies, doClusterSlots),
+				sub("slots", 2, store.Stale, "", "3.0.0", "Lists which node serves which hash slots.", varies, ofMember(doClusterSlots)),
 			},
 		},
 		top("asking", store.Fast|store.Connection, "Has the next command served during a move of its slot.", doOK),
@@ -86,6 +86,20 @@ func inCluster(do handler) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if s.face != FaceCluster {
 			return store.Err(errNoCluster)
+		}
+		return do(s, args)
+	}
+}
+
+// ofMember makes a handler refuse commands while this node is no member of the cluster, for then it knows too little: it would name
+// itself as the owner of all slots. Clients that ask for the slots try another node after an error.
+func ofMember(do handler) handler {
+	return func(s *session, args [][]byte) store.Reply {
+		switch {
+		case s.srv.backend.Removed():
+			return store.Err(cluster.ErrRemoved)
+		case s.topology().Members == 0: // it joins, and has heard from no voter
+			return store.Err(cluster.ErrClusterDown)
 		}
 		return do(s, args)
 	}
@@ -375,13 +389,13 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 	return store.Int(1)
 }
 
-// doClusterInfo reports the state fail if too few members are up to elect a leader. If enough are up, there
+// doClusterInfo reports the state fail if this node has been removed, or if too few members are up to elect a leader. If enough are up, there
 // is a leader, or there will be one in a moment, so the state is ok.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}
 	state, served := "ok", slots
-	if sh.Up() < sh.Quorum() {
+	if sh.Up() < sh.Quorum() || s.srv.backend.Removed() {
 		state, served = "fail", 0
 	}
 	f.all(

@@ -13,6 +13,7 @@ import (
 	"lockstep/cluster"
 	"lockstep/conformance/discovery"
 	"lockstep/conformance/transcript"
+	"lockstep/store"
 )
 
 // face serves another listener of a test server and returns its address.
@@ -410,4 +411,38 @@ func TestFailoversAreFew(t *testing.T) {
 	mayNot()
 	ts.fake.advance(failoverPause)
 	c.do("SENTINEL FAILOVER mymaster", "+OK\r\n")
+}
+
+// TestWhoIsNoMemberNamesNobody: a node that has been removed, or is not yet a member, names neither itself nor an old leader, so that
+// clients ask another node.
+func TestWhoIsNoMemberNamesNobody(t *testing.T) {
+	ts := newTestServer(t, nil)
+	sentinel, node := dialTo(t, ts.sentinel(t)), dialTo(t, ts.face(t, ts.Server, FaceCluster))
+	questions := []string{"SLOTS", "SHARDS", "NODES", "LINKS", "REPLICAS " + nodeName("n1"), "COUNT-FAILURE-REPORTS " + nodeName("n1")}
+	refused := func(why store.Error) {
+		t.Helper()
+		for _, question := range questions {
+			node.do("CLUSTER "+question, "-"+string(why)+"\r\n")
+		}
+		if info := node.ask("CLUSTER", "INFO").Text; !strings.Contains(info, "cluster_state:fail\r\n") {
+			t.Error(info)
+		}
+		sentinel.do("SENTINEL GET-MASTER-ADDR-BY-NAME mymaster", "*-1\r\n")
+		sentinel.do("SENTINEL MASTERS", "*0\r\n")
+		for _, question := range []string{"CKQUORUM", "MASTER", "REPLICAS", "SENTINELS", "FAILOVER"} {
+			sentinel.do("SENTINEL "+question+" mymaster", "-"+string(errNoMaster)+"\r\n")
+		}
+		if info := sentinel.ask("INFO", "sentinel").Text; !strings.Contains(info, "sentinel_masters:0\r\n") {
+			t.Error(info)
+		}
+	}
+	sentinel.do("SENTINEL CKQUORUM mymaster", "+OK 3 usable Sentinels. Quorum and failover authorization can be reached\r\n")
+	ts.fake.removed.Store(true)
+	refused(cluster.ErrRemoved)
+	ts.fake.removed.Store(false)
+	joins := fakeTopology("")
+	joins.Members, joins.Nodes = 0, slices.Clone(joins.Nodes[:1])
+	joins.Nodes[0].NoVote = true
+	ts.fake.become(joins)
+	refused(cluster.ErrClusterDown)
 }

@@ -120,8 +120,14 @@ type watched struct {
 	find   func(addr string) endpoint // returns an advertised address in that form
 }
 
-// seenBy returns the master of a topology; its addresses are in the form that the session's client gets.
-func (s *session) seenBy(t *cluster.Topology) watched { return watch(t, s.endpointOf) }
+// seenBy returns the master of a topology; its addresses are in the form that the session's client gets. A node that has been removed
+// learns of no later leader, so it knows no master: clients then ask another Sentinel.
+func (s *session) seenBy(t *cluster.Topology) watched {
+	if s.srv.backend.Removed() {
+		return watched{Topology: t, find: s.endpointOf}
+	}
+	return watch(t, s.endpointOf)
+}
 
 func watch(t *cluster.Topology, find func(string) endpoint) watched {
 	w := watched{Topology: t, id: t.Last, find: find}
