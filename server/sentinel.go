@@ -20,7 +20,8 @@ type watcher struct {
 }
 
 // For failoverPause after any failover, SENTINEL FAILOVER begins no new one. With --sentinel-auth no, anybody may ask for a failover,
-// and each failover is a short pause for all clients.
+// and each failover is a short pause for all clients. Each Sentinel counts for itself: those that are asked before they have seen the
+// change of master may all begin one.
 const failoverPause = 10 * time.Second
 
 // failovers says when SENTINEL FAILOVER may begin a failover.
