@@ -32,32 +32,48 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	if !ok {
 		return flags, 0, errShebang
 	}
-	words, ok := redistext.SplitArgs([]byte(line))
-	if !ok {
+	words := []byte(line)
+	if !redistext.CheckArgs(words) {
 		return flags, 0, errShebangWords
 	}
-	if engine := string(words[0]); engine != "#!lua" {
+	if engine, _ := nextWord(&words); engine != "#!lua" {
 		return flags, 0, errShebangEngine(engine)
 	}
 	flags.declared = true
-	for _, option := range words[1:] {
-		list, ok := strings.CutPrefix(string(option), "flags=")
+	for option, more := nextWord(&words); more; option, more = nextWord(&words) {
+		list, ok := strings.CutPrefix(option, "flags=")
 		if !ok {
-			return flags, 0, errShebangOption(string(option))
+			return flags, 0, errShebangOption(option)
 		}
-		if list == "" {
-			continue
-		}
-		for name := range strings.SplitSeq(list, ",") {
-			flag, ok := store.ParseFunctionFlag(name)
-			if !ok {
-				return flags, 0, errShebangFlag(name)
-			}
-			flags.noWrites = flags.noWrites || flag == store.FunctionNoWrites
-			flags.allowOOM = flags.allowOOM || flag == store.FunctionAllowOOM
+		if err := flags.add(list); err != "" {
+			return flags, 0, err
 		}
 	}
 	return flags, len(line), ""
+}
+
+// nextWord cuts the first word off a line that redistext.CheckArgs has accepted. It is called for one word after the other, because
+// a list of all words of a line, which may be as long as a command, could take much more memory than the line.
+func nextWord(line *[]byte) (word string, more bool) {
+	raw, rest, more, _ := redistext.CutArg(*line)
+	*line = rest
+	return string(redistext.Unquote(raw)), more
+}
+
+// add adds the flags of a list such as "a,b".
+func (f *scriptFlags) add(list string) store.Error {
+	if list == "" {
+		return ""
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		flag, ok := store.ParseFunctionFlag(name)
+		if !ok {
+			return errShebangFlag(name)
+		}
+		f.noWrites = f.noWrites || flag == store.FunctionNoWrites
+		f.allowOOM = f.allowOOM || flag == store.FunctionAllowOOM
+	}
+	return ""
 }
 
 // parseLibrary reads the first line of a library, such as "#!lua name=x"; skip is the length
@@ -70,20 +86,21 @@ func parseLibrary(code string) (name string, skip int, err store.Error) {
 	if !ok {
 		return "", 0, errMetadata
 	}
-	words, ok := redistext.SplitArgs([]byte(line))
-	if !ok {
+	words := []byte(line)
+	if !redistext.CheckArgs(words) {
 		return "", 0, errMetadata
 	}
+	engine, _ := nextWord(&words)
 	named := false
-	for _, word := range words[1:] {
+	for word, more := nextWord(&words); more; word, more = nextWord(&words) {
 		const option = "name="
-		if len(word) < len(option) || !strings.EqualFold(string(word[:len(option)]), option) {
-			return "", 0, errMetadataValue(string(word))
+		if len(word) < len(option) || !strings.EqualFold(word[:len(option)], option) {
+			return "", 0, errMetadataValue(word)
 		}
 		if named {
 			return "", 0, errNameTwice
 		}
-		name, named = string(word[len(option):]), true
+		name, named = word[len(option):], true
 	}
 	if !named {
 		return "", 0, errNoName
@@ -91,7 +108,7 @@ func parseLibrary(code string) (name string, skip int, err store.Error) {
 	if !legalName(name) {
 		return "", 0, errBadName
 	}
-	if engine := string(words[0][2:]); !strings.EqualFold(engine, libraryEngine) {
+	if engine = engine[len("#!"):]; !strings.EqualFold(engine, libraryEngine) {
 		return "", 0, errNoEngine(engine)
 	}
 	return name, len(line), ""

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -147,5 +148,21 @@ func TestCategoriesLookForNoWords(t *testing.T) {
 	u, refusal := u.WithRules(many, false)
 	if rules, _ := newAccount(u).weigh(); refusal != "" || u.leastRules() > rules {
 		t.Errorf("%q: %d rules, and %d at least", refusal, rules, u.leastRules())
+	}
+}
+
+// TestSelectorOfManyWords: a selector of many words takes no memory for the words behind the first refused one.
+func TestSelectorOfManyWords(t *testing.T) {
+	table := NewTable(Commands())
+	line := strings.Repeat(" a", 1<<20)
+	for rule, refused := range map[string]bool{"(a" + line + ")": true, "(a" + line + " 'b)": false} {
+		u := NewUser(table, "u", false)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		fault := u.apply(rule, false)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 4*uint64(len(rule)) || (fault != "") != refused {
+			t.Errorf("refused as %q, took %d bytes", fault, took)
+		}
 	}
 }

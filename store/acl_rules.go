@@ -105,10 +105,14 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 		s := newSelector(u.table, allChannels)
 		// As in Redis, unbalanced quotes give an empty selector, and the text after a NUL is
 		// ignored.
-		words, _ := redistext.SplitArgs([]byte(cString(rule[1 : len(rule)-1])))
-		for _, w := range words {
+		words := []byte(cString(rule[1 : len(rule)-1]))
+		if !redistext.CheckArgs(words) {
+			words = nil
+		}
+		// A list of all words could take much more memory than the rule.
+		for raw, rest, more, _ := redistext.CutArg(words); more; raw, rest, more, _ = redistext.CutArg(rest) {
 			u.worked(1)
-			if fault := s.apply(u.table.acl, string(w)); fault != "" {
+			if fault := s.apply(u.table.acl, string(redistext.Unquote(raw))); fault != "" {
 				return fault
 			}
 		}

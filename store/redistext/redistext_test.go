@@ -3,6 +3,7 @@ package redistext
 import (
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -196,4 +197,33 @@ func FuzzParseFloat(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestSplitArgs(t *testing.T) {
+	for line, want := range map[string][]string{
+		"":                        {},
+		" \t\v":                   {},
+		" get\tk\r\n":             {"get", "k"},
+		"a\vb \fc":                {"a\vb", "c"},
+		`a"b c"`:                  {"ab c"},
+		`"\n\x41\x4g\"\\" '\n\''`: {"\nAx4g\"\\", `\n'`},
+		"\"a\"\v'' \"\"":          {"a", "", ""},
+		`\" "`:                    {`\ `},
+		`"a"b`:                    nil,
+		`'a`:                      nil,
+		`"a\`:                     nil,
+		`'a\'`:                    nil,
+	} {
+		words, ok := SplitArgs([]byte(line))
+		if ok != (want != nil) || CheckArgs([]byte(line)) != ok {
+			t.Errorf("%q: SplitArgs accepts it: %t, and should: %t; CheckArgs must say the same", line, ok, want != nil)
+		}
+		got := []string{}
+		for _, w := range words {
+			got = append(got, string(w))
+		}
+		if ok && !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
 }

@@ -1,58 +1,94 @@
 package redistext
 
-// SplitArgs splits a line (an inline request, the first line of a script) as Redis's sdssplitargs
-// does. Blanks separate arguments. In "…" the escapes \n \r \t \b \a \xHH have their meaning, and any
-// other escaped byte stands for itself; in '…' only \' is an escape. A blank or the end of the line
-// must follow a closing quote.
+import "bytes"
+
+// SplitArgs splits a line (an inline request) into its words (CutArg).
 func SplitArgs(line []byte) (args [][]byte, ok bool) {
-	for i := 0; ; {
-		for i < len(line) && IsBlank(line[i]) {
-			i++
-		}
-		if i == len(line) {
+	for {
+		raw, rest, more, ok := CutArg(line)
+		switch {
+		case !ok:
+			return nil, false
+		case !more:
 			return args, true
 		}
-		arg := []byte{}
-		for i < len(line) && !endsWord(line[i]) {
-			c := line[i]
-			i++
-			if c != '"' && c != '\'' {
-				arg = append(arg, c)
-				continue
-			}
-			if arg, i = quotedPart(arg, line, i, c); i < 0 {
-				return nil, false
-			}
-			break
-		}
-		args = append(args, arg)
+		args, line = append(args, Unquote(raw)), rest
 	}
 }
 
-// quotedPart reads a quoted part, whose first byte after the opening quote has the index i, and appends it to arg. It returns the
-// index after the closing quote, or -1 if the part has no proper end.
-func quotedPart(arg, line []byte, i int, quote byte) ([]byte, int) {
-	for i < len(line) {
-		c := line[i]
-		i++
-		switch {
+// CheckArgs reports whether SplitArgs can split a line. It takes no memory.
+func CheckArgs(line []byte) bool {
+	for {
+		_, rest, more, ok := CutArg(line)
+		if !ok || !more {
+			return ok
+		}
+		line = rest
+	}
+}
+
+// CutArg cuts the first word off a line, as Redis's sdssplitargs does. Blanks separate words. The word raw still has its quotes and
+// escapes (Unquote); it is part of the line, so CutArg takes no memory. more is false if there is no word. ok is false if a quoted
+// part has no end, or if neither a blank nor the end of the line follows its closing quote.
+func CutArg(line []byte) (raw, rest []byte, more, ok bool) {
+	from := 0
+	for from < len(line) && IsBlank(line[from]) {
+		from++
+	}
+	if from == len(line) {
+		return nil, nil, false, true
+	}
+	i := from
+	for i < len(line) && !endsWord(line[i]) {
+		if c := line[i]; c != '"' && c != '\'' {
+			i++
+			continue
+		}
+		if i = quotedEnd(line, i); i < 0 || i < len(line) && !IsBlank(line[i]) {
+			return nil, nil, false, false
+		}
+		break
+	}
+	return line[from:i], line[i:], true, true
+}
+
+// quotedEnd returns the index behind the quoted part that begins at index i, or -1 if the part has no end.
+func quotedEnd(line []byte, i int) int {
+	quote := line[i]
+	for i++; i < len(line); i++ {
+		switch c := line[i]; {
 		case c == quote:
-			if i < len(line) && !IsBlank(line[i]) {
-				return arg, -1
-			}
-			return arg, i
-		case c == '\\' && quote == '\'' && i < len(line) && line[i] == '\'':
+			return i + 1
+		case c == '\\' && i+1 < len(line) && (quote == '"' || line[i+1] == '\''):
+			i++ // the next byte does not end the part; nor do the two digits of \xHH
+		}
+	}
+	return -1
+}
+
+// Unquote returns a copy of a word from CutArg without its quotes and escapes. In "…" the escapes \n \r \t \b \a \xHH have their
+// meaning, and any other escaped byte stands for itself; in '…' only \' is an escape.
+func Unquote(raw []byte) []byte {
+	at := bytes.IndexAny(raw, `"'`)
+	if at < 0 {
+		return append([]byte{}, raw...)
+	}
+	arg := append(make([]byte, 0, len(raw)), raw[:at]...)
+	quote, text := raw[at], raw[at+1:len(raw)-1]
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quote == '\'' && i+1 < len(text) && text[i+1] == '\'':
 			arg = append(arg, '\'')
 			i++
-		case c == '\\' && quote == '"' && i < len(line):
-			b, n := unescape(line[i:])
+		case c == '\\' && quote == '"':
+			b, n := unescape(text[i+1:])
 			arg = append(arg, b)
 			i += n
 		default:
 			arg = append(arg, c)
 		}
 	}
-	return arg, -1
+	return arg
 }
 
 // unescape decodes the escape at the start of s, which is the rest of the line after a backslash. It also returns the length
@@ -90,5 +126,5 @@ func hexValue(c byte) byte {
 // endsWord reports whether c ends a word outside of quotes. As in Redis, the blanks \v and \f do not end a word.
 func endsWord(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// IsBlank reports whether c is a blank, as C's isspace does. SplitArgs skips the blanks before an argument.
+// IsBlank reports whether c is a blank, as C's isspace does. CutArg skips the blanks before a word.
 func IsBlank(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
