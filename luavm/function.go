@@ -77,6 +77,9 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 	if err == "" && !c.HasRoomForLibraries([]*store.Library{l.lib}, false) {
 		err = store.ErrTooMuchCode
 	}
+	if err == "" {
+		err = s.sum.Add(c.Txn, l.lib) // its functions may share one long description: then its write needs more memory than its loading
+	}
 	if err != "" {
 		return store.Err(err)
 	}
@@ -90,6 +93,7 @@ type restored struct {
 	list      []*loadedLibrary
 	byName    map[string]bool
 	functions map[string]bool // by function name in lower case
+	sum       store.NewLibraries
 }
 
 // load reads the first line of a library, checks that its name is free, runs the code, checks that it has registered at most
@@ -212,6 +216,9 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 			return nil, err
 		}
 		l.fns = nil // frees the functions: those of all libraries together could take too much memory
+		if err := s.sum.Add(c.Txn, l.lib); err != "" {
+			return nil, err
+		}
 	}
 }
 

@@ -225,6 +225,35 @@ func (t *Txn) HasRoomForLibraries(list []*Library, all bool) bool {
 	return t.hasRoomForCode(grow)
 }
 
+// NewLibraries adds up the libraries that a command has made and not written yet.
+type NewLibraries struct {
+	size    int64
+	written int
+}
+
+// Add adds a library. It returns an error if the libraries are too many for a command, whichever libraries they replace: what the
+// command has made so far takes memory that nothing else limits.
+func (n *NewLibraries) Add(t *Txn, lib *Library) Error {
+	n.size += lib.size()
+	n.written += lib.written()
+	switch {
+	case !t.hasRoomForCode(n.size - t.libraries().size()):
+		return ErrTooMuchCode
+	case !t.HasRoom(n.written):
+		return t.ErrTooBig()
+	}
+	return ""
+}
+
+// written returns how many bytes of a log entry the library takes at least.
+func (l *Library) written() int {
+	n := len(l.Name) + len(l.Code)
+	for _, f := range l.Functions {
+		n += len(f.Name) + len(f.Description)
+	}
+	return n
+}
+
 // DeleteLibrary deletes a function library; it must exist.
 func (t *Txn) DeleteLibrary(name string) {
 	t.ws.begin(opLibraryDelete, t.ws.db)
