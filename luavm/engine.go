@@ -94,6 +94,7 @@ type Engine struct {
 
 	state   atomic.Uint32 // bits: stateRunning and so on
 	started atomic.Int64  // when the running script began, by Now; -1: the clock was not read yet
+	loads   atomic.Uint32 // loadsNothing, loading or loadsAborted
 	before  int64         // how much of the script's time limit was used up before it began (store.Ctx.ScriptTime)
 
 	// Fields of the fast path:
@@ -111,6 +112,13 @@ const (
 	stateWrote
 	stateKilled
 	stateFunction
+)
+
+// The values of Engine.loads. A library that loads is not running: no client can kill it.
+const (
+	loadsNothing   = iota
+	loadsLibraries // a command loads libraries, one or many
+	loadsAborted   // Abort has stopped that command
 )
 
 // run is the state of one evaluation.
@@ -243,9 +251,10 @@ func busyWith(state uint32) store.Error {
 	return store.ErrBusyScript
 }
 
-// Abort stops the running script or function even if it has written. It is for a node
+// Abort stops the running script or function even if it has written, and the loading of libraries. It is for a node
 // that has lost the leadership or is stopping. It may be called from any goroutine.
 func (e *Engine) Abort() {
+	e.loads.CompareAndSwap(loadsLibraries, loadsAborted)
 	for {
 		s := e.state.Load()
 		if s&stateRunning == 0 || e.state.CompareAndSwap(s, s|stateKilled) {

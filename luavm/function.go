@@ -69,6 +69,8 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 		}
 		replace = true
 	}
+	e.loads.Store(loadsLibraries)
+	defer e.loads.Store(loadsNothing)
 	s := restored{}
 	l, err := s.load(e, c, c.Arg(last), 0, func(name string) bool { return !replace && c.Library(name) != nil })
 	if err == "" {
@@ -198,6 +200,8 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 	if err != "" {
 		return nil, err
 	}
+	e.loads.Store(loadsLibraries)
+	defer e.loads.Store(loadsNothing)
 	s := &restored{}
 	start, limit := e.now(), time.Duration(e.timeLimit.Load())-c.ScriptTime
 	for {
@@ -210,6 +214,9 @@ func (e *Engine) readDump(c *store.Ctx, dump string) (*restored, store.Error) {
 		if e.timeLimit.Load() > 0 && took > limit {
 			c.TookAll = true
 			return nil, errRegister("ERR " + msgLoad)
+		}
+		if e.loads.Load() == loadsAborted {
+			return nil, errRegister("ERR " + msgKilled)
 		}
 		l, err := s.load(e, c, code, took, func(string) bool { return false })
 		if err != "" {

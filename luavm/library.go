@@ -89,7 +89,7 @@ func (e *Engine) openFunctions() {
 func (e *Engine) loadLibrary(name, code string, skip int, before time.Duration) (*loadedLibrary, store.Error) {
 	done, fault := e.compile(&store.Ctx{ScriptTime: before}, code[skip:], "@user_function", 0)
 	if e.stop != "" {
-		if e.stop != msgMemory && e.stop != msgFault {
+		if e.stop != msgMemory && e.stop != msgFault && e.stop != msgKilled {
 			e.stop = msgLoad
 		}
 		return nil, errRegister("ERR " + e.stop)
@@ -157,6 +157,8 @@ func (e *Engine) loaded(c *store.Ctx, lib *store.Library) (*loadedLibrary, store
 		return nil, err
 	}
 	start := e.now()
+	e.loads.Store(loadsLibraries)
+	defer e.loads.Store(loadsNothing)
 	if l, err = e.loadLibrary(name, lib.Code, skip, c.ScriptTime); err != "" {
 		c.TookAll = e.tookAll()
 		return nil, err

@@ -108,7 +108,7 @@ func (e *Engine) checkLimits() {
 	}
 	e.steps += int64(e.pace - e.budget)
 	e.budget = e.pace
-	if e.state.Load()&stateKilled != 0 {
+	if e.state.Load()&stateKilled != 0 || e.loads.Load() == loadsAborted {
 		e.halt(msgKilled)
 	}
 	if e.opts.Now != nil {

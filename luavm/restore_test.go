@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -54,6 +55,39 @@ func TestSharedDescriptions(t *testing.T) {
 		w.txn.BeginCall()
 		if r := w.do(2, append([]string{"function"}, command...)...); store.Error(r.Str) != w.txn.ErrTooBig() || w.txn.Wrote() {
 			t.Errorf("%s: %q, and %d bytes written", command[0], r.Str, w.txn.Writes().Size())
+		}
+	}
+}
+
+// TestAbortStopsLoading: a leader that is deposed while it loads libraries must apply the entries of its successor. So Abort ends
+// FUNCTION LOAD, FUNCTION RESTORE and the loading for a call, even between two libraries, and the next command is not concerned.
+func TestAbortStopsLoading(t *testing.T) {
+	code := func(i int) string {
+		return fmt.Sprintf("#!lua name=l%d\nfor i = 1, 10000 do end redis.register_function('f%d', redis.log)", i, i)
+	}
+	var many []string
+	for i := range 20 {
+		many = append(many, code(i))
+	}
+	for _, command := range [][]string{{"function", "load", code(1)}, {"function", "restore", dumpOf(many...)}, {"fcall", "f1", "0"}} {
+		for abortAt := 2; abortAt < 30; abortAt += 3 {
+			looks := 0
+			var w *world
+			w = newWorld(t, Options{TimeLimit: time.Hour, Now: func() time.Duration {
+				if looks++; looks == abortAt {
+					w.e.Abort()
+				}
+				return time.Duration(looks) * time.Millisecond
+			}})
+			if command[0] == "fcall" {
+				w.txn.LoadLibrary(&store.Library{Name: "l1", Code: code(1), Functions: []store.Function{{Name: "f1"}}})
+			}
+			if r := w.do(2, command...); r.Str != string(errRegister("ERR "+msgKilled)) || looks > abortAt+5 || w.tookAll {
+				t.Errorf("%s, aborted at look %d: %q after %d looks, as for memory: %t", command[:2], abortAt, r.Str, looks, w.tookAll)
+			}
+			if r := w.do(2, "function", "load", code(30)); r.Str != "l30" {
+				t.Errorf("after the abort: %q", r.Str)
+			}
 		}
 	}
 }
