@@ -34,7 +34,7 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 		return true
 	}
 	c := &r.calls[i]
-	if c.Txn == nil && !c.Cmd.Is(store.Scripting) && i%16 != 15 && s.turn.since == 0 {
+	if c.Txn == nil && !c.Cmd.RunsLua() && i%16 != 15 && s.turn.since == 0 {
 		return false // reading the clock would take longer than the call
 	}
 	return s.node.clock.Now().Lease-r.at > s.spread
@@ -71,7 +71,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	}()
 	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
-		case denied || !ctx.Cmd.Is(store.Scripting):
+		case denied || !ctx.Cmd.RunsLua():
 			// A short command does not look at the clock (watch), nor does the refusal of a command, and a transaction may have
 			// thousands of commands. So the clock is read here, now and then.
 			if commands++; commands%commandsPerLook == 0 {

@@ -414,7 +414,7 @@ func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*re
 	if refusal, denied := ctx.NoRoom(); denied {
 		return refusal, ""
 	}
-	if c.Cmd.Is(store.Scripting) {
+	if c.Cmd.RunsLua() {
 		reply = txn.AttachDenials(s.runScript(ctx, r, behind, refused))
 	} else {
 		reply = s.runCommand(ctx, ErrCommandTime)

@@ -221,6 +221,9 @@ var spin = store.Command{Name: "spin", Arity: -2, Flags: store.ReadOnly, Run: fu
 	return store.OK
 }}
 
+// idle is a command of the scripting commands that runs no Lua, such as FUNCTION LIST. It runs as spin does.
+var idle = store.Command{Name: "idle", Arity: -2, Flags: store.Scripting | store.NoLua, Run: spin.Run}
+
 // What a command has written when its time is over is undone.
 func TestStoppedCommandHasNoEffect(t *testing.T) {
 	write := store.Command{Name: "write", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
@@ -245,9 +248,9 @@ func TestStoppedCommandHasNoEffect(t *testing.T) {
 // The work of one user that is stopped again and again takes less and less of everybody's time. Other users
 // keep the whole limit, and in the end that user has it again.
 func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
-	for _, work := range []string{"RUN 100s", "SPIN 100s", "MULTI SPIN 2s|SPIN 100s", "MULTI RUN 2s|RUN 100s"} {
+	for _, work := range []string{"RUN 100s", "SPIN 100s", "IDLE 100s", "MULTI SPIN 2s|SPIN 100s", "MULTI RUN 2s|RUN 100s", "MULTI IDLE 2s|IDLE 100s"} {
 		bubble(t, func(t *testing.T) {
-			n, l := newLimited(t, spin)
+			n, l := newLimited(t, spin, idle)
 			calls := n.call(strings.TrimPrefix(work, "MULTI "))
 			if inner, multi := strings.CutPrefix(work, "MULTI "); multi {
 				calls = n.txn(nil, strings.Split(inner, "|")...)

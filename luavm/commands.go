@@ -51,31 +51,34 @@ func (e *Engine) Commands() []store.Command {
 }
 
 func (e *Engine) scriptCommands() []store.Command {
-	const flags = store.NoScript | store.Scripting
+	const (
+		flags = store.NoScript | store.Scripting
+		plain = flags | store.NoLua
+	)
 	return []store.Command{
 		{
-			Name: "debug", Arity: 3, Flags: flags, Group: "scripting", Since: "3.2.0",
+			Name: "debug", Arity: 3, Flags: plain, Group: "scripting", Since: "3.2.0",
 			Summary: "Sets the debug mode of the scripts that follow.",
 			Usage:   "YES|SYNC|NO", Run: scriptDebug,
 		},
 		{
-			Name: "exists", Arity: -3, Flags: flags, Group: "scripting", Since: "2.6.0",
+			Name: "exists", Arity: -3, Flags: plain, Group: "scripting", Since: "2.6.0",
 			Summary: "Tells which scripts are cached.",
 			Tips:    []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
 			Usage:   "sha1 [sha1 ...]", Run: scriptExists,
 		},
 		{
-			Name: "flush", Arity: -2, Flags: flags, Group: "scripting", Since: "2.6.0",
+			Name: "flush", Arity: -2, Flags: plain, Group: "scripting", Since: "2.6.0",
 			Summary: "Forgets all cached scripts.",
 			Tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 			Usage:   "[ASYNC|SYNC]", Run: e.scriptFlush,
 		},
 		{
-			Name: "help", Arity: 2, Flags: store.Loading | store.Stale | store.Scripting, Group: "scripting", Since: "5.0.0",
+			Name: "help", Arity: 2, Flags: store.Loading | store.Stale | store.Scripting | store.NoLua, Group: "scripting", Since: "5.0.0",
 			Summary: "Shows the subcommands.", Run: scriptHelp,
 		},
 		{
-			Name: "kill", Arity: 2, Flags: flags | store.AllowBusy, Group: "scripting", Since: "2.6.0",
+			Name: "kill", Arity: 2, Flags: plain | store.AllowBusy, Group: "scripting", Since: "2.6.0",
 			Summary: "Stops the script that is running.",
 			Tips:    []string{"request_policy:all_shards", "response_policy:one_succeeded"},
 			Run:     func(*store.Ctx) store.Reply { return e.Kill() },
@@ -167,9 +170,13 @@ func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
 	return store.Str(chunk.sha)
 }
 
+// bytesPerStep is how many bytes are worked on in a step of store.Ctx.Work.
+const bytesPerStep = 64
+
 func scriptExists(c *store.Ctx) store.Reply {
 	r := store.Reply{Kind: store.Array}
 	for _, sha := range c.Args[2:] {
+		c.Work(1 + len(sha)/bytesPerStep)
 		_, ok := c.Script(strings.ToLower(string(sha)))
 		r.Elems = append(r.Elems, store.Flag(ok))
 	}

@@ -1,6 +1,7 @@
 package luavm
 
 import (
+	"math"
 	"strings"
 
 	"lockstep/store"
@@ -32,6 +33,7 @@ func (e *Engine) callCommands(flags store.Flags, rw, ro []store.KeySpec) []store
 func (e *Engine) functionCommands() []store.Command {
 	const (
 		flags = store.NoScript | store.Scripting
+		plain = flags | store.NoLua
 		write = flags | store.Write
 	)
 	row := func(name string, arity int, flags store.Flags, usage, summary string, run store.Handler, tips ...string) store.Command {
@@ -40,18 +42,18 @@ func (e *Engine) functionCommands() []store.Command {
 	}
 	const shards, all = "request_policy:all_shards", "response_policy:all_succeeded"
 	return []store.Command{
-		row("delete", 3, write, "library-name", "Deletes a library.", e.functionDelete, shards, all),
-		row("dump", 2, flags, "", "Returns all libraries in a serialized form.", functionDump),
-		row("flush", -2, write, "[ASYNC|SYNC]", "Deletes all libraries.", e.functionFlush, shards, all),
-		row("help", 2, store.Loading|store.Stale|store.Scripting, "", "Shows the subcommands.", functionHelp),
-		row("kill", 2, flags|store.AllowBusy, "", "Stops the function that is running.",
+		row("delete", 3, plain|store.Write, "library-name", "Deletes a library.", e.functionDelete, shards, all),
+		row("dump", 2, plain, "", "Returns all libraries in a serialized form.", functionDump),
+		row("flush", -2, plain|store.Write, "[ASYNC|SYNC]", "Deletes all libraries.", e.functionFlush, shards, all),
+		row("help", 2, store.Loading|store.Stale|store.Scripting|store.NoLua, "", "Shows the subcommands.", functionHelp),
+		row("kill", 2, plain|store.AllowBusy, "", "Stops the function that is running.",
 			func(*store.Ctx) store.Reply { return e.KillFunction() }, shards, "response_policy:one_succeeded"),
-		row("list", -2, flags, "[LIBRARYNAME library-name-pattern] [WITHCODE]", "Describes the libraries.",
+		row("list", -2, plain, "[LIBRARYNAME library-name-pattern] [WITHCODE]", "Describes the libraries.",
 			functionList, "nondeterministic_output_order"),
 		row("load", -3, write|store.DenyOOM, "[REPLACE] function-code", "Creates a library.", e.functionLoad, shards, all),
 		row("restore", -3, write|store.DenyOOM, "serialized-value [FLUSH|APPEND|REPLACE]",
 			"Creates libraries from their serialized form.", e.functionRestore, shards, all),
-		row("stats", 2, flags|store.AllowBusy, "", "Describes the function that is running, and the engines.",
+		row("stats", 2, plain|store.AllowBusy, "", "Describes the function that is running, and the engines.",
 			func(c *store.Ctx) store.Reply {
 				libraries, functions := c.CountLibraries()
 				return functionStats(libraries, functions, store.Nil)
@@ -111,9 +113,10 @@ func functionList(c *store.Ctx) store.Reply {
 	limit := int(c.MaxReply())
 	left := limit
 	for _, lib := range c.Libraries() {
-		if filtered && !redistext.MatchFold(pattern, lib.Name) {
+		if filtered && !matches(c, pattern, lib.Name) {
 			continue
 		}
+		c.Work(1 + len(lib.Functions))
 		fields := []store.Reply{
 			store.Str("library_name"), store.Str(lib.Name),
 			store.Str("engine"), store.Str(libraryEngine),
@@ -128,6 +131,13 @@ func functionList(c *store.Ctx) store.Reply {
 		}
 	}
 	return r
+}
+
+// matches reports whether a name matches a pattern. The steps of the match are work of the command.
+func matches(c *store.Ctx, pattern, name string) bool {
+	ok, steps := redistext.MatchFoldWithin(pattern, name, math.MaxInt)
+	c.Work(1 + len(name)/bytesPerStep + steps)
+	return ok
 }
 
 func describe(functions []store.Function) store.Reply {

@@ -58,6 +58,9 @@ const (
 	SkipSlowlog
 	// Scripting commands belong to Redis's ACL category of that name.
 	Scripting
+	// NoLua commands are those of Scripting that neither compile nor run Lua: they run as commands of other categories do.
+	// COMMAND INFO does not show this flag.
+	NoLua
 	// NoAsyncLoading commands are refused while a replica loads.
 	NoAsyncLoading
 	// NoMandatoryKeys commands may be called without keys.
@@ -147,6 +150,9 @@ func (c *Command) Table() *Table { return c.table }
 
 // Is reports whether all the given flags are set.
 func (c *Command) Is(f Flags) bool { return c.Flags&f == f }
+
+// RunsLua reports whether the command compiles or runs Lua code, which has a time limit of its own and may be killed.
+func (c *Command) RunsLua() bool { return c.Flags&(Scripting|NoLua) == Scripting }
 
 // ArityOK reports whether n arguments, name included, are allowed.
 func (c *Command) ArityOK(n int) bool {

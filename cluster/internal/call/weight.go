@@ -154,7 +154,7 @@ var setsOrDeletes = map[string]bool{"set": true, "del": true}
 // RunsScript reports whether any of the calls runs a script.
 func RunsScript(calls []Call) bool {
 	for i := range calls {
-		if c := &calls[i]; c.Txn != nil && RunsScript(c.Txn.Calls) || c.Txn == nil && c.Cmd.Is(store.Scripting) {
+		if c := &calls[i]; c.Txn != nil && RunsScript(c.Txn.Calls) || c.Txn == nil && c.Cmd.RunsLua() {
 			return true
 		}
 	}
