@@ -162,12 +162,16 @@ func (t *Txn) hasRoomForCode(bytes int64) bool {
 }
 
 // HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room is treated as one from EVAL: a
-// user who has loaded many scripts must not prevent others from loading theirs.
+// user who has loaded many scripts, or has filled the memory for data, must not prevent others from loading theirs. Clients load the
+// scripts by which they release and renew their locks.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
 	if s, ok := t.script(sha); ok && s.pinned {
 		return true
 	}
 	size := script{sha: sha, body: body}.size()
+	if full(t.size+size, t.config.memoryLimit(t.env.Limits)) {
+		return false
+	}
 	room, limited := t.codeRoom()
 	return !limited || t.hasRoomForCode(size) && t.pinnedSize()+size <= room/2
 }

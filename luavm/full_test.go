@@ -1,0 +1,87 @@
+package luavm
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"lockstep/store"
+)
+
+// full is a store whose data has reached its limit, and how a leader runs commands on it.
+type full struct {
+	w *world
+}
+
+// do runs a command as a leader does: it refuses what adds data, and undoes what has written too much.
+func (f *full) do(args ...string) store.Reply {
+	w := f.w
+	w.txn.BeginCall()
+	c := &store.Ctx{Txn: w.txn, RESP: 2}
+	for _, a := range args {
+		c.Args = append(c.Args, []byte(a))
+	}
+	c.Cmd, _ = w.table.Resolve(c.Args)
+	if refusal, denied := c.NoRoom(); denied {
+		return refusal
+	}
+	save := w.txn.Savepoint()
+	r := c.Cmd.Run(c)
+	if err := c.Overrun(); err != "" {
+		w.txn.Rollback(save)
+		return store.Err(err)
+	}
+	w.txn.Release(save)
+	return r
+}
+
+// TestReleasesAtFullMemory: each step by which clients renew and release their locks goes on, however much the data exceeds its limit.
+func TestReleasesAtFullMemory(t *testing.T) {
+	const (
+		owns    = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call("
+		release = owns + "'del',KEYS[1]) else return 0 end"
+		renew   = owns + "'pexpire',KEYS[1],ARGV[2]) else return 0 end"
+		// Redisson leaves the result of a release for a client that has lost the reply.
+		redisson = `local val = redis.call('get', KEYS[2]); if val ~= false then return tonumber(val); end;
+if (redis.call('hexists', KEYS[1], ARGV[1]) == 0) then return nil; end;
+local counter = redis.call('hincrby', KEYS[1], ARGV[1], -1);
+redis.call('del', KEYS[1]); redis.call('set', KEYS[2], 1, 'px', 1000); return 1;`
+		redissonRenew = "if (redis.call('hexists', KEYS[1], ARGV[1]) == 1) then redis.call('pexpire', KEYS[1], 30000); return 1; end; return 0;"
+	)
+	const data = 40 << 20
+	for _, over := range []int64{-100, 0, 100, 1000, 4 << 20, 8 << 20, 8<<20 + 100, 20 << 20, data} {
+		f := &full{newWorld(t, Options{})}
+		f.do("set", "lock", "me", "px", "30000")
+		f.do("hset", "rlock", "0b5c5b9e-6ad5-4a0e-8f1c-6f5a3a0e7a1f:1", "1")
+		for i := range 10 {
+			f.do("set", fmt.Sprint("other", i), strings.Repeat("x", data/10))
+		}
+		s := store.New()
+		if err := s.Apply(f.w.txn.Writes().Bytes(), 1, nil); err != nil {
+			t.Fatal(err)
+		}
+		limit := s.DataSize() + 1<<20 - over
+		f.w.txn = s.Begin(store.Time{Lease: 2, Wall: 1_700_000_000_000_000}, 2, store.Env{Limits: store.Limits{Memory: max(limit, 1)}})
+		if r := f.do("set", "new", strings.Repeat("x", 200)); over > 0 && !r.IsError() {
+			t.Errorf("over by %d: the memory is not full", over)
+		}
+		field := "0b5c5b9e-6ad5-4a0e-8f1c-6f5a3a0e7a1f:1"
+		for _, script := range []string{renew, release} {
+			sha := scriptSHA(script)
+			if r := f.do("evalsha", sha, "1", "lock", "me", "60000"); !strings.HasPrefix(r.Str, "NOSCRIPT") {
+				t.Errorf("over by %d: %v", over, r)
+			}
+			if r := f.do("script", "load", script); r.Str != sha {
+				t.Errorf("over by %d: SCRIPT LOAD of %.80q: %q", over, script, r.Str)
+			}
+			if r := f.do("evalsha", sha, "1", "lock", "me", "60000"); r.Int != 1 {
+				t.Errorf("over by %d: EVALSHA of %.80q: %+v", over, script, r)
+			}
+		}
+		for _, script := range []string{redissonRenew, redisson} {
+			if r := f.do("eval", script, "2", "rlock", "redisson_unlock_latch:{rlock}:d8f2b2d6a0b3c1f2a5b4c3d2e1f00f1e", field); r.Int != 1 {
+				t.Errorf("over by %d: EVAL of %.80q: %+v", over, script, r)
+			}
+		}
+	}
+}
