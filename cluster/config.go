@@ -43,7 +43,7 @@ func NewSystemTime() *SystemTime { return clock.NewSystem() }
 // Peer is a first member of a cluster.
 type Peer = raftnode.Peer
 
-// ScriptStopper stops the running script, and returns what clients are told about it.
+// ScriptStopper stops the running script, returns what clients are told about it, and drops what functions keep from call to call.
 type ScriptStopper interface {
 	// Kill ends the script at the wish of a client, and returns the reply to SCRIPT KILL.
 	Kill() store.Reply
@@ -58,6 +58,13 @@ type ScriptStopper interface {
 	TimeLimit() time.Duration
 	// Abort ends the script because this node no longer leads.
 	Abort()
+	// Forget, Settle and Undo are called by the goroutine that runs scripts, and between two scripts. Forget drops what functions have
+	// kept, because this node begins to lead.
+	Forget()
+	// Settle says that Undo does not concern what has run so far.
+	Settle()
+	// Undo drops what the functions that have run since Settle have kept, because their calls are undone and may run again.
+	Undo()
 }
 
 // Config is all that a node needs to know.

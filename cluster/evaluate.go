@@ -21,6 +21,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	n := s.node
 	b := &batch{number: n.batches.Add(1), term: s.term, from: now.Lease}
 	var rest []*request
+	s.settleFunctions()
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
 		s.done, b.prev = done, seq
 		q, rest = s.evaluateFrom(ctx, s.begin(st), q, 0, b, now)
@@ -82,6 +83,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 // deletions of expired keys. Then it serves pending blocked clients, if that is due (serves).
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
+	s.undoFunctions()
 	txn.Restart(now, b.prev+1)
 	s.blockedClients.rollback()
 	s.gather.Told = 0

@@ -127,6 +127,9 @@ func (k *killer) RunningFunction() store.Reply { return store.Status("runs on " 
 func (k *killer) BusyError() store.Error       { return store.ErrBusyScript }
 func (k *killer) TimeLimit() time.Duration     { return 0 }
 func (k *killer) Abort()                       {}
+func (k *killer) Forget()                      {}
+func (k *killer) Settle()                      {}
+func (k *killer) Undo()                        {}
 
 // When a leader hands over before it stops, clients of the other nodes see no error.
 func TestHandOverUnderLoad(t *testing.T) {

@@ -245,6 +245,9 @@ func (n *Node) late() (late time.Duration) {
 // leadTerm runs a sequencer until the sequencer or ctx ends.
 func (n *Node) leadTerm(ctx context.Context) {
 	n.learnOverruns()
+	if n.cfg.Scripts != nil {
+		n.cfg.Scripts.Forget()
+	}
 	seq := newSequencer(n)
 	seq.term = n.term() // set before others can find the sequencer
 	n.routes.set(ctx, seq, nil)

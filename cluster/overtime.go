@@ -188,3 +188,17 @@ func (s *sequencer) noteVain(r *request) {
 		s.users.Note(r, used, s.node.cfg.Time.Monotonic())
 	}
 }
+
+// settleFunctions is called before a batch is evaluated, and undoFunctions before its evaluation begins anew: functions would see
+// in the locals of their libraries what the first evaluation has done, while the keys do not have it.
+func (s *sequencer) settleFunctions() {
+	if s.node.cfg.Scripts != nil {
+		s.node.cfg.Scripts.Settle()
+	}
+}
+
+func (s *sequencer) undoFunctions() {
+	if s.node.cfg.Scripts != nil {
+		s.node.cfg.Scripts.Undo()
+	}
+}

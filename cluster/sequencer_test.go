@@ -291,6 +291,9 @@ func (s *stopper) KillFunction() store.Reply    { return store.OK }
 func (s *stopper) RunningFunction() store.Reply { return store.Nil }
 func (s *stopper) BusyError() store.Error       { return store.ErrBusyScript }
 func (s *stopper) TimeLimit() time.Duration     { return 0 }
+func (s *stopper) Forget()                      {}
+func (s *stopper) Settle()                      {}
+func (s *stopper) Undo()                        {}
 
 func (s *stopper) Abort() {
 	s.aborted.Add(1)

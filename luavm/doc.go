@@ -94,8 +94,10 @@
 //     libraries start anew when the node starts, when the Lua state is thrown away because
 //     a script or function was stopped, and when more than 1,000 libraries are loaded.
 //     When all libraries together keep more than half of a script's memory, the largest
-//     ones start anew. If a call is evaluated again because leadership was in doubt, the
-//     locals have the changes of both evaluations. Data that must last belongs in keys.
+//     ones start anew. The locals of all libraries also start anew when a node begins to lead
+//     (Engine.Forget). If a call of a function is undone, or is evaluated again because others of
+//     its batch are undone, the locals of its library start anew (Engine.Undo). Data that must
+//     last belongs in keys.
 //   - All libraries of one FUNCTION RESTORE together may load for as long as a script may
 //     run. FUNCTION LIST and FUNCTION DUMP return the libraries in the order of their names.
 //   - SCRIPT DEBUG supports only NO. A script is stopped at the limits of Options,

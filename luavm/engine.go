@@ -84,7 +84,8 @@ type Engine struct {
 	compiled int64 // bytes that the compiled scripts take
 	byBody   map[string]*chunk
 
-	libs map[string]*loadedLibrary // by name
+	libs    map[string]*loadedLibrary // by name
+	settled int                       // calls of Settle, plus 1
 	keeping
 	kept            atomic.Int64 // the result of Kept
 	libEnv, libMeta *lua.LTable  // the globals of functions, see openFunctions
@@ -175,7 +176,7 @@ func New(opts Options) *Engine {
 	if opts.MemoryLimit == 0 {
 		opts.MemoryLimit = defaultMemoryLimit
 	}
-	e := &Engine{opts: opts, bySHA: map[string]*chunk{}, byBody: map[string]*chunk{}}
+	e := &Engine{opts: opts, settled: 1, bySHA: map[string]*chunk{}, byBody: map[string]*chunk{}}
 	e.timeLimit.Store(int64(opts.TimeLimit))
 	e.watches = e.commandWorks
 	e.random.seed(0)

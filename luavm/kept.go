@@ -54,6 +54,23 @@ func (e *Engine) forget() {
 	e.keeping = keeping{next: e.mayKeep() / 8, walked: e.walked}
 }
 
+// Forget drops all loaded libraries: their locals start anew. It is for a node that begins to lead. What its libraries have kept from
+// an earlier time is older than what the functions have done on other leaders.
+func (e *Engine) Forget() { e.forget() }
+
+// Settle says that nothing of what has run so far will be undone by Undo.
+func (e *Engine) Settle() { e.settled++ }
+
+// Undo says that all that has run since the last call of Settle is undone, and some of it may run again. It drops the libraries whose
+// functions have run since: their locals would have the changes of what is undone.
+func (e *Engine) Undo() {
+	for name, l := range e.libs {
+		if l.ranIn == e.settled {
+			delete(e.libs, name)
+		}
+	}
+}
+
 // keepsTooMuch must be called after code of library l has run. When a measurement is due, it measures
 // the libraries that may have grown. If the total of all libraries is above the limit, it restarts l if
 // l keeps more than half of the limit (while l is being loaded: more than the whole limit), and then

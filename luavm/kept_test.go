@@ -283,3 +283,31 @@ func BenchmarkFunctionWithState(b *testing.B) {
 		}
 	}
 }
+
+// TestUndoneCalls: when calls of functions are undone, the locals of their libraries start anew, and those of other libraries stay.
+func TestUndoneCalls(t *testing.T) {
+	w := newWorld(t, Options{})
+	library := func(i int) string {
+		return fmt.Sprintf("#!lua name=l%d\nlocal n = 0 redis.register_function('f%d', function() n = n + 1 return n end)", i, i)
+	}
+	w.mustLoad(t, library(1))
+	w.mustLoad(t, library(2))
+	call := func(name string, want int64) {
+		t.Helper()
+		if r := w.do(2, "fcall", name, "0"); r.Int != want {
+			t.Errorf("%s: %v, want %d", name, r, want)
+		}
+	}
+	call("f1", 1)
+	call("f2", 1)
+	w.e.Settle()
+	w.e.Undo()
+	call("f1", 2)
+	w.e.Undo()
+	call("f1", 1)
+	call("f2", 2)
+	w.e.Settle()
+	w.e.Forget()
+	call("f1", 1)
+	call("f2", 1)
+}

@@ -28,6 +28,7 @@ type loadedLibrary struct {
 
 	size  int64 // bytes that the library keeps, by the last measurement (kept.go)
 	since int64 // bytes that calls of its functions have allocated since that measurement
+	ranIn int   // the value of Engine.settled when one of its functions ran last
 }
 
 // notInFunctions names the globals that scripts have and functions do not.
