@@ -83,7 +83,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 
 // bring makes room for so many bytes in memory: if memory is scarce, it waits for the collector, then for the snapshot that is being
 // written, and then until package cluster has given up earlier states (Hooks.Crowded). It is called before an evaluation or an entry
-// makes data, or copies data to change it.
+// makes data, or copies data to change it, and before a piece of a snapshot is read.
 func (m *machine) bring(bytes int) {
 	brake.Bring(bytes)
 	m.awaitRoom(brake.Crowded)
@@ -114,7 +114,7 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err
 	}
-	var from io.Reader = brakedReader{in}
+	var from io.Reader = brakedReader{in, m.bring}
 	if m.log.started.Load() { // a peer has sent the snapshot; at the start nothing else needs the processor, so there is no pace
 		from = m.log.dir.Paced(from)
 	}
@@ -129,11 +129,16 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	return nil
 }
 
-// brakedReader delays the reader of a snapshot while memory is scarce.
-type brakedReader struct{ in io.Reader }
+// brakedReader makes room in memory before it reads a piece of a snapshot. The present state stays until the new one is whole, so
+// near the memory limit there is room for no third one: neither for the state of a backup nor for one that Raft still writes. To wait
+// for that one is safe here: once Persist has begun, it needs neither the state machine nor Raft's main goroutine.
+type brakedReader struct {
+	in    io.Reader
+	bring func(bytes int)
+}
 
 func (r brakedReader) Read(p []byte) (int, error) {
-	brake.Bring(2 * len(p)) // the bytes, and the keys and values made of them
+	r.bring(2 * len(p)) // the bytes, and the keys and values made of them
 	return r.in.Read(p)
 }
 

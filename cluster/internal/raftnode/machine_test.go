@@ -64,16 +64,9 @@ func (d *fullDisk) Create(path string) (datadir.File, error) {
 	return d.Files.Create(path)
 }
 
-// TestRestoreThatFails: a node that cannot note whom it forgets with a snapshot keeps its state, for Raft believes it to be unchanged.
-func TestRestoreThatFails(t *testing.T) {
-	cfg := memberConfig(t, t.TempDir())
-	disk := &fullDisk{Files: cfg.Disk.Files}
-	cfg.Disk.Files = disk
-	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer dir.Close()
+// sentSnapshot stores a snapshot as if a peer had sent it, and returns its bytes.
+func sentSnapshot(t *testing.T, dir *datadir.Dir) []byte {
+	t.Helper()
 	sent := raftfsm.New(nil)
 	if _, err := sent.Apply(1, (&raftfsm.Entry{Lease: 1}).Append(nil)); err != nil {
 		t.Fatal(err)
@@ -89,10 +82,24 @@ func TestRestoreThatFails(t *testing.T) {
 	if err := sink.Close(); err != nil {
 		t.Fatal(err)
 	}
+	return state.Bytes()
+}
+
+// TestRestoreThatFails: a node that cannot note whom it forgets with a snapshot keeps its state, for Raft believes it to be unchanged.
+func TestRestoreThatFails(t *testing.T) {
+	cfg := memberConfig(t, t.TempDir())
+	disk := &fullDisk{Files: cfg.Disk.Files}
+	cfg.Disk.Files = disk
+	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	state := sentSnapshot(t, dir)
 	fsm := raftfsm.New(nil)
 	m := &machine{log: &Node{dir: dir, cfg: cfg, trans: &transport{}}, fsm: fsm, hooks: Hooks{Restored: func(uint64, int64) {}, Members: func() {}}}
 	for _, disk.full = range []bool{true, false} {
-		err := m.Restore(io.NopCloser(bytes.NewReader(state.Bytes())))
+		err := m.Restore(io.NopCloser(bytes.NewReader(state)))
 		if seq, _ := fsm.Position(); (err != nil) != disk.full || (seq == 0) != disk.full {
 			t.Errorf("full: %v, the state has %d entries, %v", disk.full, seq, err)
 		}
@@ -190,6 +197,42 @@ func TestCopyingAwaitsTheWritten(t *testing.T) {
 			t.Errorf("%s did not ask for other states", what)
 		}
 		crowded = 0
+	}
+}
+
+// TestRestoreAwaitsTheWritten: near the memory limit a node reads no snapshot of a peer beside the state that it is still writing, and
+// others give up their states, such as the one of a backup: there would be three states in memory.
+func TestRestoreAwaitsTheWritten(t *testing.T) {
+	defer brake.Set(0, 0)
+	cfg := memberConfig(t, t.TempDir())
+	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	state, crowded := sentSnapshot(t, dir), 0
+	hooks := Hooks{Restored: func(uint64, int64) {}, Members: func() {}, Crowded: func() { crowded++ }}
+	m := &machine{log: &Node{dir: dir, cfg: cfg, trans: &transport{}, stop: make(chan struct{})}, fsm: raftfsm.New(nil), hooks: hooks}
+	if _, err := m.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	w := m.written.Load()
+	w.begun.Store(true)
+	brake.Set(1, 0)
+	brake.Bring(1 << 30) // after this cycle of the collector memory is known to be scarce
+	over := make(chan error)
+	go func() { over <- m.Restore(io.NopCloser(bytes.NewReader(state))) }()
+	for !w.hurried.Load() {
+		select {
+		case err := <-over:
+			t.Fatalf("it did not wait, %v", err)
+		default:
+			runtime.Gosched()
+		}
+	}
+	w.Release()
+	if err := <-over; err != nil || crowded == 0 {
+		t.Errorf("others were asked %d times for their states, %v", crowded, err)
 	}
 }
 
