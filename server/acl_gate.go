@@ -135,7 +135,7 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 // everybody. Before it checks, it brings this node's users up to date with the leader, because a client of another
 // node may have changed them. If no leader answers, asksNodeAlone and changesCluster say what the node may still run.
 // The leader itself checks the commands that the leader runs.
-func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
+func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts.ruling()
 	srv := a.srv // for a Sentinel that asks for passwords: the server for data
 	switch {
@@ -149,11 +149,14 @@ func (s *session) checkOperator(cmd *store.Command) (refusal store.Error) {
 		}
 	case asksNodeAlone(cmd) && !readsAll(cmd) && !srv.backend.Reaches() && !srv.pulse.stopped(srv.cfg.Clock()):
 	default:
-		patience := srv.patience
-		if changesCluster(cmd) {
-			patience *= clusterTimes
+		search, patience := srv.patience, srv.patience
+		switch {
+		case changesCluster(cmd):
+			search, patience = clusterTimes*search, clusterTimes*patience
+		case readsOn(cmd, args):
+			search = 0
 		}
-		if k := srv.upToDate(patience, patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
+		if k := srv.upToDate(search, patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
 			return errRightsUnknown
 		}
 	}
@@ -210,6 +213,12 @@ func asksNodeAlone(cmd *store.Command) bool {
 
 // readsAll reports whether a command shows all of the data.
 func readsAll(cmd *store.Command) bool { return cmd.FullName() == "lockstep|backup" }
+
+// readsOn reports whether a command asks for a piece of a backup. The pieces are many, and LOCKSTEP BACKUP BEGIN has looked for a leader
+// already, so such a command does not wait until there is one. If there is one, it is asked for each piece.
+func readsOn(cmd *store.Command, args [][]byte) bool {
+	return readsAll(cmd) && len(args) > 2 && strings.EqualFold(string(args[2]), "read")
+}
 
 // changesCluster reports whether a command asks for a change of the members or of the leader. A node
 // runs it only if the node knows the rights that the leader knows.
@@ -296,12 +305,15 @@ func (s *session) known() {
 // need no second check: those for which the function greets returns true and, while this node is the leader and busy
 // with a script, those with the flag AllowBusy. If the leader does not answer, sure permits, besides these two kinds,
 // only commands for which asksNodeAlone returns true.
-func (s *session) sure(cmd *store.Command) (refusal store.Error) {
+func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
 	}
-	patience := clusterTimes * s.srv.patience
-	if s.srv.upToDate(patience, patience) != knowsAll {
+	search, patience := clusterTimes*s.srv.patience, clusterTimes*s.srv.patience
+	if readsOn(cmd, args) {
+		search, patience = 0, s.srv.patience
+	}
+	if s.srv.upToDate(search, patience) != knowsAll {
 		if asksNodeAlone(cmd) {
 			return ""
 		}

@@ -47,19 +47,27 @@ func doBackup(s *session, args [][]byte) store.Reply {
 	case strings.EqualFold(what, "begin") && len(args) == 3:
 		return s.beginBackup(args)
 	case strings.EqualFold(what, "read") && len(args) == 4:
-		return s.srv.readBackup(string(args[3]), s.reader())
+		return s.readBackup(string(args[3]))
 	default:
 		return store.Err(store.ErrSyntax)
 	}
 }
 
-// reader is who began a backup: a client of another user, or a client without a password, may not read it.
+// reader is who began a backup: a client of another user, or a client without a password, may not read it. Neither may one that has
+// logged in without a leader by another password: mayTake has not compared that password with the users in the backup.
 type reader struct {
 	acc    *account
 	authed bool
+	unsure string // session.unsure
 }
 
-func (s *session) reader() reader { return reader{s.account.Load(), s.authed.Load()} }
+func (s *session) reader() reader { return reader{s.account.Load(), s.authed.Load(), s.unsure} }
+
+// mayRead reports whether the session may read a backup that r began. The leader may have confirmed its password since.
+func (s *session) mayRead(r reader) bool {
+	now := s.reader()
+	return now.acc == r.acc && now.authed == r.authed && (now.unsure == "" || now.unsure == r.unsure)
+}
 
 // mayTake reports whether the client may have a backup in whose state these are the users. A node that finds no leader may be behind
 // its own log, which the backup has: the log may have taken rights from the client, or may ask for a password.
@@ -108,12 +116,13 @@ func (s *session) beginBackup(args [][]byte) store.Reply {
 	return store.List(store.Str(open.name), store.Flag(complete))
 }
 
-func (srv *Server) readBackup(name string, by reader) store.Reply {
+func (s *session) readBackup(name string) store.Reply {
+	srv := s.srv
 	b := &srv.backups
 	b.mu.Lock()
 	open := b.open
 	b.mu.Unlock()
-	if open == nil || open.name != name || open.by != by {
+	if open == nil || open.name != name || !s.mayRead(open.by) {
 		return store.Err(errNoBackup)
 	}
 	open.mu.Lock()

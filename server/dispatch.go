@@ -104,7 +104,7 @@ func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide
 // caller then leaves the connection to the loop, which parks it, so that no goroutine waits.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
-		if refusal := s.sure(d.cmd); refusal != "" {
+		if refusal := s.sure(d.cmd, args); refusal != "" {
 			s.reject(d.cmd, args, refusal)
 			return true
 		}
@@ -168,7 +168,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		s.submit()
 		return true
 	}
-	refusal := s.checkOperator(d.cmd) // before alone, because it may wait for the leader while others wait for this client's turn
+	refusal := s.checkOperator(d.cmd, args) // before alone, because it may wait for the leader while others wait for this client's turn
 	end, ok := s.alone(d.cmd)
 	if !ok {
 		s.closeAfterReply()

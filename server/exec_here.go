@@ -20,7 +20,7 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Durat
 	if q.done != nil {
 		return *q.done, true, 0
 	}
-	if refusal := s.checkOperator(q.cmd); refusal != "" { // before alone, because it may wait for the leader
+	if refusal := s.checkOperator(q.cmd, q.args); refusal != "" { // before alone, because it may wait for the leader
 		return store.Err(refusal), false, 0
 	}
 	leave, ok := s.alone(q.cmd)

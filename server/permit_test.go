@@ -184,6 +184,38 @@ func TestLetInWithoutALeader(t *testing.T) {
 	})
 }
 
+// TestPiecesAwaitNoLeader: only the beginning of a backup waits until there is a leader. Once there is one, it is asked for each piece.
+func TestPiecesAwaitNoLeader(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		<-ts.learned
+		ts.patience = 5 * time.Millisecond
+		ts.elsewhere("ACL SETUSER op on >p >q +@all ~* &*")
+		early := ts.dial(t)
+		early.do("AUTH op p", "+OK\r\n")
+		early.do("GET k", "$-1\r\n")
+		ts.fake.unready.Store(true)
+		reads, other := ts.dial(t), ts.dial(t)
+		reads.do("AUTH op p", "+OK\r\n")
+		other.do("AUTH op q", "+OK\r\n")
+		name := reads.ask("LOCKSTEP", "BACKUP", "BEGIN").Elems[0].Text
+		ts.patience = time.Hour
+		for _, c := range []*client{early, reads, other} {
+			_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // of a reply that does not come
+		}
+		for i, c := range []*client{reads, early} {
+			if got, want := len(c.ask("LOCKSTEP", "BACKUP", "READ", name).Text), []int{backupPiece, 5}[i]; got != want {
+				t.Fatalf("piece %d has %d bytes, want %d", i, got, want)
+			}
+		}
+		other.do("LOCKSTEP BACKUP READ "+name, "-"+string(errNoBackup)+"\r\n") // its password was not compared with the backup's
+		ts.fake.lags.Store(true)
+		ts.elsewhere("ACL SETUSER op <p")
+		ts.fake.unready.Store(false)
+		reads.do("LOCKSTEP BACKUP READ "+name, "-"+string(store.ErrNoAuth)+"\r\n")
+	})
+}
+
 // TestStoppedNodeIsTold: a node whose process was stopped runs no command of operators until its leader has told it of the
 // users, however long that takes. A node that was not stopped relies after some time on what it knows.
 func TestStoppedNodeIsTold(t *testing.T) {

@@ -262,7 +262,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 			args := g.command(c.next)
 			d := s.decide(args)
 			if d.action == actBlock && !d.paused {
-				if refusal := s.sure(d.cmd); refusal != "" {
+				if refusal := s.sure(d.cmd, args); refusal != "" {
 					s.reject(d.cmd, args, refusal)
 					continue
 				}
