@@ -102,7 +102,7 @@ func (s *session) beginBackup(args [][]byte) store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	if !complete {
+	if !complete || s.unsure != "" { // a leader may have answered just now, after the session's login and the function sure
 		if refusal := s.mayTake(r.Users, args); refusal != "" {
 			_ = r.Close() // the reading end of a pipe: Close returns no error
 			return store.Err(refusal)
