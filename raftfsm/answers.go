@@ -242,7 +242,11 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 		o.tooMany()
 	}
 	for t.takes() > MaxAnswers {
-		t.forgetAll(t.oldest())
+		o := t.oldest()
+		if o == nil {
+			return
+		}
+		t.forgetAll(o)
 	}
 }
 
@@ -344,17 +348,34 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// read decodes what append has encoded, and replaces the contents of t by it.
-func (t *Answers) read(r *codec.Stream) {
+// read decodes what append has encoded, and replaces the contents of t by it. lease is the lease stamp of the state. The origins, and
+// the requests of each, must be in order: the replies of one that came twice would be counted, but not kept.
+func (t *Answers) read(r *codec.Stream, lease int64) {
 	t.origins, t.count, t.size = map[uint64]*origin{}, 0, 0
+	last := uint64(0)
 	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
 		name := r.Fixed()
-		o := &origin{low: r.Uvarint(), last: int64(r.Uvarint()), replies: map[uint64][]byte{}}
-		for m := r.Uvarint(); m > 0 && r.Err == nil; m-- {
-			id := r.Uvarint()
-			t.keep(o, id, r.Bytes())
+		o := t.readOrigin(r)
+		if r.Err == nil && (len(t.origins) > 0 && name <= last || o.last < 0 || o.last > lease) {
+			r.Err = fmt.Errorf("the answers to origin %x are behind those to %x, or of lease stamp %d", name, last, o.last)
 		}
-		o.tooMany()
-		t.origins[name] = o
+		last, t.origins[name] = name, o
 	}
+}
+
+// readOrigin decodes the answers to an origin.
+func (t *Answers) readOrigin(r *codec.Stream) *origin {
+	o := &origin{low: r.Uvarint(), last: int64(r.Uvarint()), replies: map[uint64][]byte{}}
+	last := uint64(0)
+	for m := r.Uvarint(); m > 0 && r.Err == nil; m-- {
+		id := r.Uvarint()
+		if r.Err == nil && (id < o.low || len(o.replies) > 0 && id <= last) {
+			r.Err = fmt.Errorf("the answer to request %d is behind that to %d, or below %d", id, last, o.low)
+			break
+		}
+		last = id
+		t.keep(o, id, r.Bytes())
+	}
+	o.tooMany()
+	return o
 }

@@ -2,6 +2,7 @@ package raftfsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -240,7 +241,7 @@ func TestDamagedAnswers(t *testing.T) {
 	for n := range snap {
 		var got Answers
 		r := codec.NewStream(bytes.NewReader(snap[:n]))
-		if got.read(r); r.Err == nil {
+		if got.read(r, 5); r.Err == nil {
 			t.Errorf("%d of %d bytes of a snapshot were taken for all", n, len(snap))
 		}
 	}
@@ -281,4 +282,44 @@ func TestAnswerToTheLargestNumber(t *testing.T) {
 	case <-time.After(3 * time.Second):
 		t.Error("add does not return")
 	}
+}
+
+// TestImpossibleAnswers: a snapshot made by hand is refused if it has an origin or a request twice, or one that no node would keep. The
+// replies that the second replaces would be counted for ever, and the node would look for them in vain to drop them.
+func TestImpossibleAnswers(t *testing.T) {
+	type request struct{ origin, low, last, id uint64 }
+	for _, c := range []struct {
+		fault string // "" if there is none
+		list  []request
+	}{
+		{"", []request{{7, 1, 1000, 1}, {8, 2, 0, math.MaxUint64}}},
+		{"origin 7", []request{{7, 1, 1000, 1}, {7, 1, 1000, 2}}},
+		{"origin 7", []request{{8, 1, 1000, 1}, {7, 1, 1000, 1}}},
+		{"stamp 1001", []request{{7, 1, 1001, 1}}},
+		{"stamp -1", []request{{7, 1, math.MaxUint64, 1}}},
+		{"request 1", []request{{7, 2, 1000, 1}}},
+	} {
+		b := binary.AppendUvarint(nil, uint64(len(c.list)))
+		for _, q := range c.list {
+			b = binary.BigEndian.AppendUint64(b, q.origin)
+			for _, n := range []uint64{q.low, q.last, 1, q.id} {
+				b = binary.AppendUvarint(b, n)
+			}
+			b = codec.AppendStr(b, []byte("OK"))
+		}
+		r := codec.NewStream(bytes.NewReader(b))
+		var got Answers
+		got.read(r, 1000)
+		if refused := r.Err != nil; refused != (c.fault != "") || refused && !strings.Contains(r.Err.Error(), c.fault) {
+			t.Errorf("%v: %v, want %q", c.list, r.Err, c.fault)
+		}
+	}
+	twice := []byte{1, 0, 0, 0, 0, 0, 0, 0, 7, 1, 0, 2, 5, 2, 'O', 'K', 5, 2, 'O', 'K'}
+	r := codec.NewStream(bytes.NewReader(twice))
+	var got Answers
+	if got.read(r, 1000); r.Err == nil || !strings.Contains(r.Err.Error(), "request 5") {
+		t.Errorf("a request twice: %v", r.Err)
+	}
+	wrong := Answers{size: MaxAnswers + 1} // were a count wrong all the same, the node would go on
+	wrong.add(nil, 0, 1)
 }

@@ -139,7 +139,7 @@ func readSnapshot(in io.Reader) (*state, error) {
 	}
 	next := &state{seq: r.Uvarint(), lease: int64(r.Uvarint()), wall: int64(r.Uvarint())}
 	if head[len(snapshotMagic)] > 1 {
-		next.done.read(r)
+		next.done.read(r, next.lease)
 	}
 	if r.Err != nil {
 		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.Err)
