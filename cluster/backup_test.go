@@ -141,7 +141,7 @@ func TestIndexOfABackup(t *testing.T) {
 		_, err = Restore(cfg, bytes.NewReader(out.Bytes()))
 		return cfg, err
 	}
-	cfg, err := backup(1 << 62)
+	cfg, err := backup(1 << 61)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +151,9 @@ func TestIndexOfABackup(t *testing.T) {
 			t.Error(got)
 		}
 		closeNode(t, n)
+	}
+	if _, err = backup(1 << 62); !errors.Is(err, raftfsm.ErrImpossible) { // peers refuse such an index
+		t.Error(err)
 	}
 	cfg, err = backup(math.MaxUint64)
 	if !errors.Is(err, raftfsm.ErrImpossible) || !strings.Contains(err.Error(), "log index is 18446744073709551615") {

@@ -45,8 +45,8 @@ var ErrImpossible = errors.New("no node has written this backup")
 
 const (
 	// maxIndex is the highest log index and the highest number of write sets that a backup may have. No cluster comes near it, and a
-	// restored cluster can count on from it without overflow.
-	maxIndex = 1 << 62
+	// restored cluster can count on from it: above 1 << 62 peers refuse an index (package roster).
+	maxIndex = 1 << 61
 	// maxLease is the highest lease clock that a backup may have, in ms (some 285,000 years). Deadlines are the lease clock plus a
 	// duration, and must not overflow.
 	maxLease = 1 << 53

@@ -74,7 +74,7 @@ func TestImpossibleBackupsAreRefused(t *testing.T) {
 			h.Index, s.seq, s.lease, h.Wall, s.wall = maxIndex, maxIndex, maxLease, maxWall, maxWall
 		}},
 		{"", func(h *BackupHead, s *Snapshot) { h.Wall, s.wall = -1, -1 }},
-		{"log index is 4611686018427387905", func(h *BackupHead, _ *Snapshot) { h.Index = maxIndex + 1 }},
+		{"log index is 2305843009213693953", func(h *BackupHead, _ *Snapshot) { h.Index = maxIndex + 1 }},
 		{"log index is 18446744073709551615", func(h *BackupHead, _ *Snapshot) { h.Index = math.MaxUint64 }},
 		{"number of write sets", func(_ *BackupHead, s *Snapshot) { s.seq = math.MaxUint64 }},
 		{"lease clock", func(_ *BackupHead, s *Snapshot) { s.lease = maxLease + 1 }},
@@ -92,6 +92,23 @@ func TestImpossibleBackupsAreRefused(t *testing.T) {
 		_, err := ReadBackup(&out, io.Discard)
 		if refused := errors.Is(err, ErrImpossible) && strings.Contains(err.Error(), c.fault); refused != (c.fault != "") || err != nil && !refused {
 			t.Errorf("%q: %v", c.fault, err)
+		}
+	}
+}
+
+// TestRecordsBeyondTheState: a backup with the right hash is refused if a record is from a later write set than the state.
+func TestRecordsBeyondTheState(t *testing.T) {
+	f := New(nil)
+	apply(t, f, 1, propose(f, 1000, sampleWrites))
+	for seq, wrong := range []bool{true, false, false} {
+		snap := f.Snapshot()
+		snap.seq = uint64(seq)
+		var out bytes.Buffer
+		if err := snap.WriteBackup(&out, BackupHead{Node: "n1"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadBackup(&out, io.Discard); wrong != errors.Is(err, ErrNotBackup) || !wrong && err != nil {
+			t.Errorf("%d write sets: %v", seq, err)
 		}
 	}
 }

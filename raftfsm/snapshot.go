@@ -155,5 +155,14 @@ func readSnapshot(in io.Reader) (*state, error) {
 	if _, err := r.ReadByte(); err == nil {
 		return nil, fmt.Errorf("%w: a snapshot that goes on behind its end", ErrCorrupt)
 	}
-	return next, body.check()
+	return next, cmp.Or(body.check(), next.check())
+}
+
+// check returns an error if a record is from a later write set than the state. Later write sets would then seem to be older than such
+// a record: EXEC would see a change of a key for ever, and no change of the users would count.
+func (s *state) check() error {
+	if newest := s.store.Newest(); newest > s.seq {
+		return fmt.Errorf("%w: a snapshot of %d write sets with a record of write set %d", ErrCorrupt, s.seq, newest)
+	}
+	return nil
 }

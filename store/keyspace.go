@@ -248,6 +248,7 @@ type Store struct {
 	libs     *librarySet
 	config   config
 	accounts accounts
+	newest   uint64 // see Newest; not part of the state
 
 	brake     func(bytes int) // see Brake; not part of the state
 	uncounted int             // bytes copied since the last call of brake; not part of the state
@@ -271,6 +272,10 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 // LastLease returns the sequence number of the last write set that gave a key a deadline. After Restore it is the highest
 // such number among the keys of the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
+
+// Newest returns the highest number of a write set in the records that Restore has read. It is not above the number of write sets of
+// the state, unless somebody has made the snapshot by hand.
+func (s *Store) Newest() uint64 { return s.newest }
 
 // Expired returns the number of keys that were deleted because they had expired.
 func (s *Store) Expired() uint64 { return s.expired }

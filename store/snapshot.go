@@ -224,10 +224,14 @@ var ErrCorruptSnapshot = errors.New("store: corrupt snapshot")
 // version can still grow from it without an overflow.
 const maxUsersVersion = 1 << 62
 
+// maxArrival is the highest scriptCache.arrival that Restore accepts, for the same reasons.
+const maxArrival = 1 << 62
+
 // snapReader reads the records of a snapshot.
 type snapReader struct {
 	*codec.Stream
-	older bool // version 0.1.0 may have written the snapshot
+	older bool   // version 0.1.0 may have written the snapshot
+	order uint64 // the highest script.order so far
 }
 
 // Restore reads a snapshot into a new store. On an error it returns no store: a corrupt snapshot
@@ -254,7 +258,7 @@ func restore(r *snapReader) (*Store, error) {
 		case recString, recRaw, recText, recHash, recList, recSet, recSortedSet:
 			r.key(s, s.dbs[db], tag)
 		case recEnd:
-			s.expired, s.scripts.arrival = r.Uvarint(), r.Uvarint()
+			r.end(s)
 			if r.Err == nil {
 				return s, nil
 			}
@@ -264,6 +268,14 @@ func restore(r *snapReader) (*Store, error) {
 		if r.Err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrCorruptSnapshot, r.Err)
 		}
+	}
+}
+
+// end reads the last record.
+func (r *snapReader) end(s *Store) {
+	s.expired, s.scripts.arrival = r.Uvarint(), r.Uvarint()
+	if at := s.scripts.arrival; r.Err == nil && (at < r.order || at > maxArrival) {
+		r.Err = fmt.Errorf("%d scripts have arrived, and one has the number %d", at, r.order)
 	}
 }
 
@@ -281,18 +293,11 @@ func (r *snapReader) database() int {
 func (r *snapReader) other(s *Store, tag byte) {
 	switch tag {
 	case recScript:
-		c := script{sha: r.Str(), body: r.Str(), pinned: r.Uvarint() != 0, order: r.Uvarint()}
-		if r.Err == nil {
-			s.scripts.bySHA.Set(c)
-			s.scripts.count(c, 1)
-			if !c.pinned {
-				s.scripts.evaled.Set(c)
-			}
-		}
+		r.script(s)
 	case recSwapped:
 		db := r.database()
 		if seq := r.Uvarint(); r.Err == nil {
-			s.swapped[db] = seq
+			s.swapped[db], s.newest = seq, max(s.newest, seq)
 		}
 	case recConfig:
 		if name, value := r.Str(), r.Str(); r.Err == nil && !(r.older && FormParam(name)) {
@@ -306,7 +311,7 @@ func (r *snapReader) other(s *Store, tag byte) {
 		if s.accounts.version = r.Uvarint(); s.accounts.version > maxUsersVersion {
 			r.Err = fmt.Errorf("version %d of the users", s.accounts.version)
 		}
-		s.accounts.forgotten = s.accounts.version
+		s.accounts.forgotten, s.newest = s.accounts.version, max(s.newest, s.accounts.version)
 	case recLibrary:
 		d := newDecoder(r.Bytes())
 		if lib := d.library(); !d.Bad && len(d.B) == 0 {
@@ -316,6 +321,25 @@ func (r *snapReader) other(s *Store, tag byte) {
 		}
 	default:
 		r.Err = fmt.Errorf("record %q", tag)
+	}
+}
+
+// script reads a cached script.
+func (r *snapReader) script(s *Store) {
+	c := script{sha: r.Str(), body: r.Str(), pinned: r.Uvarint() != 0, order: r.Uvarint()}
+	if r.Err != nil {
+		return
+	}
+	if _, twice := s.scripts.bySHA.Set(c); twice {
+		r.Err = fmt.Errorf("script %q twice", c.sha)
+	}
+	s.scripts.count(c, 1)
+	r.order = max(r.order, c.order)
+	if c.pinned {
+		return
+	}
+	if _, twice := s.scripts.evaled.Set(c); twice {
+		r.Err = fmt.Errorf("two scripts with the number %d", c.order)
 	}
 }
 
@@ -330,6 +354,7 @@ func (r *snapReader) key(s *Store, ks *keyspace, tag byte) {
 		r.Err = fmt.Errorf("key %q twice", e.key)
 	}
 	ks.size += e.size()
+	s.newest = max(s.newest, e.created, e.changed, e.leased)
 	if e.deadline != 0 {
 		s.leased = max(s.leased, e.leased)
 	}

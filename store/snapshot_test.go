@@ -371,19 +371,43 @@ func dumped(t *testing.T, name string) (b []byte) {
 	return b
 }
 
+// handmade restores a snapshot of these records. It says how many scripts have arrived.
+func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
+	var out bytes.Buffer
+	w := &snapWriter{Writer: bufio.NewWriter(&out)}
+	parts(w)
+	w.WriteByte(recEnd)
+	w.int(0)
+	w.int(arrived)
+	w.Flush()
+	return Restore(&out)
+}
+
+// TestNewestOfASnapshot: no number of a write set in a snapshot is overlooked.
+func TestNewestOfASnapshot(t *testing.T) {
+	key := func(created, changed, leased uint64) func(w *snapWriter) {
+		return func(w *snapWriter) {
+			w.WriteByte(recString)
+			w.str("k")
+			for _, n := range []uint64{0, created, changed, leased} {
+				w.int(n)
+			}
+			w.str("v")
+		}
+	}
+	for what, parts := range map[string]func(w *snapWriter){
+		"created": key(9, 1, 1), "changed": key(1, 9, 1), "leased": key(1, 1, 9),
+		"users":   func(w *snapWriter) { w.WriteByte(recUsers); w.int(9) },
+		"swapped": func(w *snapWriter) { w.WriteByte(recSwapped); w.int(1); w.int(9) },
+	} {
+		if s, err := handmade(0, parts); err != nil || s.Newest() != 9 {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // What no store writes is no snapshot: a key twice, a deadline below zero, a version of the users that cannot be counted on.
 func TestImpossibleSnapshots(t *testing.T) {
-	snapshot := func(parts func(w *snapWriter)) error {
-		var out bytes.Buffer
-		w := &snapWriter{Writer: bufio.NewWriter(&out)}
-		parts(w)
-		w.WriteByte(recEnd)
-		w.int(0)
-		w.int(0)
-		w.Flush()
-		_, err := Restore(&out)
-		return err
-	}
 	key := func(w *snapWriter, name string, deadline uint64) {
 		w.WriteByte(recString)
 		w.str(name)
@@ -406,10 +430,22 @@ func TestImpossibleSnapshots(t *testing.T) {
 		w.WriteByte(recLibrary)
 		w.str(string(appendLibrary(nil, lib)))
 	}
+	cached := func(w *snapWriter, sha string, pinned, order uint64) {
+		w.WriteByte(recScript)
+		w.str(sha)
+		w.str("return 1")
+		w.int(pinned)
+		w.int(order)
+	}
+	const arrived = 7
 	for _, c := range []struct {
 		fault string
 		parts func(w *snapWriter)
 	}{
+		{"", func(w *snapWriter) { cached(w, "a", 0, arrived); cached(w, "b", 0, 1); cached(w, "c", 1, 1) }},
+		{`script "a" twice`, func(w *snapWriter) { cached(w, "a", 1, 1); cached(w, "a", 1, 2) }},
+		{"two scripts with the number 2", func(w *snapWriter) { cached(w, "a", 0, 2); cached(w, "b", 0, 2) }},
+		{"one has the number 8", func(w *snapWriter) { cached(w, "a", 0, arrived+1) }},
 		{"", func(w *snapWriter) { user(w, "u") }},
 		{"", func(w *snapWriter) { library(w, "#!lua name=l") }},
 		{"", func(w *snapWriter) { user(w, "") }},
@@ -421,9 +457,12 @@ func TestImpossibleSnapshots(t *testing.T) {
 		{`key "a" has the deadline -1`, func(w *snapWriter) { key(w, "a", math.MaxUint64) }},
 		{"of the users", func(w *snapWriter) { users(w, math.MaxUint64) }},
 	} {
-		err := snapshot(c.parts)
+		_, err := handmade(arrived, c.parts)
 		if refused := errors.Is(err, ErrCorruptSnapshot) && strings.Contains(err.Error(), c.fault); refused != (c.fault != "") || err != nil && !refused {
 			t.Errorf("%q: %v", c.fault, err)
 		}
+	}
+	if _, err := handmade(math.MaxUint64, func(*snapWriter) {}); !errors.Is(err, ErrCorruptSnapshot) {
+		t.Errorf("scripts without number have arrived: %v", err)
 	}
 }
