@@ -95,22 +95,20 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// A backup has all values in clear text. A file or a link that somebody else has put at the path part would decide who may read
-	// the backup and where the backup is written, so takeBackup removes it.
-	part := path + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	// A backup has all values in clear text. A file or a link that somebody else has put at the path of the part would decide who may
+	// read the backup and where it is written, so os.CreateTemp makes a new file, which only this user may read. Its name is random:
+	// another backup to the same path has a part of its own.
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err
 	}
+	part := f.Name()
 	complete, err := receiveBackup(o, f)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		_, err = verifyBackup(part)
 	}
 	if err == nil {
-		err = os.Rename(part, path)
+		err = keepBackup(part, path)
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(part))
@@ -124,6 +122,14 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// keepBackup gives a whole backup its name, and replaces no other file.
+func keepBackup(part, path string) error {
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		return errors.Join(fmt.Errorf("%s was made meanwhile: name another file", path), err)
+	}
+	return os.Rename(part, path)
 }
 
 // receiveBackup reads a backup from a node, piece by piece, and writes it to w. complete is true if the node knows that the

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -132,6 +135,63 @@ func TestNameInABackup(t *testing.T) {
 		var out strings.Builder
 		if err := tellBackup(&out, "file", raftfsm.BackupFacts{BackupHead: raftfsm.BackupHead{Node: name}}); err != nil || !strings.Contains(out.String(), want) {
 			t.Errorf("%q: %q, %v", name, out.String(), err)
+		}
+	}
+}
+
+// TestTwoBackupsToOnePath: a second backup to the same path, which the node refuses, does not remove the part that the first one writes.
+func TestTwoBackupsToOnePath(t *testing.T) {
+	var whole bytes.Buffer
+	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	o := adminOptions{addr: ln.Addr().String(), timeout: time.Minute}
+	dir := t.TempDir()
+	path, second := filepath.Join(dir, "locks.backup"), make(chan error, 1)
+	go func() {
+		first := true
+		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
+			begin, pieces := "-ERR another backup is being read\r\n", []string{""}
+			if first {
+				begin, pieces = "*2\r\n$1\r\n1\r\n:1\r\n", []string{whole.String(), ""}
+			}
+			go giveBackup(conn, begin, pieces, first, func() { second <- takeBackup(o, path, io.Discard) })
+			first = false
+		}
+	}()
+	if err := takeBackup(o, path, io.Discard); err != nil {
+		t.Error(err)
+	}
+	if err := <-second; err == nil || !strings.Contains(err.Error(), "another backup") {
+		t.Errorf("the second: %v", err)
+	}
+	if _, err := verifyBackup(path); err != nil {
+		t.Error(err)
+	}
+	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
+		t.Errorf("left over: %v, %v", list, err)
+	}
+}
+
+// giveBackup answers the commands of a client that takes a backup. If meanwhile is set, it calls do before the first piece.
+func giveBackup(conn net.Conn, begin string, pieces []string, meanwhile bool, do func()) {
+	defer conn.Close()
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		switch lines.Text() {
+		case "BEGIN":
+			fmt.Fprint(conn, begin)
+		case "READ":
+			if meanwhile {
+				meanwhile = false
+				do()
+			}
+			fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(pieces[0]), pieces[0])
+			pieces = pieces[1:]
 		}
 	}
 }
