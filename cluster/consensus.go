@@ -52,6 +52,9 @@ type membership interface {
 	Cluster() string
 	// Joining reports whether this node has yet to become a member.
 	Joining() bool
+	// Bind notes which cluster this node joins. It fails with datadir.ErrOtherCluster if this node has begun to join another
+	// one.
+	Bind(cluster string) error
 	// Joined notes that this node has become a member.
 	Joined(cluster string) error
 	// Directory returns the name of the data directory; "" if there is none.
@@ -94,6 +97,7 @@ func (diskless) Reconfigure(context.Context, func([]raftnode.Member) (raftnode.C
 }
 func (diskless) Cluster() string           { return "" }
 func (diskless) Joining() bool             { return false }
+func (diskless) Bind(string) error         { return nil }
 func (diskless) Joined(string) error       { return nil }
 func (diskless) Directory() string         { return "" }
 func (diskless) Meet(string, string) error { return nil }

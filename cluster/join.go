@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/frame"
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
@@ -22,6 +23,7 @@ import (
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
+// Before that it asks the member for its status, because it has to know the name of the cluster (bind).
 // Frames and str are as in internal/forward/wire.go. The member asks the leader to add the new node. The leader first calls
 // the new node at its peer address from the frame, then adds the node and sends it the log.
 const (
@@ -97,7 +99,7 @@ func (n *Node) join() {
 	for n.ctx.Err() == nil && n.Membership() == Joining {
 		var last error
 		for _, addr := range n.cfg.Join {
-			if last = n.askToJoin(addr); last == nil {
+			if last = n.joinThrough(addr); last == nil {
 				n.cfg.Logger.Info("Taken into the cluster; catching up", "by", addr, "id", n.cfg.ID)
 				break
 			}
@@ -119,6 +121,42 @@ func (n *Node) join() {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// joinThrough learns from one member which cluster this node joins, and asks that member to take this node in.
+func (n *Node) joinThrough(addr string) error {
+	if err := n.bind(addr); err != nil {
+		return err
+	}
+	return n.askToJoin(addr)
+}
+
+// bind asks a member for the name of its cluster and notes that this node joins that cluster. Before that, this node takes nothing
+// from any leader, because another cluster may have been told its address, too (raftnode/binding.go).
+func (n *Node) bind(addr string) error {
+	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
+	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
+	defer timer.Stop()
+	own := n.peers.Own()
+	own.Directory = "" // the address may belong to a stranger
+	member, err := peers.Exchange(conn, peers.NewReader(conn), own)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w: %w", errNoPeerPort, err)
+	case member.Cluster == "":
+		return fmt.Errorf("%s, at %s, does not know yet which cluster it belongs to", member.ID, addr)
+	}
+	if err := n.cons.Bind(member.Cluster); errors.Is(err, datadir.ErrOtherCluster) {
+		return fmt.Errorf("%w: data directory %s has begun to join another cluster: give the address of one of its members, or name an empty directory", errJoinRefused, n.cfg.Data)
+	} else if err != nil {
+		return fmt.Errorf("which cluster this node joins could not be noted: %w", err)
+	}
+	return nil
 }
 
 // askToJoin asks one member to take this node in.

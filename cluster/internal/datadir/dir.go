@@ -248,9 +248,40 @@ func (d *Dir) Finish(cluster string, joining bool) error {
 	})
 }
 
-// SetCluster records that the node is now a member of the cluster with this name.
+// ErrOtherCluster means that a node belongs to another cluster than it should.
+var ErrOtherCluster = errors.New("cluster: this node belongs to another cluster")
+
+// Bind records the name of the cluster that the node joins; the node is no member yet. Bind fails with ErrOtherCluster if
+// another name is recorded.
+func (d *Dir) Bind(cluster string) error {
+	return d.amend(func(rec *nodeRecord) (bool, error) {
+		if rec.Cluster != "" && rec.Cluster != cluster {
+			return false, ErrOtherCluster
+		}
+		write := rec.Cluster != cluster
+		rec.Cluster = cluster
+		return write, nil
+	})
+}
+
+// Unbind forgets the cluster that the node was to join. The caller must know that the node has taken nothing of that cluster.
+func (d *Dir) Unbind() error {
+	return d.amend(func(rec *nodeRecord) (bool, error) {
+		write := rec.Joining && rec.Cluster != ""
+		if write {
+			rec.Cluster = ""
+		}
+		return write, nil
+	})
+}
+
+// SetCluster records that the node is now a member of the cluster with this name. It fails with ErrOtherCluster if another
+// name is recorded.
 func (d *Dir) SetCluster(cluster string) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
+		if rec.Cluster != "" && rec.Cluster != cluster {
+			return false, ErrOtherCluster
+		}
 		write := rec.Cluster != cluster || rec.Joining
 		rec.Cluster, rec.Joining = cluster, false
 		return write, nil

@@ -3,7 +3,6 @@ package raftnode
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -30,7 +29,7 @@ import (
 // member than the one that it has asked.
 
 // errOtherCluster is the error for a node that names another cluster.
-var errOtherCluster = errors.New("cluster: this node belongs to another cluster")
+var errOtherCluster = datadir.ErrOtherCluster
 
 // Directory returns the name of the data directory.
 func (r *Node) Directory() string { return r.dir.Name() }

@@ -87,6 +87,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	r.port = peerport.New(ln, cfg.Addr, cfg.Dialer, hooks.Serve)
 	r.trans = newTransport(r.port, cfg, logs, r.stop, r.dir.Name(), r.dir.Cluster, r.meet)
 	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.Vouched
+	r.trans.unbound, r.trans.claim = r.unbound, r.claim
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
 	// These goroutines start only now because they call meet, which reads r.trans.
 	go r.trans.relay()
@@ -250,7 +251,8 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 		if len(r.cfg.Join) == 0 {
 			return fmt.Errorf("data directory %s is of a node that has not become a member yet: say with --join which cluster it is to join, or name another directory", r.cfg.Data)
 		}
-		return r.dir.Finish("", true)
+		// It has no log, so it may join another cluster than the one that it was to join before.
+		return errors.Join(r.dir.Finish("", true), r.dir.Unbind())
 	}
 	name := ""
 	if !exists {

@@ -235,10 +235,10 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 }
 
 // admits fails if Raft must not see a request: the sender is no member, has another data directory
-// than before, or is of another cluster; no honest member could send the request; or Raft is still starting.
+// than before, or is of another cluster; this node does not know yet which cluster it joins; no honest member could send the request; or Raft is still starting.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
-	if err != nil && err != errStarting && t.refused != nil {
+	if err != nil && err != errStarting && err != errUnbound && t.refused != nil {
 		t.refused.say(refusalKind(err), "A peer's request is refused and has changed nothing; if this node's own members are named, look who else reaches the peer port", "error", err)
 	}
 	return err
@@ -254,6 +254,9 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 	if len(by.ID) == 0 || len(said.directory) == 0 || len(said.cluster) == 0 {
 		return errNameless
 	}
+	if t.unbound != nil && t.unbound() {
+		return errUnbound
+	}
 	r := t.raft.Load()
 	if err := t.known(by); err != nil || t.log == nil {
 		return err // only tests have no log to check against
@@ -268,7 +271,10 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 		_, id := r.LeaderWithID()
 		return id
 	}}
-	return seen.look(rpc.Command)
+	if err := seen.look(rpc.Command); err != nil {
+		return err
+	}
+	return t.claim(rpc.Command, string(said.cluster))
 }
 
 // ofMember reports whether a node is a member. A member that has been met stays one until a committed

@@ -45,6 +45,8 @@ type transport struct {
 	log     *datadir.Log                    // nil in tests: then requests are not checked against the log
 	met     func(id, directory []byte) bool // reports whether a node was met as a member, with this directory
 	vouched func(id string) bool            // reports whether other members say that a node is a member
+	unbound func() bool                     // reports whether this node has yet to learn which cluster it joins (binding.go)
+	claim   func(command any, cluster string) error
 	refused *seldom
 
 	time     TimeSource
