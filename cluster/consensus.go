@@ -62,6 +62,8 @@ type membership interface {
 	// Meet notes which data directory a member has. It fails with datadir.ErrOtherDirectory if the member had another one
 	// before.
 	Meet(id, directory string) error
+	// Recognize fails as Meet does, and notes nothing.
+	Recognize(id, directory string) error
 	// Blank reports whether this node is a first member of its cluster and holds nothing from before.
 	Blank() bool
 }
@@ -95,20 +97,21 @@ func (diskless) Fixed() bool { return true }
 func (diskless) Reconfigure(context.Context, func([]raftnode.Member) (raftnode.Change, error)) error {
 	return ErrOneNode
 }
-func (diskless) Cluster() string           { return "" }
-func (diskless) Joining() bool             { return false }
-func (diskless) Bind(string) error         { return nil }
-func (diskless) Joined(string) error       { return nil }
-func (diskless) Directory() string         { return "" }
-func (diskless) Meet(string, string) error { return nil }
-func (diskless) Blank() bool               { return false }
-func (diskless) Trouble() string           { return "" }
-func (diskless) Full() bool                { return false }
-func (diskless) Holds(uint64) bool         { return true }
-func (diskless) CaughtUp() bool            { return true }
-func (diskless) Led()                      {}
-func (diskless) Campaign() error           { return ErrOneNode }
-func (diskless) Quit()                     {}
+func (diskless) Cluster() string                { return "" }
+func (diskless) Joining() bool                  { return false }
+func (diskless) Bind(string) error              { return nil }
+func (diskless) Joined(string) error            { return nil }
+func (diskless) Directory() string              { return "" }
+func (diskless) Meet(string, string) error      { return nil }
+func (diskless) Recognize(string, string) error { return nil }
+func (diskless) Blank() bool                    { return false }
+func (diskless) Trouble() string                { return "" }
+func (diskless) Full() bool                     { return false }
+func (diskless) Holds(uint64) bool              { return true }
+func (diskless) CaughtUp() bool                 { return true }
+func (diskless) Led()                           {}
+func (diskless) Campaign() error                { return ErrOneNode }
+func (diskless) Quit()                          {}
 
 // Everything returns the state: the log holds no entry beyond it.
 func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {

@@ -30,7 +30,7 @@ func (w *Watcher) standing(f Status) Standing {
 	switch {
 	case at < 0:
 		return Stranger
-	case !w.sameDirectory(f):
+	case !w.sameDirectory(f, members[at].PeerAddr):
 		return Other
 	case f.Peer == "" || f.Peer == members[at].PeerAddr:
 		return Member
@@ -154,9 +154,13 @@ func (w *Watcher) adopt(f Status) {
 }
 
 // sameDirectory returns false if the status f names another data directory than the one with which this node has met its
-// sender. If the sender is a member that was not met before, sameDirectory remembers the directory, and returns false if it
-// cannot write that to the disk.
-func (w *Watcher) sameDirectory(f Status) bool {
+// sender. If the sender is a member that was not met before, and it has the member's address, which is addr, sameDirectory
+// remembers the directory, and returns false if it cannot write that to the disk. A removed node that still runs has
+// another address than the node that now has its id.
+func (w *Watcher) sameDirectory(f Status, addr string) bool {
+	if f.Peer != addr {
+		return w.cfg.Raft().Recognize(f.ID, f.Directory) == nil
+	}
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }
 

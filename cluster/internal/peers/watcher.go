@@ -49,6 +49,8 @@ type Raft interface {
 	Directory() string
 	// Meet notes a member's directory, or fails if the member has been met with another one.
 	Meet(id, directory string) error
+	// Recognize fails if the member has been met with another directory, and notes nothing.
+	Recognize(id, directory string) error
 	// Blank reports whether the node is a first member that is just beginning.
 	Blank() bool
 	// Trouble says why the log accepts no entries; "" if it accepts them.
@@ -179,6 +181,16 @@ func (w *Watcher) Own() Status {
 	}
 }
 
+// addressOf returns the peer address of another member; "" if this node knows no such member.
+func (w *Watcher) addressOf(id string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if h := w.heard[id]; h != nil {
+		return h.addr
+	}
+	return ""
+}
+
 // record stores the status of a member. asked is true if the status is the answer to a question at the member's address,
 // and false if that node has asked this one.
 func (w *Watcher) record(f Status, asked bool) {
@@ -186,7 +198,7 @@ func (w *Watcher) record(f Status, asked bool) {
 	if own := w.cfg.Raft().Cluster(); !asked && (f.Directory == "" || own != "" && f.Cluster != "" && f.Cluster != own) {
 		return // a member that asks names its data directory, and belongs to no other cluster
 	}
-	known := w.sameDirectory(f)
+	known := w.sameDirectory(f, w.addressOf(f.ID))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	h := w.heard[f.ID]

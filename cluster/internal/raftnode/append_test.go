@@ -201,7 +201,7 @@ func TestAppendThatIsRefused(t *testing.T) {
 		}
 	})
 	b := newPeer(t, "127.0.0.1:0")
-	b.meet = func(_, _ []byte) error { return datadir.ErrOtherDirectory }
+	b.meet = func(_, _, _ []byte) error { return datadir.ErrOtherDirectory }
 	for range 3 {
 		for _, req := range []raft.AppendEntriesRequest{aHeartbeat, anEntry} {
 			if err := a.send(b.address(), req); err == nil || !strings.Contains(err.Error(), datadir.ErrOtherDirectory.Error()) {

@@ -42,7 +42,7 @@ func startAlone(t *testing.T, change ...func(*Config)) *alone {
 }
 
 func (a *alone) header() raft.RPCHeader {
-	addr := strings.Join([]string{"127.0.0.1:1", "directory-of-" + a.peer, string(named) + a.log.dir.Cluster()}, string(separator))
+	addr := strings.Join([]string{"127.0.0.1:2", "directory-of-" + a.peer, string(named) + a.log.dir.Cluster()}, string(separator))
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(a.peer), Addr: []byte(addr)}
 }
 

@@ -40,25 +40,40 @@ func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
-// Meet notes the directory of a member that was not met before. It fails with datadir.ErrOtherDirectory if the member was
+// Meet notes the directory of a member that was not met before. The caller must have heard of the directory from the member's
+// configured address, or from a node that says that this is its address. Meet fails with datadir.ErrOtherDirectory if the member was
 // met with another directory, or with the error of the write to node.json.
-func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory)) }
+func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory), nil) }
 
-// meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the
-// node is a member that was not met before.
-func (r *Node) meet(id, directory []byte) error {
+// Recognize fails with datadir.ErrOtherDirectory if the node id was met as a member with another directory. It notes nothing.
+func (r *Node) Recognize(id, directory string) error {
+	_, err := r.recognize([]byte(id), []byte(directory))
+	return err
+}
+
+// recognize does the work of Recognize. known is true if there is nothing to note: the node was met with this directory, or names
+// none.
+func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	if len(directory) == 0 {
-		return nil
+		return true, nil
 	}
 	met, same := r.dir.Met(id, directory)
-	if same {
-		return nil
+	if same || !met {
+		return same, nil
 	}
-	if met {
-		if r.dir.NewlyRefused(string(id), string(directory)) {
-			r.cfg.Logger.Warn("A member runs on another data directory than the one that this node has met, so it has lost what it acknowledged; it is refused. Remove it from the cluster (lockstep remove), then start it with an empty directory and --join", "id", string(id))
-		}
-		return fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
+	if r.dir.NewlyRefused(string(id), string(directory)) {
+		r.cfg.Logger.Warn("A member runs on another data directory than the one that this node has met, so it has lost what it acknowledged; it is refused. Remove it from the cluster (lockstep remove), then start it with an empty directory and --join", "id", string(id))
+	}
+	return false, fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
+}
+
+// meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the node is a member that was
+// not met before and addr is the member's address. addr is the address that was asked, or the one that the sender of a request
+// says that it has; nil: the member's. A removed node that still runs may say the id of the member that has taken its place, but
+// it has another address.
+func (r *Node) meet(id, directory, addr []byte) error {
+	if known, err := r.recognize(id, directory); known || err != nil {
+		return err
 	}
 	// Only the directory of a member is remembered, because any caller can name an id that is no member's. While
 	// Raft starts, the members are not known yet.
@@ -67,7 +82,9 @@ func (r *Node) meet(id, directory []byte) error {
 		return nil
 	}
 	conf := running.GetConfiguration()
-	isMember := func(s raft.Server) bool { return string(s.ID) == string(id) }
+	isMember := func(s raft.Server) bool {
+		return string(s.ID) == string(id) && (addr == nil || string(s.Address) == string(addr))
+	}
 	if conf.Error() != nil || !slices.ContainsFunc(conf.Configuration().Servers, isMember) {
 		return nil
 	}
@@ -105,26 +122,32 @@ func (t *transport) DecodePeer(b []byte) raft.ServerAddress {
 	return t.NetworkTransport.DecodePeer(addr)
 }
 
+// statedBy returns the address that the sender of a request says that it has.
+func statedBy(by raft.RPCHeader) []byte {
+	addr, _, _ := bytes.Cut(by.Addr, separator)
+	return addr
+}
+
 // known fails if the node that has sent the header belongs to another cluster, or if it was met as a member
-// with another directory than it names.
-func (t *transport) known(by raft.RPCHeader) error {
+// with another directory than it names. addr is as in meet.
+func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {
 		return fmt.Errorf("%s: %w", by.ID, errOtherCluster)
 	}
-	return t.meet(by.ID, said.directory)
+	return t.meet(by.ID, said.directory, addr)
 }
 
 // knownAs fails if an answer does not come from the member id that was asked, names no directory, or fails the check
-// of the function known or believable. lastIndex is the last log index that the answer reports.
-func (t *transport) knownAs(id raft.ServerID, by raft.RPCHeader, term, lastIndex uint64) error {
+// of the function known or believable. to is the address that was asked, and lastIndex the last log index that the answer reports.
+func (t *transport) knownAs(id raft.ServerID, to raft.ServerAddress, by raft.RPCHeader, term, lastIndex uint64) error {
 	if string(by.ID) != string(id) {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(string(by.ID)), id)
 	}
 	if len(saidBy(by).directory) == 0 {
 		return errNameless
 	}
-	return cmp.Or(t.known(by), t.believable(term, lastIndex))
+	return cmp.Or(t.known(by, []byte(to)), t.believable(term, lastIndex))
 }
 
 // believable fails if no honest member can give an answer with this term and this last index. The check is needed

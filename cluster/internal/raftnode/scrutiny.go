@@ -1,7 +1,6 @@
 package raftnode
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -100,8 +99,7 @@ func (s *asSeen) lookAtHeader(h raft.RPCHeader) error {
 	case len(h.Addr) > 4*roster.MaxText:
 		return absurd("an address of %d bytes", len(h.Addr))
 	}
-	addr, _, _ := bytes.Cut(h.Addr, separator)
-	if err := cmp.Or(roster.CheckID(string(h.ID)), roster.CheckAddress(string(addr))); err != nil {
+	if err := cmp.Or(roster.CheckID(string(h.ID)), roster.CheckAddress(string(statedBy(h)))); err != nil {
 		return absurd("it is of %v", err)
 	}
 	return nil
@@ -258,7 +256,7 @@ func (t *transport) scrutinize(rpc raft.RPC) error {
 		return errUnbound
 	}
 	r := t.raft.Load()
-	if err := t.known(by); err != nil || t.log == nil {
+	if err := t.known(by, statedBy(by)); err != nil || t.log == nil {
 		return err // only tests have no log to check against
 	}
 	if r == nil {

@@ -284,7 +284,7 @@ func (a *alone) mustRefuse(what string, before portrait, ask func() (taken bool,
 	if after := a.portrait(); !reflect.DeepEqual(after, before) {
 		a.t.Fatalf("%s has changed\n%+v to\n%+v", what, before, after)
 	}
-	if addr, id := a.log.raft.LeaderWithID(); id != "" && (string(id) != a.peer || addr != "127.0.0.1:1") {
+	if addr, id := a.log.raft.LeaderWithID(); id != "" && (string(id) != a.peer || addr != "127.0.0.1:2") {
 		a.t.Errorf("%s: %s at %s leads now", what, id, addr)
 	}
 }

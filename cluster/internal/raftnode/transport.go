@@ -37,7 +37,7 @@ type transport struct {
 	addr      string        // address of its peer port, as the others know it
 	directory string        // name of this node's data directory (directory.go)
 	cluster   func() string // returns the name of the cluster; "" if it is not known
-	meet      func(id, directory []byte) error
+	meet      func(id, directory, addr []byte) error
 
 	replicates atomic.Bool // this node has sent entries
 
@@ -82,7 +82,7 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory []byte) error) *transport {
+func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-chan struct{}, directory string, cluster func() string, meet func(id, directory, addr []byte) error) *transport {
 	beatTimeout := 2 * cfg.HeartbeatTimeout
 	t := &transport{strangers: cfg.Dialer.Strangers, self: cfg.ID, addr: cfg.Addr, directory: directory, cluster: cluster, meet: meet, patience: cfg.ElectionTimeout, silence: cfg.HeartbeatTimeout / 2, acks: map[raft.ServerID]ack{}, heard: map[raft.ServerID]uint64{}, matches: map[raft.ServerID]matched{},
 		time: cfg.Time, held: newHeldVotes(cfg.Time.Monotonic), promises: cfg.LeaseReads, listens: cfg.Listens, audience: map[raft.ServerID]*listener{},
@@ -189,14 +189,14 @@ func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, args *r
 	if err := afresh(func() error { return t.NetworkTransport.RequestVote(id, to, args, resp) }); err != nil {
 		return err
 	}
-	return t.knownAs(id, resp.RPCHeader, resp.Term, 0)
+	return t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
 }
 
 func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
 	if err := afresh(func() error { return t.NetworkTransport.RequestPreVote(id, to, args, resp) }); err != nil {
 		return err
 	}
-	return t.knownAs(id, resp.RPCHeader, resp.Term, 0)
+	return t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
 }
 
 // AppendEntries sends heartbeats and entries. When a peer is back after some seconds, Raft would send it no
@@ -223,7 +223,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 		err = send(id, to, args, resp)
 	}
 	if err == nil {
-		err = t.knownAs(id, resp.RPCHeader, resp.Term, resp.LastLog)
+		err = t.knownAs(id, to, resp.RPCHeader, resp.Term, resp.LastLog)
 	}
 	if err == nil && heartbeat(args) {
 		t.answered(id)

@@ -39,7 +39,7 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	p := &peer{stop: make(chan struct{})}
 	port := peerport.New(ln, cfg.Addr, cfg.Dialer, nil)
 	p.port = port
-	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _ []byte) error { return nil })
+	p.transport = newTransport(port, &cfg, hclog.NewNullLogger(), p.stop, "", func() string { return "" }, func(_, _, _ []byte) error { return nil })
 	go p.relay()
 	go p.answerAppends(port)
 	yes := func(rpc raft.RPC) {
