@@ -254,17 +254,21 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 
 // giveUp ends unsent commands and commands in doubt that have waited for too long. These are the commands that no leader
 // has looked at for FailoverWait since they began or, if a sending has failed, since the first failure. They are also the
-// commands in doubt that were asked to end FailoverWait ago or earlier.
+// commands in doubt that were asked to end FailoverWait ago or earlier. If this node has been removed from the cluster, giveUp ends
+// all of them: no leader will look at them any more.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
+	removed := k.seq == nil && k.link == nil && k.n.Removed()
 	check := func(list []*Blocked) []*Blocked {
 		kept := list[:0]
 		for _, b := range list {
 			due := max(b.began, b.lost) + limit // as for other commands (carried.leaderLost)
 			switch {
+			case b.state == blockUnsent && removed:
+				after = append(after, k.finish(b, store.Err(ErrRemoved), false))
 			case b.state == blockUnsent && !b.waits && now >= due:
 				after = append(after, k.finish(b, store.Err(ErrClusterDown), false))
-			case b.state == blockDoubt && (b.quit != nil && now-b.quit.at >= limit || !b.waits && now >= due):
+			case b.state == blockDoubt && (removed || b.quit != nil && now-b.quit.at >= limit || !b.waits && now >= due):
 				after = append(after, k.finish(b, store.Err(ErrIndeterminate), false))
 			case b.state != blockDone:
 				kept = append(kept, b)

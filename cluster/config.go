@@ -382,6 +382,7 @@ func (c *Config) watcher(n *Node) peers.Config {
 		Raft: func() peers.Raft { return n.cons }, Leader: n.leading, Members: n.dismiss, Fatal: c.Fatal,
 		Overruns: n.tellOverruns,
 		Removed: func() {
+			n.blockRegistry.signal() // its clients are told
 			if keys, ok := c.Sink.(store.KeySink); ok {
 				keys.Missed()
 			}
