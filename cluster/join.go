@@ -19,13 +19,14 @@ import (
 // A new node asks a member, whichever it reaches, to add it to the cluster. It does so over a connection to the
 // member's peer port that begins with 'J' and carries one frame each way:
 //
-//	kind 1  join    str id | str peer address
+//	kind 1  join    str id | str peer address | str data directory
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
-// Before that it asks the member for its status, because it has to know the name of the cluster (bind).
-// Frames and str are as in internal/forward/wire.go. The member asks the leader to add the new node. The leader first calls
-// the new node at its peer address from the frame, then adds the node and sends it the log.
+// A version that does not know the data directory ends the frame before it, or skips it. Frames and str are as in
+// internal/forward/wire.go. Before all this, the new node asks the member for its status, because it has to know the name of the
+// cluster (bind). The member asks the leader to add the new node. The leader first calls the new node at its peer address from the
+// frame, then adds the node and sends it the log.
 const (
 	frameJoin       = 1
 	frameJoinAnswer = 2
@@ -59,7 +60,10 @@ func (n *Node) serveJoin(conn net.Conn) {
 	}
 	peerport.HandshakeDone(conn)
 	r := codec.Reader{B: f.Body}
-	a := adminRequest{adminJoin, string(r.Bytes()), string(r.Bytes())}
+	a := adminRequest{kind: adminJoin, id: string(r.Bytes()), addr: string(r.Bytes())}
+	if len(r.B) > 0 {
+		a.directory = string(r.Bytes())
+	}
 	if r.Bad {
 		return
 	}
@@ -128,7 +132,7 @@ func (n *Node) joinThrough(addr string) error {
 	if err := n.bind(addr); err != nil {
 		return err
 	}
-	return n.askToJoin(addr)
+	return n.askToJoin(addr, n.cons.Directory())
 }
 
 // bind asks a member for the name of its cluster and notes that this node joins that cluster. Before that, this node takes nothing
@@ -159,8 +163,8 @@ func (n *Node) bind(addr string) error {
 	return nil
 }
 
-// askToJoin asks one member to take this node in.
-func (n *Node) askToJoin(addr string) error {
+// askToJoin asks one member to take this node in, and names this node's data directory.
+func (n *Node) askToJoin(addr, directory string) error {
 	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoJoin, peerport.DialTimeout)
 	if err != nil {
 		return err
@@ -170,6 +174,7 @@ func (n *Node) askToJoin(addr string) error {
 	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
 	defer timer.Stop()
 	body := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), n.cfg.ID), n.cfg.peerAddr())
+	body = codec.AppendStr(body, directory)
 	if _, err := conn.Write(frame.End(body, 0)); err != nil {
 		return fmt.Errorf("%w: %w", errNoPeerPort, err)
 	}

@@ -21,7 +21,7 @@ func FuzzJoin(f *testing.F) {
 		return frame.End(codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), id), addr), 0)
 	}
 	for _, b := range [][]byte{
-		request("n4", "host:7379"), request("", ""), request("n4\n", "host:1"), request("n4", "0.0.0.0:1"), request("../n4", "[::1]:99999"), request(string(bytes.Repeat([]byte("x"), 5000)), "h:1"),
+		request("n4", "host:7379"), frame.End(codec.AppendStr(request("n4", "host:7379"), "directory"), 0), request("", ""), request("n4\n", "host:1"), request("n4", "0.0.0.0:1"), request("../n4", "[::1]:99999"), request(string(bytes.Repeat([]byte("x"), 5000)), "h:1"),
 		joinAnswer(joinDone, ""), joinAnswer(joinRefused, "the id is another's"), joinAnswer(joinLater, "no leader"), joinAnswer(9, "?"), []byte("+PONG\r\n"), {0, 0, 0, 2, frameJoinAnswer}, {0, 0, 0xff, 0xff},
 	} {
 		f.Add(b)
@@ -39,7 +39,10 @@ func FuzzJoin(f *testing.F) {
 			return
 		}
 		r := codec.Reader{B: fr.Body}
-		a := adminRequest{adminJoin, string(r.Bytes()), string(r.Bytes())}
+		a := adminRequest{kind: adminJoin, id: string(r.Bytes()), addr: string(r.Bytes())}
+		if len(r.B) > 0 {
+			a.directory = string(r.Bytes())
+		}
 		if r.Bad || a.check() != nil {
 			return
 		}
@@ -51,7 +54,7 @@ func FuzzJoin(f *testing.F) {
 		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || a.id == "" {
 			t.Errorf("%q at %q is believed", a.id, a.addr)
 		}
-		for _, c := range a.id + a.addr {
+		for _, c := range a.id + a.addr + a.directory {
 			if c == ' ' || c == ',' || c == '=' || c == utf8.RuneError || unicode.IsControl(c) {
 				t.Errorf("%q at %q would be in lines and lists of others", a.id, a.addr)
 			}

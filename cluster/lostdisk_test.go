@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -113,4 +114,26 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 	c.start(0, 1, 2)
 	c.allMet()
 	c.expect(c.follower(), "owner", "GET lock")
+}
+
+// A new node loses its disk before it has a vote, as a container does that is started anew. It joins again under the same id, at
+// the same address.
+func TestNonVoterThatLostItsDisk(t *testing.T) {
+	c, w := wired(t, discoverable, func(cfg *Config) { cfg.PromoteAfter = time.Hour })
+	c.start(0, 1, 2)
+	c.expect(0, "OK", "SET lock owner")
+	i := c.newcomer(w, "n4", c.follower())
+	c.start(i)
+	c.allMet()
+	c.stop(i)
+	if err := os.RemoveAll(c.cfg[i].Data); err != nil {
+		t.Fatal(err)
+	}
+	c.start(i)
+	c.allMet()
+	c.expect(i, "owner", "GET lock")
+	if got := c.nodes[i].Membership(); got != NonVoter {
+		t.Errorf("it is a %s", got)
+	}
+	c.same()
 }

@@ -47,10 +47,17 @@ const (
 type adminRequest struct {
 	kind     adminKind
 	id, addr string
+	// directory is the name of the joining node's data directory; "" if the node does not say. Earlier versions neither send nor
+	// read it.
+	directory string
 }
 
 func (a adminRequest) append(buf []byte) []byte {
-	return codec.AppendStr(codec.AppendStr(append(buf, byte(a.kind)), a.id), a.addr)
+	buf = codec.AppendStr(codec.AppendStr(append(buf, byte(a.kind)), a.id), a.addr)
+	if a.directory == "" {
+		return buf
+	}
+	return codec.AppendStr(buf, a.directory)
 }
 
 func readAdmin(body []byte) (adminRequest, error) {
@@ -58,7 +65,10 @@ func readAdmin(body []byte) (adminRequest, error) {
 		return adminRequest{}, frame.ErrMalformed
 	}
 	r := codec.Reader{B: body[1:]}
-	a := adminRequest{adminKind(body[0]), string(r.Bytes()), string(r.Bytes())}
+	a := adminRequest{kind: adminKind(body[0]), id: string(r.Bytes()), addr: string(r.Bytes())}
+	if len(r.B) > 0 {
+		a.directory = string(r.Bytes())
+	}
 	if r.Bad || a.kind < adminAdd || a.kind > adminJoin {
 		return adminRequest{}, frame.ErrMalformed
 	}
@@ -68,7 +78,7 @@ func readAdmin(body []byte) (adminRequest, error) {
 // Add adds a node to the cluster, without a vote until it has caught up. If the id belongs to a
 // member, Add changes the address of that member.
 func (n *Node) Add(id, peerAddr string) error {
-	return n.administer(adminRequest{adminAdd, id, peerAddr})
+	return n.administer(adminRequest{kind: adminAdd, id: id, addr: peerAddr})
 }
 
 // Remove removes a member from the cluster.
@@ -85,6 +95,9 @@ func (a adminRequest) check() error {
 	}
 	if roster.CheckAddress(a.addr) != nil {
 		return fmt.Errorf("%q is no peer address: want host:port", roster.Clip(a.addr))
+	}
+	if a.directory != "" && roster.CheckID(a.directory) != nil {
+		return fmt.Errorf("%q is no name of a data directory", roster.Clip(a.directory))
 	}
 	return nil
 }
@@ -228,6 +241,9 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	case !reached && a.kind == adminJoin:
 		return fmt.Errorf("the leader, %s, cannot reach %s at %s: that must be the address under which the other nodes reach it (--peer-advertise)", n.cfg.ID, a.id, a.addr)
 	}
+	if err := n.removeForgetful(ctx, a); err != nil {
+		return err
+	}
 	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) {
 		for _, m := range members {
 			if m.PeerAddr == a.addr && m.ID != a.id {
@@ -253,6 +269,21 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 			return raftnode.Change{Kind: raftnode.AddVoter, ID: a.id, Addr: a.addr}, nil
 		}
 		return raftnode.Change{Kind: raftnode.AddNonVoter, ID: a.id, Addr: a.addr}, nil
+	})
+}
+
+// removeForgetful removes the non-voter that asks to join again, if it has another data directory than the one that this leader has
+// met: it has lost its disk, so the members refuse its answers, and it would wait for the log in vain. Without a vote it has
+// promised nothing.
+func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
+	if a.kind != adminJoin || a.directory == "" || n.cons.Recognize(a.id, a.directory) == nil {
+		return nil
+	}
+	return n.cons.Reconfigure(ctx, func(members []raftnode.Member) (raftnode.Change, error) {
+		if !slices.Contains(members, raftnode.Member{ID: a.id, PeerAddr: a.addr}) {
+			return raftnode.Change{}, raftnode.ErrNoChange // no such non-voter: addHere says what to do
+		}
+		return raftnode.Change{Kind: raftnode.RemoveMember, ID: a.id, Addr: a.addr}, nil
 	})
 }
 

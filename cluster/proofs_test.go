@@ -53,7 +53,7 @@ func TestProofsOfDifferentKinds(t *testing.T) {
 			}
 			d.Network = func(addr string, _ byte, timeout time.Duration) (net.Conn, error) { return network.Dial(addr, timeout) }
 			n := &Node{cfg: Config{ID: "n2", PeerListen: "host:2", peers: d}, ctx: t.Context()}
-			if err := n.askToJoin("host:1"); err == nil || !strings.Contains(err.Error(), who.says) || strings.Contains(err.Error(), "expired") {
+			if err := n.askToJoin("host:1", "directory"); err == nil || !strings.Contains(err.Error(), who.says) || strings.Contains(err.Error(), "expired") {
 				t.Errorf("%v, want an error that says %q", err, who.says)
 			}
 		})
