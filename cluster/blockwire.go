@@ -24,10 +24,11 @@ type peerConn struct {
 	out  *forward.Outbox
 	// older means that the peer runs version 0.1.0.
 	older bool
+	said  forward.Identity
 
 	// Only the goroutine that runs the method read uses these.
 	origin   uint64 // boot number of the peer, from its claim
-	stranger bool   // this node has logged that it refuses the peer's claims, because the peer is no member
+	stranger bool   // this node has logged that it refuses the peer's claims (mayClaim)
 
 	heard   atomic.Uint64 // number of frames received
 	claimed atomic.Bool   // the peer has sent a claim over this connection, and was not refused
@@ -193,14 +194,10 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	}
 	c := &claim{origin: binary.BigEndian.Uint64(body), token: binary.BigEndian.Uint64(body[8:])}
 	p.origin = c.origin
-	if c.token == 0 && !p.n.peers.HasMember(p.id) {
-		// The peer may have been removed while it was away: it does not know of its removal, and takes this node
-		// for its leader.
-		if !p.stranger {
-			p.n.cfg.Logger.Warn("a node that is no member of this cluster is not served", "id", p.id, "remote", p.conn.RemoteAddr().String())
+	if c.token == 0 {
+		if err := p.mayClaim(); err != nil {
+			return p.refuseClaim(call, err)
 		}
-		p.stranger = true
-		return p.out.Send(forward.Result, call, func(b []byte) []byte { return append(b, forward.NotExecuted) })
 	}
 	p.claimed.Store(true)
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
@@ -213,4 +210,12 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 		})
 	}))
 	return nil
+}
+
+func (p *peerConn) refuseClaim(call uint64, why error) error {
+	if !p.stranger {
+		p.n.cfg.Logger.Warn("a node that is no member of this cluster is not served", "id", p.id, "remote", p.conn.RemoteAddr().String(), "error", why)
+	}
+	p.stranger = true
+	return p.out.Send(forward.Result, call, func(b []byte) []byte { return append(b, forward.NotExecuted) })
 }

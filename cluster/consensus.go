@@ -64,6 +64,9 @@ type membership interface {
 	Meet(id, directory string) error
 	// Recognize fails as Meet does, and notes nothing.
 	Recognize(id, directory string) error
+	// Met reports whether this node has met a member, and whether that was with this data directory. Unlike Meet, it notes
+	// nothing.
+	Met(id, directory string) (met, same bool)
 	// Blank reports whether this node is a first member of its cluster and holds nothing from before.
 	Blank() bool
 }
@@ -97,21 +100,22 @@ func (diskless) Fixed() bool { return true }
 func (diskless) Reconfigure(context.Context, func([]raftnode.Member) (raftnode.Change, error)) error {
 	return ErrOneNode
 }
-func (diskless) Cluster() string                { return "" }
-func (diskless) Joining() bool                  { return false }
-func (diskless) Bind(string) error              { return nil }
-func (diskless) Joined(string) error            { return nil }
-func (diskless) Directory() string              { return "" }
-func (diskless) Meet(string, string) error      { return nil }
-func (diskless) Recognize(string, string) error { return nil }
-func (diskless) Blank() bool                    { return false }
-func (diskless) Trouble() string                { return "" }
-func (diskless) Full() bool                     { return false }
-func (diskless) Holds(uint64) bool              { return true }
-func (diskless) CaughtUp() bool                 { return true }
-func (diskless) Led()                           {}
-func (diskless) Campaign() error                { return ErrOneNode }
-func (diskless) Quit()                          {}
+func (diskless) Cluster() string                     { return "" }
+func (diskless) Joining() bool                       { return false }
+func (diskless) Bind(string) error                   { return nil }
+func (diskless) Joined(string) error                 { return nil }
+func (diskless) Directory() string                   { return "" }
+func (diskless) Meet(string, string) error           { return nil }
+func (diskless) Recognize(string, string) error      { return nil }
+func (diskless) Met(string, string) (met, same bool) { return false, false }
+func (diskless) Blank() bool                         { return false }
+func (diskless) Trouble() string                     { return "" }
+func (diskless) Full() bool                          { return false }
+func (diskless) Holds(uint64) bool                   { return true }
+func (diskless) CaughtUp() bool                      { return true }
+func (diskless) Led()                                {}
+func (diskless) Campaign() error                     { return ErrOneNode }
+func (diskless) Quit()                               {}
 
 // Everything returns the state: the log holds no entry beyond it.
 func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {

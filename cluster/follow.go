@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"lockstep/cluster/internal/peerport"
 	"lockstep/cluster/internal/peers"
 	"lockstep/cluster/internal/raftnode"
-	"lockstep/cluster/internal/roster"
 	"lockstep/store"
 )
 
@@ -33,11 +31,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	warned := false
 	linked := false // there was a link to this leader, and since then suspect has not been called
 	for ctx.Err() == nil {
-		l, r, err := n.connect(leader.Addr)
-		if err == nil && l.Peer.ID != leader.ID {
-			l.Fail()
-			err = fmt.Errorf("%q answers at the address of %s", roster.Clip(l.Peer.ID), leader.ID)
-		}
+		l, r, err := n.connect(leader.ID, leader.Addr)
 		if err != nil {
 			if linked && peers.Refused(err) {
 				linked = false
@@ -167,13 +161,22 @@ func (n *Node) retire(l *forward.Link, ended <-chan struct{}) {
 	}()
 }
 
-// connect opens a forwarding connection and exchanges handshakes.
-func (n *Node) connect(addr string) (*forward.Link, *bufio.Reader, error) {
+// connect opens a forwarding connection to the member id at an address, and exchanges handshakes. It fails if another node answers
+// there (reaches).
+func (n *Node) connect(id, addr string) (*forward.Link, *bufio.Reader, error) {
 	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoForward, peerport.DialTimeout)
 	if err != nil {
 		return nil, nil, err
 	}
-	return n.connectOver(conn)
+	l, r, err := n.connectOver(conn)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := n.reaches(id, l.Peer); err != nil {
+		l.Fail()
+		return nil, nil, err
+	}
+	return l, r, nil
 }
 
 // connectOver exchanges handshakes on a new connection, and returns a link over it and its reader.

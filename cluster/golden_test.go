@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -110,6 +111,8 @@ func resultMessage(name string, body []byte, replies []store.Reply, outcome erro
 func messages(t *testing.T) []message {
 	hello := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: 0}, ID: "n1", Client: "host:6379"}
 	later := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: 7}, ID: "n2", Client: "host:6380", More: "what minor 7 says"}
+	identity := forward.Identity{Cluster: "blue", Directory: "D3"}
+	named := forward.Handshake{Speaks: forward.Version{Major: 5, Minor: forward.MinorIdentity}, ID: "n3", Client: "host:6381", More: identity.More()}
 	handshake := func(name string, g forward.Handshake) message {
 		return message{name, g.Append(nil), func(b []byte) error {
 			got, err := forward.Version{Major: 5, Minor: 0}.Read(reader(b))
@@ -135,6 +138,11 @@ func messages(t *testing.T) []message {
 	}
 	return []message{
 		handshake("handshake", hello), handshake("handshake of a later minor", later),
+		{"handshake with an identity", named.Append(nil), func(b []byte) error {
+			got, err := current.Read(reader(b))
+			said, malformed := got.Identity()
+			return want("handshake with an identity", said, cmp.Or(err, malformed), identity)
+		}},
 		submitMessage("submit", forward.Ticket{}, 0, calls(t, 0, 2, "", "SET lock owner NX PX 30000", "GET lock")),
 		submitMessage("submit by a user", forward.Ticket{}, 0, calls(t, 15, 3, "alice", "DEL lock")),
 		submitMessage("submit by a user who is known by a version", forward.Ticket{}, 0, known),

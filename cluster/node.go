@@ -372,10 +372,6 @@ func (n *Node) LeaderClient() (id, addr string) {
 	return id, n.peers.Client(id)
 }
 
-func (n *Node) handshake() forward.Handshake {
-	return forward.Handshake{Speaks: n.cfg.speaks, ID: n.cfg.ID, Client: n.cfg.addresses().For(false).Plain}
-}
-
 // Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
 // disk is full. It returns "" if the log accepts entries.
 func (n *Node) Trouble() string { return n.cons.Trouble() }

@@ -147,7 +147,7 @@ func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 // askPositionOn does the work of askPosition on one connection. It returns true if the connection could not be made, or has
 // failed, while a client waits.
 func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again bool) {
-	l, r, err := n.connect(m.PeerAddr)
+	l, r, err := n.connect(m.ID, m.PeerAddr)
 	if err != nil {
 		return n.positions.Wants(m.ID)
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -31,7 +32,8 @@ func (n *Node) serveForward(conn net.Conn) {
 	}
 	r := bufio.NewReaderSize(conn, 1<<16)
 	peer, err := n.cfg.speaks.Read(r)
-	if err != nil {
+	said, malformed := peer.Identity()
+	if err = cmp.Or(err, malformed); err != nil {
 		why := peerport.BadHandshake
 		version, other := errors.AsType[forward.VersionError](err)
 		if other {
@@ -43,11 +45,11 @@ func (n *Node) serveForward(conn net.Conn) {
 		n.cfg.peers.Strangers.Note(why, conn.RemoteAddr().String(), err)
 		if other {
 			// The peer learns the reason from this handshake. An error means that the peer has gone.
-			_, _ = conn.Write(n.handshake().Append(nil))
+			_, _ = conn.Write(n.handshakeAs(forward.Identity{}).Append(nil))
 		}
 		return
 	}
-	if _, err := conn.Write(n.handshake().Append(nil)); err != nil {
+	if _, err := conn.Write(n.handshakeFor(peer.ID, said).Append(nil)); err != nil {
 		return
 	}
 	peerport.HandshakeDone(conn)
@@ -56,7 +58,7 @@ func (n *Node) serveForward(conn net.Conn) {
 	out := forward.NewOutbox(conn)
 	go out.Run()
 	defer out.Close()
-	p := &peerConn{n: n, id: peer.ID, conn: conn, out: out, older: peer.Speaks.Minor < forward.MinorLeases}
+	p := &peerConn{n: n, id: peer.ID, conn: conn, out: out, older: peer.Speaks.Minor < forward.MinorLeases, said: said}
 	p.read(r)
 }
 

@@ -24,6 +24,10 @@ import (
 // a frame: a node skips the fields that it does not know. Or it may be frames, or fields of calls: a node does
 // not send them to a peer of an earlier minor. So a cluster serves all clients while its nodes are upgraded one
 // after the other, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
+//
+// Since minor 1, "more" begins with the Identity of the node:
+//
+//	str name of the cluster | str data directory
 const (
 	Magic = "LKST"
 	Major = 5
@@ -35,6 +39,7 @@ const (
 const (
 	MinorLeases    = 1 // the reply to heavy work says which leases the work has granted
 	MinorKillUsers = 1 // a kill frame says by which version of the users its node has checked the client's rights
+	MinorIdentity  = 1 // a node names its cluster and its data directory (Identity)
 	MinorWaited    = 1 // a blocking command that is sent again says for how long it has waited
 )
 
@@ -65,6 +70,30 @@ type Handshake struct {
 	ID     string
 	Client string // RESP address for clients
 	More   string // fields of later minor versions
+}
+
+// Identity tells a node from all others, also from one of another cluster that has the same id.
+type Identity struct {
+	Cluster   string // name of the cluster; "" if the node does not know it
+	Directory string // name of the data directory; "" if the node does not say
+}
+
+// More returns the field More of a handshake that contains the identity.
+func (i Identity) More() string {
+	return string(codec.AppendStr(codec.AppendStr(nil, i.Cluster), i.Directory))
+}
+
+// Identity returns the identity that the handshake contains; a zero one if it contains none.
+func (h Handshake) Identity() (Identity, error) {
+	if h.Speaks.Minor < MinorIdentity || h.More == "" {
+		return Identity{}, nil
+	}
+	r := codec.Reader{B: []byte(h.More)}
+	i := Identity{Cluster: string(r.Bytes()), Directory: string(r.Bytes())}
+	if r.Bad {
+		return Identity{}, frame.ErrMalformed
+	}
+	return i, nil
 }
 
 func (h Handshake) Append(buf []byte) []byte {

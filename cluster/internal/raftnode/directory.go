@@ -45,6 +45,11 @@ func (r *Node) Blank() bool {
 // met with another directory, or with the error of the write to node.json.
 func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory), nil) }
 
+// Met reports whether a member was met before, and whether that was with this directory. Unlike Meet, it notes nothing.
+func (r *Node) Met(id, directory string) (met, same bool) {
+	return r.dir.Met([]byte(id), []byte(directory))
+}
+
 // Recognize fails with datadir.ErrOtherDirectory if the node id was met as a member with another directory. It notes nothing.
 func (r *Node) Recognize(id, directory string) error {
 	_, err := r.recognize([]byte(id), []byte(directory))

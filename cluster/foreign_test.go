@@ -1,0 +1,141 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/forward"
+	"lockstep/conformance/ports"
+)
+
+// twins starts two clusters whose nodes have the same ids, each led by its n1. The other cluster has applied more.
+func twins(t *testing.T, change ...func(*Config)) (c *three, w *wires, other *three) {
+	t.Helper()
+	change = append(change, discoverable)
+	c, w = wired(t, change...)
+	var peers []Peer
+	for i, addr := range ports.Addrs(t, 3) {
+		peers = append(peers, Peer{ID: c.cfg[i].ID, Addr: addr})
+	}
+	its := newWires()
+	other = newThree(t, peers, append(change, its.attach)...)
+	t.Cleanup(its.heal)
+	for _, k := range []*three{c, other} {
+		k.start(0, 1, 2)
+		k.allMet()
+		if k.leader() != 0 {
+			k.transfer(k.nodes[k.leader()], 0)
+		}
+	}
+	for range 40 {
+		other.do(0, "INCR there")
+	}
+	return c, w, other
+}
+
+// The leader's address is given to the leader of another cluster, which has the same id. The followers forward nothing there.
+func TestCommandsReachNoOtherCluster(t *testing.T) {
+	c, w, other := twins(t, func(cfg *Config) { cfg.FailoverWait = 300 * ms })
+	other.expect(0, "OK", "SET who other")
+	c.expect(0, "OK OK", "SET who this", "SET lock owner")
+	c.same()
+	w.leadTo(c.cfg[0].PeerListen, other.cfg[0].PeerListen)
+	w.tear()
+	for range 3 {
+		for i := 1; i < 3; i++ {
+			if got := c.do(i, "GET who"); got == "other" {
+				t.Fatalf("%s reads from the other cluster", c.cfg[i].ID)
+			}
+			if got := c.do(i, "SET lock thief NX PX 10000"); got == "OK" {
+				t.Fatalf("%s granted the lock twice", c.cfg[i].ID)
+			}
+		}
+	}
+	if got := other.do(0, "GET lock"); got != "nil" {
+		t.Errorf("the other cluster has got a lock: %s", got)
+	}
+}
+
+// tear closes all connections, as the death of a machine does.
+func (w *wires) tear() {
+	w.mu.Lock()
+	var open []*wire
+	for c := range w.conns {
+		open = append(open, c)
+	}
+	w.mu.Unlock()
+	for _, c := range open {
+		c.Close()
+	}
+}
+
+// n3 is dead, and at its address answers n2, or n3 of another cluster. WAIT counts neither.
+func TestWaitCountsMembersOnly(t *testing.T) {
+	c, w, other := twins(t)
+	c.stop(2)
+	for _, at := range []string{c.cfg[1].PeerListen, other.cfg[2].PeerListen} {
+		w.leadTo(c.cfg[2].PeerListen, at)
+		c.expect(0, "OK", "SET lock owner")
+		ctx, cancel := context.WithTimeout(context.Background(), 300*ms)
+		if others, _ := c.nodes[0].Replicated(ctx, 2, false); others != 1 {
+			t.Errorf("%d other members have the write, and only one of them runs", others)
+		}
+		cancel()
+	}
+}
+
+// Who claims with a directory that is not the member's is refused; and only a member is told the name of a directory.
+func TestIdentityOfALink(t *testing.T) {
+	c, _ := wired(t, discoverable)
+	c.start(0, 1, 2)
+	c.allMet()
+	n, own := c.nodes[0], c.nodes[1].handshake()
+	said, err := own.Identity()
+	if err != nil || said.Cluster == "" || said.Directory == "" {
+		t.Fatalf("n2 says %+v, %v", said, err)
+	}
+	name := n.cons.Directory()
+	older := own
+	older.Speaks.Minor, older.More = 0, ""
+	for what, k := range map[string]struct {
+		by    forward.Handshake
+		claim bool
+		told  string
+	}{
+		"the member":         {own, true, name},
+		"another directory":  {saying(own, forward.Identity{Cluster: said.Cluster, Directory: "other"}), false, ""},
+		"another cluster":    {saying(own, forward.Identity{Cluster: "other", Directory: said.Directory}), false, ""},
+		"no directory":       {saying(own, forward.Identity{Cluster: said.Cluster}), false, ""},
+		"no name of cluster": {saying(own, forward.Identity{Directory: said.Directory}), true, name},
+		"version 0.1.0":      {older, true, ""},
+	} {
+		said, err := k.by.Identity()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &peerConn{n: n, id: "n2", said: said, older: k.by.Speaks.Minor < forward.MinorIdentity}
+		if err := p.mayClaim(); (err == nil) != k.claim {
+			t.Errorf("%s claims: %v", what, err)
+		}
+		if got, err := n.handshakeFor("n2", said).Identity(); err != nil || got.Directory != k.told || got.Cluster != n.cons.Cluster() {
+			t.Errorf("%s is told %+v, %v", what, got, err)
+		}
+		if err := n.reaches("n2", k.by); (err == nil) != k.claim {
+			t.Errorf("a link to %s: %v", what, err)
+		}
+	}
+	if err := n.reaches("n2", saying(own, forward.Identity{Cluster: said.Cluster, Directory: "other"})); !errors.Is(err, datadir.ErrOtherDirectory) {
+		t.Error(err)
+	}
+	own.More = "\xff"
+	if _, err := own.Identity(); err == nil {
+		t.Error("garbage is an identity")
+	}
+}
+
+func saying(h forward.Handshake, i forward.Identity) forward.Handshake {
+	h.More = i.More()
+	return h
+}
