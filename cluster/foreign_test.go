@@ -71,6 +71,27 @@ func (w *wires) tear() {
 	}
 }
 
+// n3 is dead, and at its address answers n3 of another cluster. n2 may not be removed: n1 alone is no majority of two. Nor is n3
+// given the leadership.
+func TestRemovalCountsNoStranger(t *testing.T) {
+	c, w, other := twins(t)
+	c.stop(2)
+	w.leadTo(c.cfg[2].PeerListen, other.cfg[2].PeerListen)
+	if err := c.nodes[0].Remove("n2"); err == nil {
+		t.Error("n2 was removed: the cluster has no majority any more")
+	}
+	if err := c.nodes[0].Transfer("n3"); err == nil {
+		t.Error("n3, which is dead, was given the leadership")
+	}
+	c.expect(1, "OK", "SET lock owner")
+	c.leader()
+	w.leadTo(c.cfg[2].PeerListen, c.cfg[2].PeerListen)
+	w.tear()
+	c.start(2)
+	c.until("the removal with n3 back", func() bool { return c.nodes[0].Remove("n2") == nil })
+	c.voters("n1", "n3")
+}
+
 // n3 is dead, and at its address answers n2, or n3 of another cluster. WAIT counts neither.
 func TestWaitCountsMembersOnly(t *testing.T) {
 	c, w, other := twins(t)

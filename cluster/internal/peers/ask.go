@@ -170,8 +170,8 @@ func (w *Watcher) visit(addr string, own Status) (Status, bool) {
 	return f, err == nil
 }
 
-// Answering asks all other members now, and returns those that answer, and this node. It does not go by their last status,
-// because a member that has died since its last status would still count as up.
+// Answering asks all other members now, and returns those that answer themselves (answersFor), and this node. It does not go by
+// their last status, because a member that has died since its last status would still count as up.
 func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	up := map[string]bool{w.cfg.ID: true}
 	answers := make(chan string, len(members))
@@ -182,7 +182,7 @@ func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 		}
 		calls++
 		go func() {
-			if f, ok := w.Visit(m.PeerAddr); ok && f.ID == m.ID {
+			if f, ok := w.visit(m.PeerAddr, w.Own()); ok && w.answersFor(f, m) {
 				answers <- m.ID
 				return
 			}
@@ -195,4 +195,23 @@ func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 		}
 	}
 	return up
+}
+
+// answersFor reports whether f, the answer from the address of the member m, is the member's own. At that address there may now be
+// a node of another cluster that has the same id, or one that has lost the member's data directory. Neither gives this
+// node its vote. A voter names its directory, unless it knows this node at another address: then it cannot say whether this node
+// is the member (standing).
+func (w *Watcher) answersFor(f Status, m raftnode.Member) bool {
+	own := w.cfg.Raft().Cluster()
+	if f.ID != m.ID || own != "" && f.Cluster != "" && f.Cluster != own {
+		return false
+	}
+	switch {
+	case f.You == Member:
+		met, same := w.cfg.Raft().Met(f.ID, f.Directory)
+		return same || !met
+	case f.You == Unknown:
+		return !m.Voter || f.Cluster == own
+	}
+	return !m.Voter
 }

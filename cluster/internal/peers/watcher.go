@@ -51,6 +51,8 @@ type Raft interface {
 	Meet(id, directory string) error
 	// Recognize fails if the member has been met with another directory, and notes nothing.
 	Recognize(id, directory string) error
+	// Met reports whether the node has met a member, and whether that was with this directory. It notes nothing.
+	Met(id, directory string) (met, same bool)
 	// Blank reports whether the node is a first member that is just beginning.
 	Blank() bool
 	// Trouble says why the log accepts no entries; "" if it accepts them.

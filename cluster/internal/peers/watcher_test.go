@@ -15,15 +15,16 @@ type threeMembers struct{}
 func (threeMembers) Members() ([]raftnode.Member, error) {
 	return []raftnode.Member{{ID: "n1", PeerAddr: "h:1", Voter: true}, {ID: "n2", PeerAddr: "h:2", Voter: true}, {ID: "n3", PeerAddr: "h:3", Voter: true}}, nil
 }
-func (threeMembers) Facts() raftnode.Facts          { return raftnode.Facts{} }
-func (threeMembers) Cluster() string                { return "blue" }
-func (threeMembers) Joining() bool                  { return false }
-func (threeMembers) Joined(string) error            { return nil }
-func (threeMembers) Directory() string              { return "D1" }
-func (threeMembers) Meet(string, string) error      { return nil }
-func (threeMembers) Recognize(string, string) error { return nil }
-func (threeMembers) Blank() bool                    { return false }
-func (threeMembers) Trouble() string                { return "" }
+func (threeMembers) Facts() raftnode.Facts               { return raftnode.Facts{} }
+func (threeMembers) Cluster() string                     { return "blue" }
+func (threeMembers) Joining() bool                       { return false }
+func (threeMembers) Joined(string) error                 { return nil }
+func (threeMembers) Directory() string                   { return "D1" }
+func (threeMembers) Meet(string, string) error           { return nil }
+func (threeMembers) Recognize(string, string) error      { return nil }
+func (threeMembers) Blank() bool                         { return false }
+func (threeMembers) Trouble() string                     { return "" }
+func (threeMembers) Met(string, string) (met, same bool) { return true, true }
 
 // TestOlderMembers: a node counts a member as one of version 0.1.0 until it has said whom it knows, which 0.1.0 does
 // not, and again when it comes back without that.

@@ -1,0 +1,57 @@
+package peers
+
+import (
+	"log/slog"
+	"testing"
+
+	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/fair"
+	"lockstep/cluster/internal/raftnode"
+)
+
+// founder is threeMembers on a node that is just beginning.
+type founder struct{ threeMembers }
+
+func (founder) Blank() bool { return true }
+func (founder) Met(id, directory string) (met, same bool) {
+	return true, directory == "D-"+id
+}
+
+// founderWatcher returns the Watcher of n1. died counts the calls of Fatal.
+func founderWatcher(t *testing.T, leader *string) (w *Watcher, died *int) {
+	died = new(int)
+	return NewWatcher(t.Context(), Config{ID: "n1", Clock: clock.NewSystem(), Logger: slog.New(slog.DiscardHandler),
+		Overruns: func() []fair.Overrun { return nil },
+		Raft:     func() Raft { return founder{} }, Leader: func() raftnode.Leadership { return raftnode.Leadership{ID: *leader} },
+		Members: func([]raftnode.Member) {}, Fatal: func(error) { *died++ }}), died
+}
+
+// TestWhoAnswersForAMember: only the member itself, with the directory that it was met with.
+func TestWhoAnswersForAMember(t *testing.T) {
+	leader := "n1"
+	w, _ := founderWatcher(t, &leader)
+	for what, k := range map[string]struct {
+		f               Status
+		voter, nonvoter bool
+	}{
+		"the member":                {Status{ID: "n2", Cluster: "blue", You: Member, Directory: "D-n2"}, true, true},
+		"the member elsewhere":      {Status{ID: "n2", Cluster: "blue", You: Unknown}, true, true},
+		"another directory":         {Status{ID: "n2", Cluster: "blue", You: Member, Directory: "D-other"}, false, false},
+		"no directory":              {Status{ID: "n2", Cluster: "blue", You: Member}, false, false},
+		"another cluster":           {Status{ID: "n2", Cluster: "red", You: Member, Directory: "D-n2"}, false, false},
+		"another member":            {Status{ID: "n3", Cluster: "blue", You: Member, Directory: "D-n3"}, false, false},
+		"it has met another n1":     {Status{ID: "n2", Cluster: "blue", You: Other}, false, true},
+		"it knows no members yet":   {Status{ID: "n2", You: Unknown}, false, true},
+		"it has yet to hear of all": {Status{ID: "n2", Cluster: "blue", You: Stranger}, false, true},
+	} {
+		for _, voter := range []bool{true, false} {
+			want := k.nonvoter
+			if voter {
+				want = k.voter
+			}
+			if got := w.answersFor(k.f, raftnode.Member{ID: "n2", Voter: voter}); got != want {
+				t.Errorf("%s, voter %v: counts %v", what, voter, got)
+			}
+		}
+	}
+}
