@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"lockstep/cluster/internal/datadir"
 	"lockstep/cluster/internal/forward"
@@ -33,6 +34,18 @@ func twins(t *testing.T, change ...func(*Config)) (c *three, w *wires, other *th
 		other.do(0, "INCR there")
 	}
 	return c, w, other
+}
+
+// n3 dies, and its address is given to n3 of another cluster, which has met other directories. The founders go on.
+func TestFoundersOutliveAnotherCluster(t *testing.T) {
+	c, w, other := twins(t)
+	c.expect(0, "OK", "SET lock owner")
+	c.stop(2)
+	w.leadTo(c.cfg[2].PeerListen, other.cfg[2].PeerListen)
+	for range 10 { // a call of the function Fatal is an error of this test
+		c.expect(1, "owner", "GET lock")
+		time.Sleep(100 * ms)
+	}
 }
 
 // The leader's address is given to the leader of another cluster, which has the same id. The followers forward nothing there.

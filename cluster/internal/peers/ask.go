@@ -100,15 +100,15 @@ func (w *Watcher) attend(asked map[string]askedPeer) {
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
 		asked[id] = askedPeer{addr: addr, stop: cancel}
-		w.work.Go(func() { w.askPeer(ctx, addr) })
+		w.work.Go(func() { w.askPeer(ctx, id, addr) })
 	}
 }
 
-// askPeer asks one member for its status, over and over, until ctx ends.
-func (w *Watcher) askPeer(ctx context.Context, addr string) {
+// askPeer asks the member id for its status, over and over, until ctx ends.
+func (w *Watcher) askPeer(ctx context.Context, id, addr string) {
 	for ctx.Err() == nil {
 		if conn, err := w.cfg.Dialer.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout); err == nil {
-			w.askOn(ctx, conn)
+			w.askOn(ctx, id, conn)
 		}
 		select {
 		case <-ctx.Done():
@@ -118,7 +118,7 @@ func (w *Watcher) askPeer(ctx context.Context, addr string) {
 }
 
 // askOn does the work of askPeer on one connection, until the connection fails or ctx ends.
-func (w *Watcher) askOn(ctx context.Context, conn net.Conn) {
+func (w *Watcher) askOn(ctx context.Context, id string, conn net.Conn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	period := time.NewTicker(Period)
@@ -132,7 +132,7 @@ func (w *Watcher) askOn(ctx context.Context, conn net.Conn) {
 			return
 		}
 		w.record(f, true)
-		w.disown(f)
+		w.disown(id, f)
 		select {
 		case <-ctx.Done():
 			return

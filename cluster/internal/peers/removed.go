@@ -166,13 +166,29 @@ func (w *Watcher) sameDirectory(f Status, addr string) bool {
 
 // disown stops this node if it is a first member that is just beginning (Blank), and another node that
 // has applied at least as much has met it with another data directory: this node has lost that directory.
-// (A node that has a log goes on: it was replaced, and judge finds that it has been removed.)
-func (w *Watcher) disown(by Status) {
-	if by.You != Other || !w.cfg.Raft().Blank() || by.Applied < w.Own().Applied {
+// (A node that has a log goes on: it was replaced, and judge finds that it has been removed.) asked is the member at whose
+// address the other node, whose status is by, has answered. The address may have come to a node of another cluster, which may even
+// have the same id: such a node knows nothing of this one, and does not end it.
+func (w *Watcher) disown(asked string, by Status) {
+	own := w.Own()
+	if by.ID != asked || by.Cluster != own.Cluster || by.You != Other || by.Applied < own.Applied {
+		return
+	}
+	if !w.cfg.Raft().Blank() || !w.judgedBy(by.ID) {
 		return
 	}
 	w.disowned.Do(func() {
 		w.cfg.Fatal(fmt.Errorf("data directory %s is not the one that %s has met node %s with: that one, and what this node had acknowledged, is lost; remove the node from the cluster (lockstep remove %s), then start it with an empty directory and --join",
 			w.cfg.Data, by.ID, w.cfg.ID, w.cfg.ID))
 	})
+}
+
+// judgedBy reports whether the member id can know that this node has lost its data directory. Before this node has had a leader, any
+// member can. Afterwards only its leader can: a leader takes no acknowledgement from a member on another directory, but it
+// sends entries there. Any other member may itself be back on an old directory, which has met the founders of an earlier cluster.
+func (w *Watcher) judgedBy(id string) bool {
+	leader := w.cfg.Leader().ID
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return id == leader || leader == "" && w.last == ""
 }

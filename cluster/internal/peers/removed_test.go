@@ -26,6 +26,41 @@ func founderWatcher(t *testing.T, leader *string) (w *Watcher, died *int) {
 		Members: func([]raftnode.Member) {}, Fatal: func(error) { *died++ }}), died
 }
 
+// TestWhoDisowns: a founder ends only if a member of its own cluster, at that member's address, has met it on another directory;
+// and, once it has had a leader, only if that member leads.
+func TestWhoDisowns(t *testing.T) {
+	lost := Status{ID: "n2", Cluster: "blue", You: Other}
+	change := func(fn func(*Status)) Status {
+		f := lost
+		fn(&f)
+		return f
+	}
+	for what, k := range map[string]struct {
+		by         Status
+		had, leads string // the leader that the founder had, and the present one
+		want       int
+	}{
+		"a member":                        {lost, "", "", 1},
+		"its leader":                      {lost, "n2", "n2", 1},
+		"a member that does not lead":     {lost, "n3", "n3", 0},
+		"a member, after a leader":        {lost, "n3", "", 0},
+		"a member, while it leads itself": {lost, "n1", "n1", 0},
+		"a node of another cluster":       {change(func(f *Status) { f.Cluster = "red" }), "", "", 0},
+		"a node of no cluster":            {change(func(f *Status) { f.Cluster = "" }), "", "", 0},
+		"another member":                  {change(func(f *Status) { f.ID = "n3" }), "", "", 0},
+		"a member that knows it":          {change(func(f *Status) { f.You = Member }), "", "", 0},
+	} {
+		leader := k.had
+		w, died := founderWatcher(t, &leader)
+		w.Look()
+		leader = k.leads
+		w.disown("n2", k.by)
+		if *died != k.want {
+			t.Errorf("%s: the founder has ended %d times, want %d", what, *died, k.want)
+		}
+	}
+}
+
 // TestWhoAnswersForAMember: only the member itself, with the directory that it was met with.
 func TestWhoAnswersForAMember(t *testing.T) {
 	leader := "n1"
