@@ -10,6 +10,7 @@ import (
 
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/forward"
+	"lockstep/raftfsm"
 	"lockstep/store"
 	"lockstep/store/redistext"
 )
@@ -88,6 +89,35 @@ func TestHeldReplyGivesTheWholeLease(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A lease that another command has renewed while the reply was held keeps the time that it has got because the reply to that command
+// was late.
+func TestHeldReplyKeepsTheGraceOfARenewal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newHeldPair(t)
+		renewed := make(chan time.Time, 1)
+		time.AfterFunc(500*ms, func() {
+			p.log.decides(48*ms, func(e raftfsm.Entry) verdict {
+				if !strings.Contains(string(e.Writes), "lock") {
+					return commit
+				}
+				p.log.mu.Lock()
+				defer p.log.mu.Unlock()
+				p.log.decide = nil
+				return commitSlowly
+			})
+			if got := p.do("PEXPIRE lock 10000"); got != "1" {
+				t.Errorf("the renewal was told %s", got)
+			}
+			renewed <- time.Now()
+		})
+		if got, took := p.take(p.Node, "TAKE lock me 1500"); got != "OK" || took < time.Second {
+			t.Fatalf("told %q after %v, want a reply that is held", got, took)
+		}
+		time.Sleep(time.Until((<-renewed).Add(9999 * ms)))
+		p.expect("me", "GET lock")
+	})
 }
 
 // A reply is held for no longer than its lease lasts: later the client could only be told that the lease is over. Of a short lease

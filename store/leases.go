@@ -184,19 +184,21 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 
 // Renew lets a lease count from now, because its owner receives the reply only now. The argument at is the lease time at which a
 // command requested the lease. k is the key with the deadline that the write set with the number seq gave it. alive is false if
-// the key has been deleted or has expired since then, even if a later write set has created it anew. The result until is the
-// deadline that Renew has set: the end of a lease that counts from now, or the present deadline if that is later. If a later command
-// has removed the deadline or made it earlier, Renew sets none, and until is the end of a lease that counts from now.
+// the key has been deleted or has expired since then, even if a later write set has created it anew, or if SWAPDB has moved it
+// away: then another key may have its name. The result until is the deadline that Renew has set: the end of a lease that counts from
+// now, or the present deadline if that is later. If a later command has removed the deadline or made it earlier, Renew sets none, and
+// until is the end of a lease that counts from now.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
-	if e == nil || e.created > seq {
+	if e == nil || e.created > seq || t.swappedSince(k.DB, seq) {
 		return 0, false
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
 		// If a clock was set back, the deadline may be late enough already. Renew sets it nevertheless: if this reply is late,
-		// too, the leader lengthens only the deadlines that this write set has set.
-		until = max(e.deadline, until)
+		// too, the leader lengthens only the deadlines that this write set has set. So what the leader adds to the deadline of a
+		// later command, whose reply was late, must be part of the new deadline.
+		until = max(t.graced(e), until)
 		t.SetDeadline(k.DB, stringBytes(k.Key), until)
 	}
 	return until, true

@@ -127,16 +127,9 @@ func TestRenew(t *testing.T) {
 		{name: "for ever", since: func(t *Txn) { t.SetDeadline(0, []byte("k"), 0) }, now: 1500},
 	} {
 		s := New()
-		apply := func(seq uint64, write func(t *Txn)) {
-			txn := s.Begin(Time{Lease: 1000}, seq, Env{})
-			write(txn)
-			if err := s.Apply(txn.Writes().Bytes(), seq, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		apply(1, func(t *Txn) { t.SetString(0, []byte("k"), "me", 2000) })
+		apply(t, s, 1, func(t *Txn) { t.SetString(0, []byte("k"), "me", 2000) })
 		if test.since != nil {
-			apply(2, test.since)
+			apply(t, s, 2, test.since)
 		}
 		txn := s.Begin(Time{Lease: test.now}, 3, Env{})
 		mark := txn.Writes().Mark()
@@ -154,5 +147,57 @@ func TestRenew(t *testing.T) {
 		} else if test.want >= 2000 && e.Leased() != 3 {
 			t.Errorf("%s: leased by write set %d, want 3: it would not be lengthened", test.name, e.Leased())
 		}
+	}
+}
+
+// TestRenewKeepsTheGrace: a lease that begins anew keeps the time that a later command has got because its reply was late.
+func TestRenewKeepsTheGrace(t *testing.T) {
+	s := New()
+	env := Env{Grace: func(seq uint64) int64 { return map[uint64]int64{2: 40}[seq] }}
+	apply(t, s, 1, func(t *Txn) { t.SetString(0, []byte("k"), "me", 2000) })
+	apply(t, s, 2, func(t *Txn) { t.SetDeadline(0, []byte("k"), 9000) })
+	txn := s.Begin(Time{Lease: 1500}, 3, env)
+	if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 1000); until != 9040 || !alive {
+		t.Errorf("until %d, alive %v; want 9040 and true", until, alive)
+	}
+}
+
+// TestRenewAfterASwap: a lease that was swapped away does not begin anew with a key that has its name now, however old that key is.
+func TestRenewAfterASwap(t *testing.T) {
+	for name, earlier := range map[string]bool{"by a write set": true, "by this transaction": false} {
+		for _, old := range []uint64{1, 3} {
+			s := New()
+			for seq := uint64(1); seq <= 3; seq++ {
+				apply(t, s, seq, func(t *Txn) {
+					switch seq {
+					case old:
+						t.SetString(1, []byte("k"), "old", 9000)
+					case 2:
+						t.SetString(0, []byte("k"), "me", 2000)
+					}
+				})
+			}
+			swap := func(t *Txn) { t.Swap(0, 1) }
+			if earlier {
+				apply(t, s, 4, swap)
+			}
+			txn := s.Begin(Time{Lease: 1500}, 5, Env{})
+			if !earlier {
+				swap(txn)
+			}
+			if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 2, 1000); alive {
+				t.Errorf("swapped %s: the key of write set %d has the lease until %d", name, old, until)
+			}
+		}
+	}
+}
+
+// apply applies what the function write writes, as the write set with the number seq.
+func apply(t *testing.T, s *Store, seq uint64, write func(t *Txn)) {
+	t.Helper()
+	txn := s.Begin(Time{Lease: 1000}, seq, Env{})
+	write(txn)
+	if err := s.Apply(txn.Writes().Bytes(), seq, nil); err != nil {
+		t.Fatal(err)
 	}
 }

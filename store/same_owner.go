@@ -34,9 +34,9 @@ func (c *Ctx) sameOwner(old *Entry, value []byte, o stringOptions, when int64) b
 
 // graced returns the time at which an entry with a deadline expires, including the grace of its
 // lease.
-func (c *Ctx) graced(e *Entry) int64 {
-	if c.env.Grace == nil {
+func (t *Txn) graced(e *Entry) int64 {
+	if t.env.Grace == nil {
 		return e.deadline
 	}
-	return addSaturating(e.deadline, c.env.Grace(e.leased))
+	return addSaturating(e.deadline, t.env.Grace(e.leased))
 }

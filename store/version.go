@@ -214,3 +214,8 @@ func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 		return n < capacity
 	})
 }
+
+// swappedSince reports whether a database has been swapped since the write set with the number seq, perhaps by this transaction.
+func (t *Txn) swappedSince(db int, seq uint64) bool {
+	return t.swappedDBs>>db&1 != 0 || t.s.swapped[db] > seq
+}
