@@ -64,6 +64,21 @@ func TestLateReplyOfAnEphemeralNode(t *testing.T) {
 	})
 }
 
+// A reply may be minutes late, if the time limit of scripts is as long: its lease counts from the reply all the same.
+func TestVeryLateReplyOfAnEphemeralNode(t *testing.T) {
+	takesMinutes := store.Command{Name: "takesminutes", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		c.SetString(0, c.Args[1], "me", c.DeadlineIn(1000))
+		time.Sleep(3 * time.Minute)
+		return store.OK
+	}}
+	bubble(t, func(t *testing.T) {
+		n := newEphemeralNode(t, takesMinutes)
+		synctest.Wait()
+		n.expect("OK me", "TAKESMINUTES lock", "GET lock")
+		n.expect("nil me", "SET lock you NX PX 1000", "GET lock")
+	})
+}
+
 // A key whose deadline has passed in the batch that has set it still exists there. PTTL and TTL must not say that it has no deadline.
 func TestTimeLeftInItsOwnBatch(t *testing.T) {
 	for _, slow := range []string{"SCRIPT 9ms", "SCRIPT 10ms", "SCRIPT 13ms"} {

@@ -1,15 +1,17 @@
 package clock
 
+import "math"
+
 // Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the
 // evaluation of the write set to the reply. A client counts its lease from the reply, so the leader adds that time to
 // the deadlines that the write set has set. Lateness keeps one value for each recent write set, the highest value for
 // each block of latenessBlock older ones, and for still older ones only Worst.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
-	recent [1 << 14]uint16
-	blocks [1 << 12]uint16
+	recent [1 << 14]uint32
+	blocks [1 << 12]uint32
 	last   uint64
-	Worst  uint16 // the highest value since Reset
+	Worst  uint32 // the highest value since Reset
 }
 
 const latenessBlock = 1 << 10
@@ -19,7 +21,7 @@ func (l *Lateness) Reset(next uint64) { *l = Lateness{first: next, last: next} }
 
 // Record notes that the write set with the number seq was acknowledged ms milliseconds after its evaluation.
 func (l *Lateness) Record(seq uint64, ms int64) {
-	late := uint16(min(max(ms, 0), 1<<16-1))
+	late := uint32(min(max(ms, 0), math.MaxUint32))
 	for s := l.last + 1; s < seq && s+uint64(len(l.recent)) > seq; s++ {
 		l.recent[s%uint64(len(l.recent))] = 0
 	}
