@@ -35,7 +35,7 @@ var takeSlowly = store.Command{Name: "take", Arity: -4, Flags: store.Write, Run:
 type heldPair struct{ *pair }
 
 func newHeldPair(t *testing.T) heldPair {
-	p := heldPair{newPair(t, takeSlowly)}
+	p := heldPair{newPair(t, takeSlowly, scriptCommand)}
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	for _, node := range []*Node{p.Node, p.b} {
@@ -118,6 +118,24 @@ func TestHeldReplyKeepsTheGraceOfARenewal(t *testing.T) {
 		time.Sleep(time.Until((<-renewed).Add(9999 * ms)))
 		p.expect("me", "GET lock")
 	})
+}
+
+// A held reply whose time comes while a script runs for long leaves when the script has ended, with its lease.
+func TestHeldReplyWaitsForAScript(t *testing.T) {
+	for name, take := range heldReplies {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				p := newHeldPair(t)
+				p.SetBusyThreshold(100 * ms)
+				time.AfterFunc(600*ms, func() { p.start("SCRIPT 2") })
+				if got, took := take(p, "TAKE lock me 20000"); got != "OK" || took < 2*time.Second {
+					t.Errorf("told %q after %v", got, took)
+				}
+				time.Sleep(19_999 * ms)
+				p.expect("me", "GET lock")
+			})
+		})
+	}
 }
 
 // A reply is held for no longer than its lease lasts: later the client could only be told that the lease is over. Of a short lease

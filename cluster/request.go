@@ -115,9 +115,13 @@ func (r *request) refuse(e store.Error) {
 
 // patient reports whether a request is not answered BUSY. A write that is sent again may have been executed the first time, which
 // only its evaluation shows. A blocked client that had waited at a leader before its node sent it again began earlier, and had found
-// no element.
+// no element. A Confirm asks about leases that were given before the script began: if it were refused, their owner would not know
+// that the lock is its own.
 func (r *request) patient() bool {
-	return r.from.Again || r.blockedClient != nil && r.blockedClient.waited.Joined
+	if r.blockedClient != nil {
+		return r.from.Again || r.blockedClient.waited.Joined // its calls must not be touched: it may have been cancelled
+	}
+	return r.from.Again || len(r.calls) == 1 && r.calls[0].Cmd == call.Confirm
 }
 
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
