@@ -19,7 +19,7 @@ import (
 // written and stamp is false), and the requests left over.
 func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, stamp bool) (*batch, []byte, []*request) {
 	n := s.node
-	b := &batch{number: n.batches.Add(1), term: s.term, from: now.Lease}
+	b := &batch{number: n.batches.Add(1), term: s.term}
 	var rest []*request
 	s.settleFunctions()
 	n.fsm.ViewAnswers(func(st *store.Store, seq uint64, done *raftfsm.Answers) {
@@ -46,10 +46,10 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The next leader's lease clock goes on from the stamp. That leader does not know how late this one replies. So the stamp is
-	// the time at which the batch began, minus the worst lateness of this leader's replies, or minus latenessKept if that is less:
-	// before a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
-	e := raftfsm.Entry{Prev: b.prev, Lease: max(now.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: now.Wall,
+	// The next leader's lease clock goes on from the stamp. That leader does not know how late this one replies. So the stamp is the
+	// time from which lateness counts, minus the worst lateness of this leader's replies, or minus latenessKept if that is less: before
+	// a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
+	e := raftfsm.Entry{Prev: b.prev, Lease: max(b.started.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: b.started.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
 	entry := e.Append(make([]byte, 0, len(e.Writes)+len(e.Requests)+64))
@@ -62,7 +62,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 // runs all of q again on a fresh transaction, without that request, or without the call of it that is to be refused.
 // The result all has the requests that were run, and rest those that are left over.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
-	for again := from == 0; ; {
+	for again := from == 0; ; now = s.node.clock.Now() {
 		if again {
 			from = 0
 			s.restart(txn, b, now)
@@ -84,6 +84,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	s.undoFunctions()
+	b.started = now
 	txn.Restart(now, b.prev+1)
 	s.blockedClients.rollback()
 	s.gather.Told = 0
@@ -174,7 +175,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			q[i-1].ran(began)
 			told = i
 		}
-		if begun && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.from > s.spread) {
+		if begun && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.started.Lease > s.spread) {
 			return q[:i], q[i:], false
 		}
 		begun = true
@@ -274,7 +275,7 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 // evaluateAgain runs the first n requests of q on a fresh transaction, and leaves over the others. Its results are those
 // of evaluateOn.
 func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*request, n int, b *batch) (all, rest []*request, again bool) {
-	s.restart(txn, b, txn.Now())
+	s.restart(txn, b, s.node.clock.Now())
 	left, outer := q[n:], s.cut // outer: what an evaluateAgain around this one has cut off
 	s.cut = slices.Concat(left, outer)
 	all, rest, again = s.evaluateOn(ctx, txn, q[:n:n], 0, b)

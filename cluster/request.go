@@ -144,8 +144,8 @@ type batch struct {
 	watchdog *time.Timer // answers a proposed batch that has waited for too long
 	served   bool        // it began by serving pending blocked clients
 
-	from      int64         // lease time at which its evaluation began …
-	began     time.Duration // … and the monotonic time
+	started   store.Time    // time at which its evaluation began, or began anew: lateness counts from it
+	began     time.Duration // monotonic time before its first evaluation
 	writes    []byte        // an encoded store.WriteSet
 	accepted  uint64        // sequence number of its entry; 0: the entry has not been accepted, or not yet
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu

@@ -359,15 +359,15 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(q)
 		return nil, false
 	}
-	started := s.node.clock.Now()
+	now := s.node.clock.Now()
 	began := s.node.cfg.Time.Monotonic()
-	b, entry, rest := s.evaluate(ctx, q, started, stamp)
+	b, entry, rest := s.evaluate(ctx, q, now, stamp)
 	b.began = began
 	large, evaluated := b.largeWrites(len(entry)), s.node.cfg.Time.Monotonic()
 	if entry == nil {
 		leads = s.answerReads(b)
 	} else {
-		leads = s.propose(b, entry, started)
+		leads = s.propose(b, entry, b.started)
 	}
 	if leads {
 		s.blockedClients.settle()
@@ -377,13 +377,13 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(rest)
 		return nil, false
 	}
-	now := s.node.cfg.Time.Monotonic()
+	ended := s.node.cfg.Time.Monotonic()
 	if entry != nil {
-		s.users.NoteCommit(large, len(entry), now-evaluated, now)
+		s.users.NoteCommit(large, len(entry), ended-evaluated, ended)
 	}
-	s.users.Ended(now)
+	s.users.Ended(ended)
 	if b.served {
-		s.serveTurns.served(now-began, now)
+		s.serveTurns.served(ended-began, ended)
 	}
 	if len(q) > 0 {
 		s.serveTurns.came = began

@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,4 +275,27 @@ func enterAgain(t *testing.T, slow, at time.Duration, failover bool) {
 	}
 	time.Sleep(5 * time.Second)
 	n.expect("free", "ENTER lock you 1000")
+}
+
+// A lease counts from the evaluation that counts: it does not become longer by the time of a request that has spoiled its batch.
+func TestLeaseOfASpoiledBatch(t *testing.T) {
+	large := store.Command{Name: "large", Arity: 1, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
+		time.Sleep(time.Second)
+		for i := range 9 {
+			c.SetString(0, []byte{byte('a' + i)}, strings.Repeat("x", 1<<20), 0)
+		}
+		return store.OK
+	}}
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t, large)
+		n.lead()
+		got := text(n.SubmitPart(nil, n.call("SET lock me PX 1000", "LARGE"), nil))
+		if !strings.HasPrefix(got, "OK -") {
+			t.Fatalf("told %q, want OK and an error", got)
+		}
+		time.Sleep(999 * ms)
+		n.expect("me", "GET lock")
+		time.Sleep((1 + 2*latenessKept) * ms)
+		n.expect("nil", "GET lock")
+	})
 }
