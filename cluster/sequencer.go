@@ -359,9 +359,9 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(q)
 		return nil, false
 	}
-	now := s.node.clock.Now()
+	started := s.node.clock.Now()
 	began := s.node.cfg.Time.Monotonic()
-	b, entry, rest := s.evaluate(ctx, q, now, stamp)
+	b, entry, rest := s.evaluate(ctx, q, started, stamp)
 	b.began = began
 	large, evaluated := b.largeWrites(len(entry)), s.node.cfg.Time.Monotonic()
 	if entry == nil {
@@ -377,13 +377,13 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 		s.giveBack(rest)
 		return nil, false
 	}
-	ended := s.node.cfg.Time.Monotonic()
+	now := s.node.cfg.Time.Monotonic()
 	if entry != nil {
-		s.users.NoteCommit(large, len(entry), ended-evaluated, ended)
+		s.users.NoteCommit(large, len(entry), now-evaluated, now)
 	}
-	s.users.Ended(ended)
+	s.users.Ended(now)
 	if b.served {
-		s.serveTurns.served(ended-began, ended)
+		s.serveTurns.served(now-began, now)
 	}
 	if len(q) > 0 {
 		s.serveTurns.came = began
