@@ -172,14 +172,6 @@ func (a *accounts) admits(acc *account, password []byte) bool {
 	return u.Authenticate(password)
 }
 
-// admitsToSave reports whether a password is that of the default user of this node's configuration, while the node has reached no leader
-// since its start. The users may then be in log entries that the node has not applied. A client that is let in by this may only take a
-// backup, and only if the password is right in the state of the backup, too (session.sure, session.mayTake).
-func (a *accounts) admitsToSave(acc *account, password []byte) bool {
-	u := acc.user.Load()
-	return a.cluster == nil && !a.current.Load() && !a.srv.backend.Reaches() && a.isInitial(u) && !u.NoPass && u.Authenticate(password)
-}
-
 // userIn returns the user with a name in a state with the given users; nil if there is none.
 func (a *accounts) userIn(users store.Accounts, name string) *store.User {
 	for _, acc := range users.List {

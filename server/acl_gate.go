@@ -261,7 +261,7 @@ func (s *session) settle(r store.Reply) store.Reply {
 // login checks a user name and password and authenticates the connection, or returns why not. command
 // is the command name as the client wrote it; the parameter known says how recent the users and passwords of this node are.
 func (s *session) login(known knowledge, command, name, password []byte) (refusal store.Error) {
-	if s.enter(known, string(name), password) {
+	if s.enter(string(name), password) {
 		s.unsure = ""
 		if known != knowsAll {
 			s.unsure = store.HashPassword(password)
@@ -275,10 +275,9 @@ func (s *session) login(known knowledge, command, name, password []byte) (refusa
 	return errWrongPass
 }
 
-func (s *session) enter(known knowledge, name string, password []byte) bool {
-	a := s.srv.hub.accounts
-	acc := a.get(name)
-	if acc == nil || !a.admits(acc, password) && !(known == knowsSelf && a.admitsToSave(acc, password)) {
+func (s *session) enter(name string, password []byte) bool {
+	acc := s.srv.hub.accounts.get(name)
+	if acc == nil || !s.srv.hub.accounts.admits(acc, password) {
 		return false
 	}
 	before := s.account.Swap(acc)
@@ -287,7 +286,7 @@ func (s *session) enter(known knowledge, name string, password []byte) bool {
 		s.account.Store(before)
 		return false
 	}
-	if a.cluster != nil {
+	if s.srv.hub.accounts.cluster != nil {
 		s.proof = store.HashPassword(password)
 	}
 	s.known()
@@ -305,22 +304,17 @@ func (s *session) known() {
 // again if this node accepted the password before it knew all that the leader knows (s.unsure). Two kinds of commands
 // need no second check: those for which the function greets returns true and, while this node is the leader and busy
 // with a script, those with the flag AllowBusy. If the leader does not answer, sure permits, besides these two kinds,
-// only commands for which asksNodeAlone returns true. If the session only saves, it permits only LOCKSTEP BACKUP and
-// the commands that need no login.
+// only commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
-	saves := s.onlySaves()
-	switch {
-	case s.unsure == "" || cmd.Is(store.NoAuth) || !saves && (greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy()):
+	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
-	case saves && !readsAll(cmd) && !s.srv.backend.Reaches():
-		return cluster.ErrClusterDown
 	}
 	search, patience := clusterTimes*s.srv.patience, clusterTimes*s.srv.patience
 	if readsOn(cmd, args) {
 		search, patience = 0, s.srv.patience
 	}
 	if s.srv.upToDate(search, patience) != knowsAll {
-		if asksNodeAlone(cmd) && (!saves || readsAll(cmd)) {
+		if asksNodeAlone(cmd) {
 			return ""
 		}
 		return cluster.ErrClusterDown
@@ -332,12 +326,6 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 		return store.ErrNoAuth
 	}
 	return ""
-}
-
-// onlySaves reports whether this node has let the session in by accounts.admitsToSave, and still knows no more of its user.
-func (s *session) onlySaves() bool {
-	a, acc := s.srv.hub.accounts, s.account.Load()
-	return s.unsure != "" && acc == a.def && !a.current.Load() && a.isInitial(acc.user.Load())
 }
 
 // greets reports whether a command is one that clients and operators begin with: its reply shows no key, no

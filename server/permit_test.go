@@ -216,47 +216,6 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 	})
 }
 
-// TestLetInToSave: a node that has started and reaches no leader does not know yet which users its log has. By the password of its own
-// configuration a client may take a backup, if the password is right in that backup, and do nothing else until there is a leader.
-func TestLetInToSave(t *testing.T) {
-	eachPath(t, func(t *testing.T, loops int) {
-		for _, change := range []string{"", "ACL SETUSER default >other <secret", "ACL SETUSER default off"} {
-			ts := newTestServer(t, func(c *Config) {
-				withLoops(loops)(c)
-				c.RequirePass = "secret"
-			})
-			<-ts.learned
-			ts.patience = 5 * time.Millisecond
-			ts.fake.unready.Store(true)
-			ts.hub.accounts.current.Store(false)
-			ts.fake.lags.Store(true)
-			ts.hub.AccountsChanged(store.Accounts{}) // the default user that the first start has set is in the log alone
-			if change != "" {
-				ts.elsewhere(change)
-			}
-			c := ts.dial(t)
-			c.do("AUTH wrong", "-"+string(cluster.ErrClusterDown)+"\r\n")
-			c.do("GET k", "-"+string(store.ErrNoAuth)+"\r\n")
-			c.do("AUTH secret", "+OK\r\n")
-			for _, line := range []string{"GET k", "PING", "INFO", "LOCKSTEP STATUS", "LOCKSTEP SNAPSHOT", "SUBSCRIBE c", "CLIENT KILL TYPE normal", "SCRIPT KILL"} {
-				c.do(line, "-"+string(cluster.ErrClusterDown)+"\r\n")
-			}
-			if change == "" {
-				name := c.ask("LOCKSTEP", "BACKUP", "BEGIN").Elems[0].Text
-				if piece := c.ask("LOCKSTEP", "BACKUP", "READ", name); len(piece.Text) != backupPiece {
-					t.Errorf("the first piece has %d bytes", len(piece.Text))
-				}
-				ts.fake.unready.Store(false)
-				c.do("GET k", "$-1\r\n")
-				continue
-			}
-			c.do("LOCKSTEP BACKUP BEGIN", "-"+string(store.ErrNoAuth)+"\r\n")
-			ts.fake.unready.Store(false)
-			c.do("GET k", "-"+string(store.ErrNoAuth)+"\r\n")
-		}
-	})
-}
-
 // TestStoppedNodeIsTold: a node whose process was stopped runs no command of operators until its leader has told it of the
 // users, however long that takes. A node that was not stopped relies after some time on what it knows.
 func TestStoppedNodeIsTold(t *testing.T) {

@@ -196,27 +196,6 @@ func giveBackup(conn net.Conn, begin string, pieces []string, meanwhile bool, do
 	}
 }
 
-// TestBackupBeforeTheUsersAreKnown: a node of a cluster with a password was started again, finds no leader, and has no snapshot, so it
-// knows the password only from its flag and from entries that it has not applied. It gives a backup all the same.
-func TestBackupBeforeTheUsersAreKnown(t *testing.T) {
-	list := nodes.Start(t, 3, "--requirepass", "secret")
-	admin := list[0].Dial()
-	ask(t, admin, "AUTH", "secret")
-	ask(t, admin, "SET", "lock", "me")
-	for _, n := range list {
-		n.Kill()
-	}
-	list[0].Run()
-	file := filepath.Join(t.TempDir(), "locks.backup")
-	until(t, "the node to serve", func() bool {
-		conn, err := respclient.Dial(list[0].Addr, time.Second)
-		return err == nil && conn.Close() == nil
-	})
-	if code, out, errs := command(t, "backup", file, "--addr", list[0].Addr, "--requirepass", "secret", "--timeout", "1m"); code != exitOK || !strings.Contains(out, ": 1 keys") {
-		t.Errorf("exit code %d: %s%s", code, out, errs)
-	}
-}
-
 // TestBackupOfAStranger: a restarted node without a leader has not applied its log, so it does not know the cluster's password yet.
 // It must not give the log to a client that has none.
 func TestBackupOfAStranger(t *testing.T) {
