@@ -103,6 +103,9 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	if n.Ready() {
 		t.Error("ready with its log to apply")
 	}
+	if knows, behind := n.Behind(told); knows < told || !behind { // an entry is being applied, so the state is locked
+		t.Errorf("it knows that %d is committed, not %d; behind: %v", knows, told, behind)
+	}
 	c.crash(leader)
 	start := time.Now()
 	c.expect(1-leader, "OK", "SET k again")
@@ -120,6 +123,9 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 		t.Errorf("its log is applied: %v", err)
 	}
 	c.expect(2, "again", "GET k")
+	if _, behind := n.Behind(told); behind {
+		t.Error("still behind")
+	}
 	c.same()
 }
 
