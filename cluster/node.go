@@ -201,7 +201,7 @@ func (n *Node) startTerm() (end func()) {
 		for ctx.Err() == nil {
 			// The state is complete only with all entries of earlier leaders.
 			if err := n.cons.Barrier(); err != nil {
-				if err.Error() != said && !errors.Is(err, raftnode.ErrTransferring) {
+				if err.Error() != said && !errors.Is(err, raftnode.ErrTransferring) && !errors.Is(err, raftnode.ErrStopped) {
 					said = err.Error()
 					n.cfg.Logger.Warn("cannot lead yet", "error", err)
 				}

@@ -102,12 +102,14 @@ func clusterName(peers []Peer) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// The errors of a proposal, and of Transfer.
+// The errors of a proposal, of Barrier, and of Transfer.
 var (
 	// ErrNotExecuted: the proposal had no effect and never will; it may be tried again.
 	ErrNotExecuted = errors.New("cluster: not executed")
 	// ErrUnknown: the proposal may or may not have taken effect.
 	ErrUnknown = errors.New("cluster: outcome unknown")
+	// ErrStopped is the error of Barrier on a node that quits.
+	ErrStopped = errors.New("this node stops")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = errors.New("no voting member has that id: see `lockstep members`")
 )

@@ -352,7 +352,7 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	defer r.proposals.leave()
 	r.quota.added.Add(int64(len(entry)))
 	f := r.raft.Apply(entry, applyTimeout)
-	switch err := f.Error(); {
+	switch err := r.await(f); {
 	case err == nil:
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
 		return raftfsm.Outcome{}, ErrNotExecuted
@@ -366,13 +366,29 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 }
 
 // Barrier returns nil when this node has applied every entry of earlier leaders. It fails with ErrTransferring during a
-// leadership transfer.
+// leadership transfer, and with ErrStopped when this node quits.
 func (r *Node) Barrier() error {
 	if !r.proposals.enter() {
 		return ErrTransferring
 	}
 	defer r.proposals.leave()
-	return r.raft.Barrier(0).Error()
+	if err := r.await(r.raft.Barrier(0)); !errors.Is(err, raft.ErrRaftShutdown) {
+		return err
+	}
+	return ErrStopped
+}
+
+// await returns the error of an entry that Raft was asked to append, or ErrRaftShutdown when this node quits. When Raft is shut down,
+// it answers no entry that still waits for the state machine, such as a barrier behind the replay of a long log.
+func (r *Node) await(f raft.Future) error {
+	done := make(chan error, 1)
+	go func() { done <- f.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-r.stop:
+		return raft.ErrRaftShutdown
+	}
 }
 
 // Campaign makes this node stand for election: it sends this node the message by which a leader transfers leadership.
