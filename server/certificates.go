@@ -74,6 +74,18 @@ func (c *Certificates) Set(files TLSFiles) error {
 	return c.read(files)
 }
 
+// Prepare reads files without using them, and returns the function that makes them current.
+func (c *Certificates) Prepare(files TLSFiles) (use func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	current, err := c.load(files)
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		current()
+	}, err
+}
+
 // Reload reads the files again. The caller logs the result.
 func (c *Certificates) Reload() error {
 	c.mu.Lock()
@@ -132,18 +144,27 @@ func (c *Certificates) tell(err error) {
 
 // read loads files and makes them current. The caller holds mu.
 func (c *Certificates) read(files TLSFiles) error {
+	use, err := c.load(files)
+	if err == nil {
+		use()
+	}
+	return err
+}
+
+// load reads files, and returns the function that makes them current. The callers of load and of the function hold mu.
+func (c *Certificates) load(files TLSFiles) (use func(), err error) {
 	if c.unused {
-		c.files = files
-		return nil
+		return func() { c.files = files }, nil
 	}
 	seen := files.look() // before the files are read: Watch then notices a change during the reading
 	config, err := files.config()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c.files, c.seen, c.said = files, seen, ""
-	c.current.Store(config)
-	return nil
+	return func() {
+		c.files, c.seen, c.said = files, seen, ""
+		c.current.Store(config)
+	}, nil
 }
 
 // look returns a text with the sizes and modification times of the files, which differs when a file has changed.

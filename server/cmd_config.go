@@ -46,18 +46,22 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	if len(args)%2 != 0 {
 		return store.Err(store.ErrSyntax)
 	}
+	over := s.idle()
+	s.srv.params.setting.Lock()
+	over()
+	defer s.srv.params.setting.Unlock()
 	change, refusal := s.srv.params.check(args[2:])
 	if refusal != "" {
 		return store.Err(refusal)
 	}
-	undo, refusal := s.srv.setTLS(change)
+	useTLS, refusal := s.srv.prepareTLS(change)
 	if refusal != "" {
 		return store.Err(refusal)
 	}
 	if r := s.shareParams(change); r.IsError() {
-		undo()
 		return r
 	}
+	useTLS()
 	s.srv.params.commit(change)
 	for i, def := range change.defs {
 		if def.name == store.ParamMaxMemory {

@@ -16,6 +16,11 @@ import (
 // as CONFIG GET prints it; but for a parameter that is shared, faced or secret (see paramDef), it contains only the default. The
 // atomics are the values that this node acts on, for readers that must not wait for mu.
 type params struct {
+	// setting is held by a CONFIG SET from its check to its last effect: what is refused has no effect, and what is merged into the
+	// present value (client-output-buffer-limit, the TLS files) is lost in no other change. It is held while CONFIG SET waits for the
+	// leader, so no event loop may wait for it.
+	setting sync.Mutex
+
 	mu     sync.Mutex
 	defs   map[string]*paramDef // by name and by alias
 	names  []string             // the keys of defs, sorted

@@ -8,9 +8,9 @@ import (
 // connected to, and a new leader has the same values. They are replicated state (write op 26, a section of the snapshot, part of
 // the state hash): notify-keyspace-events, for example, decides what a command writes.
 //
-// For CONFIG SET, the client's node checks all parameters and sets those of TLS. It then submits a CONFIG SET with only the shared
-// parameters and requirepass, which the leader runs (runConfigSet). If the leader refuses it, the node restores the settings of TLS;
-// otherwise the node sets the remaining parameters, which concern this node alone. The leader gets each shared value as the client
+// For CONFIG SET, the client's node checks all parameters and reads the files of those of TLS. It then submits a CONFIG SET with only
+// the shared parameters and requirepass, which the leader runs (runConfigSet). Unless the leader refuses it, the node then sets the
+// remaining parameters, which concern this node alone. The leader gets each shared value as the client
 // wrote it (memory sizes in bytes), not in the form that CONFIG GET shows, because that form of notify-keyspace-events leaves out the
 // letter n next to A.
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // secrecy are the parameters of TLS. Those that set a field of TLSFiles take effect for new connections. A CONFIG SET that
-// changes such parameters is refused if the TLS files cannot be used with all of its changes together (setTLS). The parameters of the
+// changes such parameters is refused if the TLS files cannot be used with all of its changes together (prepareTLS). The parameters of the
 // last group have no effect.
 func secrecy(cfg *Config) []*paramDef {
 	var files TLSFiles
@@ -44,11 +44,10 @@ func secrecy(cfg *Config) []*paramDef {
 	}
 }
 
-// setTLS makes the TLS parameters of a change effective for new connections. The function undo restores the settings from before
-// the change; it is nil if setTLS refuses the change.
-func (srv *Server) setTLS(c change) (undo func(), refusal store.Error) {
-	old := srv.cfg.TLS.Files()
-	files, first := old, ""
+// prepareTLS reads the TLS files that a change sets. The function use makes the new settings effective for new connections. The caller
+// holds params.setting, so no other CONFIG SET changes a setting in between.
+func (srv *Server) prepareTLS(c change) (use func(), refusal store.Error) {
+	files, first := srv.cfg.TLS.Files(), ""
 	for i, def := range c.defs {
 		if def.tls != nil {
 			*def.tls(&files) = c.values[i]
@@ -58,13 +57,10 @@ func (srv *Server) setTLS(c change) (undo func(), refusal store.Error) {
 	if first == "" {
 		return func() {}, ""
 	}
-	if err := srv.cfg.TLS.Set(files); err != nil {
+	use, err := srv.cfg.TLS.Prepare(files)
+	if err != nil {
 		srv.cfg.Log.Warn("CONFIG SET: the TLS files cannot be used, what was read before goes on to count", "error", err)
 		return nil, errParam(first, "Unable to update TLS configuration. Check server logs.")
 	}
-	return func() {
-		if err := srv.cfg.TLS.Set(old); err != nil {
-			srv.cfg.Log.Error("the TLS files before a CONFIG SET that failed cannot be read any more", "error", err)
-		}
-	}, ""
+	return use, ""
 }
