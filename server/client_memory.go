@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"lockstep/store"
+	"lockstep/store/redistext"
 )
 
 // This file counts the memory that all clients of this node use together: for commands that have arrived
@@ -281,11 +282,62 @@ func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	return t.keys.len(), t.size
 }
 
-// parseClientLimit reads maxmemory-clients: an amount of memory, or a percentage of maxmemory.
-func parseClientLimit(value string, maxMemory int64) (limit int64, ok bool) {
-	if share, is := strings.CutSuffix(value, "%"); is {
-		n, err := strconv.Atoi(share)
-		return maxMemory / 100 * int64(n), err == nil && n >= 0 && n <= 100
+// clientShare reads a value of maxmemory-clients that is a percentage of maxmemory, as strictly as Redis does. is is false for one
+// that is an amount of memory.
+func clientShare(value string) (percent int64, is, ok bool) {
+	share, is := strings.CutSuffix(value, "%")
+	percent, ok = redistext.ParseInt([]byte(share))
+	return percent, is, ok && percent >= 0
+}
+
+// checkClientLimit is paramDef.check for maxmemory-clients.
+func checkClientLimit(v string) (canonical, fault string) {
+	if percent, is, ok := clientShare(v); is {
+		switch {
+		case !ok:
+			return "", "argument must be a memory or percent value"
+		case percent > 100:
+			return "", "percentage argument must be less or equal to 100"
+		}
+		return v, ""
 	}
-	return store.ParseMemory(value)
+	n, ok := store.ParseMemory(v)
+	if !ok {
+		return "", "argument must be a memory or percent value"
+	}
+	return strconv.FormatInt(n, 10), ""
+}
+
+// setClientLimit makes a value of maxmemory-clients effective. The caller holds mu, or nobody else has p yet.
+func (p *params) setClientLimit(value string, maxMemory int64) {
+	percent, is, _ := clientShare(value)
+	if !is {
+		p.clientShare = -1
+		p.clientLimit.Store(number(value))
+		return
+	}
+	p.clientShare = percent
+	p.shareMaxMemory(maxMemory)
+}
+
+// shareMaxMemory sets the limit of clients that is a percentage of maxmemory. If maxmemory is 0 it has no percentage, and the limit is
+// the default one: without a limit the clients could end the node. The caller holds mu, or nobody else has p yet.
+func (p *params) shareMaxMemory(maxMemory int64) {
+	switch {
+	case p.clientShare < 0:
+	case p.clientShare == 0:
+		p.clientLimit.Store(0)
+	case maxMemory == 0:
+		p.clientLimit.Store(p.defaultClientLimit)
+	default:
+		p.clientLimit.Store(max(1, maxMemory/100*p.clientShare+maxMemory%100*p.clientShare/100))
+	}
+}
+
+// followMaxMemory adapts a limit of clients that is a percentage of maxmemory. A client of any node may have changed maxmemory.
+func (srv *Server) followMaxMemory() {
+	limit := srv.MaxMemory()
+	srv.params.mu.Lock()
+	defer srv.params.mu.Unlock()
+	srv.params.shareMaxMemory(limit)
 }

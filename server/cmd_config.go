@@ -84,17 +84,22 @@ func (srv *Server) ProtectedMode() bool { return srv.params.protected.Load() }
 
 // MaxMemory returns maxmemory: the value that the cluster has set, as this node knows it, or that of the node's own configuration if
 // the cluster has set none. 0 means no limit.
-func (srv *Server) MaxMemory() int64 {
-	if value, known := srv.backend.Config(store.ParamMaxMemory); known {
+func (srv *Server) MaxMemory() int64 { return maxMemory(srv.backend, &srv.cfg) }
+
+func maxMemory(backend Backend, cfg *Config) int64 {
+	if value, known := backend.Config(store.ParamMaxMemory); known {
 		if n, ok := store.ParseMemory(value); ok {
 			return n
 		}
 	}
-	return srv.cfg.Limits.Memory
+	return cfg.Limits.Memory
 }
 
 func doConfigResetStat(s *session, _ [][]byte) store.Reply {
-	s.srv.stats.reset()
+	st := s.srv.stats
+	st.reset()
+	st.expired.Store(s.srv.backend.Status().Expired)
+	st.evicted.Store(s.srv.clientMemory.cut.Load())
 	return store.OK
 }
 

@@ -95,10 +95,13 @@ func (srv *Server) warnOfNoLimit(err error) {
 	}
 }
 
+// maxKeepAlive is the longest time in seconds after which Linux probes a client (MAX_TCP_KEEPIDLE). It refuses a longer one.
+const maxKeepAlive = 32767
+
 // keepAlive makes the system probe a client that has sent nothing for tcp-keepalive seconds (0: never), and end the connection of a
 // dead client after about twice that time.
 func (srv *Server) keepAlive(c *net.TCPConn) {
-	secs := srv.params.keepAlive.Load()
+	secs := min(srv.params.keepAlive.Load(), maxKeepAlive)
 	cfg := net.KeepAliveConfig{Enable: secs > 0}
 	if secs > 0 {
 		// As in Redis's anetKeepAlive: three probes, a third of the time apart.

@@ -26,6 +26,9 @@ type params struct {
 	names  []string             // the keys of defs, sorted
 	values map[*paramDef]string
 
+	clientShare        int64 // maxmemory-clients in percent of maxmemory; negative: it is no percentage. Guarded by mu
+	defaultClientLimit int64 // maxmemory-clients at the start; 0: no limit
+
 	aclLogMax   atomic.Int64
 	maxBulk     atomic.Int64
 	maxQuery    atomic.Int64
@@ -77,7 +80,7 @@ type paramDef struct {
 }
 
 func newParams(cfg *Config, backend Backend) *params {
-	p := &params{defs: map[string]*paramDef{}, values: map[*paramDef]string{}}
+	p := &params{defs: map[string]*paramDef{}, values: map[*paramDef]string{}, defaultClientLimit: cfg.MaxMemoryClients}
 	for _, def := range p.table(cfg, backend) {
 		p.defs[def.name] = def
 		if def.alias != "" {

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"log/slog"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"lockstep/cluster"
 	"lockstep/store"
@@ -64,5 +67,58 @@ func TestMergedChanges(t *testing.T) {
 	}
 	if p, n := ts.params.limitOf("pubsub").hard, ts.params.limitOf("normal").hard; p != 1 || n != 4 {
 		t.Errorf("the limits are %d and %d, want 1 and 4", p, n)
+	}
+}
+
+// TestShareOfMaxMemory: maxmemory-clients in percent follows maxmemory, whoever has changed that, and never means that there is no limit.
+func TestShareOfMaxMemory(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients, c.Limits.Memory = 12<<20, 0 })
+	c := ts.dial(t)
+	limit := func(want int64) {
+		t.Helper()
+		ts.followMaxMemory() // as cron does each second
+		if got := ts.params.clientLimit.Load(); got != want {
+			t.Errorf("the limit is %d, want %d", got, want)
+		}
+	}
+	c.do("CONFIG SET maxmemory 1000mb maxmemory-clients 5%", "+OK\r\n")
+	limit(50 << 20)
+	c.do("CONFIG SET maxmemory 2000mb", "+OK\r\n")
+	limit(100 << 20)
+	c.do("CONFIG SET maxmemory 0", "+OK\r\n")
+	limit(12 << 20)
+	c.do("CONFIG SET maxmemory 10", "+OK\r\n")
+	limit(1)
+	c.do("CONFIG SET maxmemory-clients 7mb maxmemory 2000mb", "+OK\r\n")
+	limit(7 << 20)
+	c.do("CONFIG SET maxmemory-clients 0%", "+OK\r\n")
+	limit(0)
+	for _, bad := range []string{"+5%", "050%", "-5%", "%", "5 %"} {
+		if r := c.ask("CONFIG", "SET", "maxmemory-clients", bad); !strings.Contains(r.Text, "must be a memory or percent value") {
+			t.Errorf("%s: %s", bad, r.Text)
+		}
+	}
+}
+
+// TestNoBusyThreshold: as in Redis, 0 means that nobody is told BUSY.
+func TestNoBusyThreshold(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.do("CONFIG SET busy-reply-threshold 100", "+OK\r\n")
+	c.do("CONFIG SET lua-time-limit 0", "+OK\r\n")
+	if got := time.Duration(ts.fake.threshold.Load()); got < 1000*time.Hour {
+		t.Errorf("the threshold is %v", got)
+	}
+	c.do("CONFIG GET busy-reply-threshold", "*2\r\n$20\r\nbusy-reply-threshold\r\n$1\r\n0\r\n")
+}
+
+// TestLongKeepAlive: Linux refuses a longer tcp-keepalive, which Redis accepts.
+func TestLongKeepAlive(t *testing.T) {
+	log := new(lines)
+	ts := newTestServer(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	ts.dial(t).do("CONFIG SET tcp-keepalive 40000", "+OK\r\n")
+	ts.dial(t).do("PING", "+PONG\r\n")
+	if n := log.count("keep-alive"); n != 0 {
+		t.Error("a new client has no TCP keep-alive")
 	}
 }

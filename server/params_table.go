@@ -27,24 +27,8 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 			},
 			apply: func(v string) { p.maxClients.Store(number(v)) }},
 		{name: "maxmemory-clients", value: strconv.FormatInt(cfg.MaxMemoryClients, 10),
-			check: func(v string) (canonical, fault string) {
-				share, percent := strings.CutSuffix(v, "%")
-				if n, ok := redistext.ParseInt([]byte(share)); percent && ok && n > 100 {
-					return "", "percentage argument must be less or equal to 100"
-				}
-				if _, ok := parseClientLimit(v, 0); !ok {
-					return "", "argument must be a memory or percent value"
-				}
-				if strings.HasSuffix(v, "%") {
-					return v, ""
-				}
-				n, _ := store.ParseMemory(v)
-				return strconv.FormatInt(n, 10), ""
-			},
-			apply: func(v string) {
-				n, _ := parseClientLimit(v, cfg.Limits.Memory)
-				p.clientLimit.Store(n)
-			}},
+			check: checkClientLimit,
+			apply: func(v string) { p.setClientLimit(v, maxMemory(backend, cfg)) }},
 		{name: "timeout", kind: intParam, max: math.MaxInt32, value: strconv.Itoa(cfg.Timeout),
 			apply: func(v string) { p.timeout.Store(number(v)) }},
 		{name: "tcp-keepalive", kind: intParam, max: math.MaxInt32, value: strconv.Itoa(cfg.TCPKeepAlive),
@@ -57,7 +41,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 			apply: func(v string) { p.maxQuery.Store(number(v)) }},
 		{name: "client-output-buffer-limit", value: defaultLimits, apply: p.applyLimits},
 		{name: "busy-reply-threshold", alias: "lua-time-limit", kind: intParam, max: math.MaxInt64, value: strconv.Itoa(cfg.BusyReplyThreshold),
-			apply: func(v string) { backend.SetBusyThreshold(milliseconds(number(v))) }},
+			apply: func(v string) { backend.SetBusyThreshold(busyThreshold(number(v))) }},
 		{name: store.ParamEvents, shared: true, check: checkEvents},
 		{name: store.ParamMaxMemory, kind: memoryParam, max: math.MaxInt64, value: strconv.FormatInt(cfg.Limits.Memory, 10), shared: true},
 		{name: store.ParamMaxEntry, kind: memoryParam, min: store.MinEntry, max: store.MaxEntry, value: strconv.FormatInt(cfg.Limits.Entry, 10), shared: true},
@@ -172,6 +156,15 @@ func yesNo(b bool) string {
 // milliseconds converts a number of milliseconds to a duration. A number that would overflow becomes the longest duration.
 func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+// busyThreshold converts a value of busy-reply-threshold to a duration. As in Redis, 0 means that nobody is ever told BUSY;
+// the node adds the duration to points in time, so it is not the longest one.
+func busyThreshold(ms int64) time.Duration {
+	if ms == 0 {
+		return math.MaxInt64 / 2
+	}
+	return milliseconds(ms)
 }
 
 // checkEvents returns a value of notify-keyspace-events in the form in which CONFIG GET shows it.

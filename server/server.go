@@ -415,6 +415,7 @@ func (srv *Server) cron() {
 			return
 		case <-tick.C:
 			srv.checkClients(srv.cfg.Clock())
+			srv.followMaxMemory()
 			srv.evictClients()
 			for _, l := range srv.seldomLines() {
 				l.sayRest(srv.cfg.Clock())

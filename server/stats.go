@@ -21,6 +21,10 @@ type stats struct {
 	outputLimit  atomic.Int64 // clients that an output buffer limit has disconnected
 	blocked      atomic.Int64 // sessions that are in a blocking command now; CONFIG RESETSTAT does not reset it
 
+	// What other counters stood at when CONFIG RESETSTAT was called: these also appear in /metrics, where a counter must not go back.
+	expired atomic.Uint64 // cluster.Status.Expired
+	evicted atomic.Int64  // clientMemory.cut
+
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // ACL refusals, by store.DenyReason
 
 	calls     map[*store.Command]*callStats // has every command and never changes, so it needs no lock
@@ -111,6 +115,15 @@ func (st *stats) reset() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	clear(st.errors)
+}
+
+// since returns how much a counter has grown since it stood at begin. The counter of expired keys begins at 0 again when the state comes
+// from a snapshot.
+func since[N int64 | uint64](begin, now N) N {
+	if now < begin {
+		return now
+	}
+	return now - begin
 }
 
 // rate is the growth of a counter in the last second.

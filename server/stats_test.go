@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -21,5 +22,32 @@ func TestInventedErrorCodes(t *testing.T) {
 		if len(code) > maxErrorCode {
 			t.Fatalf("a code of %d bytes is kept, at most %d may be", len(code), maxErrorCode)
 		}
+	}
+}
+
+// TestResetStat: CONFIG RESETSTAT also resets the counters that /metrics shows, but not there.
+func TestResetStat(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	c.do("SET k v PX 1", "+OK\r\n")
+	ts.fake.now.Add(int64(time.Hour))
+	c.do("SETNX k v", ":1\r\n")
+	ts.clientMemory.cut.Add(3)
+	expect := func(expired, evicted string) {
+		t.Helper()
+		info := c.ask("INFO", "stats").Text
+		for _, line := range []string{"expired_keys:" + expired, "evicted_clients:" + evicted} {
+			if !strings.Contains(info, line+"\r\n") {
+				t.Errorf("INFO does not say %s", line)
+			}
+		}
+	}
+	expect("1", "3")
+	c.do("CONFIG RESETSTAT", "+OK\r\n")
+	expect("0", "0")
+	ts.clientMemory.cut.Add(1)
+	expect("0", "1")
+	if _, n := ts.ClientMemory(); n != 4 {
+		t.Errorf("/metrics shows %d clients that were cut off, want 4", n)
 	}
 }
