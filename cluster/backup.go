@@ -65,6 +65,9 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 // whole backup first, and no node starts with the directory before the directory is whole. The directory may be an
 // empty mount point. If Restore fails, it removes the files that it has written there, except the file LOCK.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
+	if err := raftnode.CheckFounder(cfg.peerAddr()); err != nil {
+		return facts, err
+	}
 	if err := datadir.CheckEmpty(cfg.Data); err != nil {
 		return facts, err
 	}

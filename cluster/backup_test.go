@@ -373,3 +373,12 @@ func TestBackupWithoutALeader(t *testing.T) {
 		})
 	}
 }
+
+// TestRestoreForEveryAddress: the restored node would found a cluster whose other members never reach it.
+func TestRestoreForEveryAddress(t *testing.T) {
+	cfg := Default()
+	cfg.Data, cfg.PeerListen = filepath.Join(t.TempDir(), "data"), "0.0.0.0:7379"
+	if _, err := Restore(cfg, nil); err == nil || !strings.Contains(err.Error(), "--peer-advertise") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -242,7 +242,7 @@ func (c *Config) Validate() error {
 		}
 		if err := CheckAddress(c.PeerAdvertise); err != nil && c.PeerAdvertise != "" {
 			fault("--peer-advertise: %w", err)
-		} else if reachesNobody(c.PeerAdvertise) {
+		} else if roster.ReachesNobody(c.PeerAdvertise) {
 			fault("--peer-advertise %s stands for every address: give the one under which the other nodes reach this one", c.PeerAdvertise)
 		}
 	}
@@ -258,7 +258,7 @@ func (c *Config) validatePeers(fault func(string, ...any)) {
 			fault("--peers: %q is not id=host:port: %w", roster.Clip(p.ID+"="+p.Addr), err)
 			continue
 		}
-		if reachesNobody(p.Addr) {
+		if roster.ReachesNobody(p.Addr) {
 			fault("--peers: %s stands for every address: give the one under which the nodes reach %s", p.Addr, p.ID)
 		}
 		if seen[p.ID] {
@@ -292,12 +292,12 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 			fault("--join: %w, the --peer-listen of a member", err)
 		}
 	}
-	switch host, _, err := net.SplitHostPort(c.peerAddr()); {
+	switch {
 	case c.Ephemeral:
 		fault("--ephemeral keeps nothing on disk and is for one node only: leave out --join")
 	case len(c.Peers) > 0:
 		fault("--join is for a cluster that runs, --peers for the first members of a new one: give one of them")
-	case err == nil && everywhere(host):
+	case roster.ReachesNobody(c.peerAddr()):
 		fault("--peer-listen %s stands for every address: say with --peer-advertise under which one the members reach this node", c.PeerListen)
 	}
 }
@@ -313,18 +313,6 @@ func CheckAddress(addr string) error {
 		return fmt.Errorf("%q is no address: want host:port", roster.Clip(addr))
 	}
 	return nil
-}
-
-// reachesNobody reports whether an address, which others are to dial, has a host that stands for all addresses of the machine.
-func reachesNobody(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	return err == nil && everywhere(host)
-}
-
-// everywhere reports whether a host to listen on stands for all addresses of the machine.
-func everywhere(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // peerAddr is the address under which the other members know this node.

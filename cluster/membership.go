@@ -96,6 +96,9 @@ func (a adminRequest) check() error {
 	if roster.CheckAddress(a.addr) != nil {
 		return fmt.Errorf("%q is no peer address: want host:port", roster.Clip(a.addr))
 	}
+	if roster.ReachesNobody(a.addr) {
+		return fmt.Errorf("%s stands for every address: give the one under which the other nodes reach %s", a.addr, a.id)
+	}
 	if a.directory != "" && roster.CheckID(a.directory) != nil {
 		return fmt.Errorf("%q is no name of a data directory", roster.Clip(a.directory))
 	}

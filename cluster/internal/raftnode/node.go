@@ -111,6 +111,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	if err := r.comparePeers(); err != nil {
 		return errors.Join(err, r.raft.Shutdown().Error())
 	}
+	r.warnOfAddress()
 	r.raft.RegisterObserver(raft.NewObserver(seen, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
@@ -265,6 +266,9 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 			conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(p.ID), Address: raft.ServerAddress(p.Addr)})
 		}
 		if len(conf.Servers) == 0 {
+			if err := CheckFounder(r.cfg.Addr); err != nil {
+				return err
+			}
 			conf.Servers = []raft.Server{{ID: rc.LocalID, Address: raft.ServerAddress(r.cfg.Addr)}}
 		}
 		if err := raft.BootstrapCluster(rc, r.dir.Log, r.dir.Stable, r.dir.Snapshots, r.trans, conf); err != nil {

@@ -84,6 +84,9 @@ func (r *Node) Reconfigure(ctx context.Context, decide func([]Member) (Change, e
 	if err != nil {
 		return err
 	}
+	if err := c.reaches(members); err != nil {
+		return err
+	}
 	if err := roster.Check(c.on(members)); err != nil {
 		return fmt.Errorf("%w: the members would refuse an entry: %w", ErrNotExecuted, err)
 	}

@@ -48,6 +48,13 @@ func CheckAddress(addr string) error {
 	return nil
 }
 
+// ReachesNobody reports whether an address, which others are to dial, has a host that stands for all addresses of the machine.
+func ReachesNobody(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
+}
+
 // ReadConfiguration decodes a configuration, and fails on one that no node of lockstep makes (Check). hashicorp/raft panics on
 // bytes that it cannot decode, and a cluster whose configuration has no voter never has a leader again.
 func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {

@@ -1,0 +1,53 @@
+package raftnode
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"lockstep/cluster/internal/clustertest"
+)
+
+// TestFounderOfEveryAddress: a node founds no cluster under an address that stands for every address, and may do so afterwards under
+// another one.
+func TestFounderOfEveryAddress(t *testing.T) {
+	cfg := memberConfig(t, t.TempDir())
+	for _, addr := range []string{"0.0.0.0:7379", "[::]:7379", ":7379"} {
+		cfg.Addr = addr
+		if _, err := Open(cfg, nil, Hooks{}); err == nil || !strings.Contains(err.Error(), "--peer-advertise") {
+			t.Errorf("%s: %v", addr, err)
+		}
+	}
+	cfg.Addr = "127.0.0.1:7379"
+	openMember(t, cfg)
+}
+
+// TestMemberOfEveryAddress: a cluster that an earlier version has founded under such an address takes in no other member, which would
+// get a vote and reach nobody, until the first one has an address.
+func TestMemberOfEveryAddress(t *testing.T) {
+	cfg, log := memberConfig(t, t.TempDir()), new(clustertest.Log)
+	cfg.Addr, cfg.Logger = "0.0.0.0:7379", log.Logger()
+	cfg.Peers = []Peer{{ID: "n1", Addr: cfg.Addr}} // as an earlier version writes it
+	r, _, _ := openMember(t, cfg)
+	if !strings.Contains(log.String(), "lockstep add n1") {
+		t.Error("there is no warning")
+	}
+	change := func(c Change) error {
+		for {
+			err := r.Reconfigure(context.Background(), func([]Member) (Change, error) { return c, nil })
+			if err == nil || !strings.Contains(err.Error(), ErrNotExecuted.Error()) {
+				return err
+			}
+		}
+	}
+	for _, kind := range []changeKind{AddNonVoter, AddVoter} {
+		if err := change(Change{kind, "n2", "127.0.0.1:1"}); err == nil || !strings.Contains(err.Error(), "lockstep add n1") {
+			t.Errorf("%v: %v", kind, err)
+		}
+	}
+	for _, c := range []Change{{AddVoter, "n1", "127.0.0.1:2"}, {AddNonVoter, "n2", "127.0.0.1:1"}} {
+		if err := change(c); err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
