@@ -30,6 +30,9 @@ import (
 // parses them again at the next Read (a loop: at its next parse). So limits that depend on authentication see the effect of an
 // AUTH in the same pipeline.
 
+// MaxPassword is how many bytes a password may have: a client that has not authenticated can send no longer argument.
+const MaxPassword = 16384
+
 const (
 	maxLine      = 64 << 10 // an inline request, or the digits of a header
 	maxArgs      = 1<<31 - 1
@@ -41,7 +44,7 @@ const (
 	keepArgs = 1 << 8 // the largest argv, in arguments, that a loop keeps for later commands
 
 	unauthArgs = 10
-	unauthBulk = 16384
+	unauthBulk = MaxPassword
 	// unauthBatch is how many commands of an unauthenticated client the guard of a loop's connection parses
 	// before the client gets the replies.
 	unauthBatch = 16

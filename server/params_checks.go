@@ -87,6 +87,14 @@ func checkTitle(value string) (canonical, fault string) {
 	return value, ""
 }
 
+// checkPassword refuses a password that no client could send: it is durable, so it would lock everybody out.
+func checkPassword(value string) (canonical, fault string) {
+	if len(value) > MaxPassword {
+		return "", "argument is too long, a client can send a password of at most " + strconv.Itoa(MaxPassword) + " bytes"
+	}
+	return value, ""
+}
+
 // memoryOf parses an amount of memory as Redis does: an empty text or a unit without a number is 0, and an amount above
 // math.MaxInt64 is math.MaxInt64.
 func memoryOf(value string) (n int64, ok bool) {

@@ -122,3 +122,19 @@ func TestLongKeepAlive(t *testing.T) {
 		t.Error("a new client has no TCP keep-alive")
 	}
 }
+
+// TestLongPassword: CONFIG SET takes no password that no client could send.
+func TestLongPassword(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	if r := c.ask("CONFIG", "SET", "requirepass", strings.Repeat("p", MaxPassword+1)); !strings.Contains(r.Text, "too long") {
+		t.Error(r.Text)
+	}
+	longest := strings.Repeat("p", MaxPassword)
+	if r := c.ask("CONFIG", "SET", "requirepass", longest); r.Text != "OK" {
+		t.Error(r.Text)
+	}
+	if r := ts.dial(t).ask("AUTH", longest); r.Text != "OK" {
+		t.Error(r.Text)
+	}
+}

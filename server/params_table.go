@@ -14,7 +14,7 @@ import (
 // ask for them; their values describe this server in Redis's terms as well as possible.
 func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 	acting := []*paramDef{
-		{name: "requirepass", value: cfg.RequirePass}, // see shareParams
+		{name: "requirepass", value: cfg.RequirePass, check: checkPassword}, // see shareParams
 		{name: store.ParamChannels, kind: enumParam, words: []string{"allchannels", "resetchannels"}, value: "resetchannels", shared: true},
 		{name: "acllog-max-len", kind: intParam, max: math.MaxInt64, value: "128",
 			apply: func(v string) { p.aclLogMax.Store(number(v)) }},

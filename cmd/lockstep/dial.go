@@ -42,19 +42,6 @@ func (o *adminOptions) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.insecure, "insecure", false, "do not check the node's certificate: whoever stands between is believed")
 }
 
-// readSecret returns the first line of a file, which must not be empty.
-func readSecret(path string) (string, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	secret, _, _ := strings.Cut(string(content), "\n")
-	if secret = strings.TrimSuffix(secret, "\r"); secret == "" {
-		return "", fmt.Errorf("%s: its first line is empty: write the password there", path)
-	}
-	return secret, nil
-}
-
 // tlsConfig returns the configuration for TLS with the node; nil without --tls. Without --tls it refuses the other TLS flags, which
 // would have no effect.
 func (o *adminOptions) tlsConfig() (*tls.Config, error) {

@@ -1,8 +1,16 @@
 package main
 
 import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"strings"
+	"time"
 	"unsafe"
+
+	"lockstep/server"
 )
 
 // secretFlags are the flags whose values other users of this machine must not see.
@@ -41,4 +49,41 @@ func takeArgs(args []string) []string {
 		}
 	})
 	return list
+}
+
+// pipePatience is how long readSecret waits for a pipe before it says so.
+const pipePatience = 2 * time.Second
+
+// readSecret returns the first line of a file, which must not be empty. It reads no further: the file may be a pipe, such as <(pass lock)
+// in a shell, and its writer may keep it open.
+func readSecret(path string) (string, error) {
+	waits := time.AfterFunc(pipePatience, func() {
+		fmt.Fprintf(os.Stderr, "lockstep: waiting for the first line of %s: if it is a pipe, write the password to it\n", path)
+	})
+	defer waits.Stop()
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	line, err := bufio.NewReader(io.LimitReader(f, server.MaxPassword+int64(len("\r\n")))).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
+	if secret == "" {
+		return "", fmt.Errorf("%s: its first line is empty: write the password there", path)
+	}
+	if err := checkSecret(secret); err != nil {
+		return "", fmt.Errorf("%s: its first line: %w", path, err)
+	}
+	return secret, nil
+}
+
+// checkSecret refuses a password that no client could send, and a password of a key as long as that.
+func checkSecret(secret string) error {
+	if len(secret) > server.MaxPassword {
+		return fmt.Errorf("the password is too long: use one of at most %d bytes", server.MaxPassword)
+	}
+	return nil
 }

@@ -46,7 +46,7 @@ func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
 		*to = s
-		return nil
+		return checkSecret(s)
 	}}, name, usage+"; give it by a file: others see the command line")
 	fs.Var(secretValue{given, "-file", func(path string) (err error) {
 		*to, err = readSecret(path)
