@@ -4,8 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 
 	"lockstep/cluster"
 )
@@ -55,7 +57,7 @@ func printReply(w io.Writer, name string, reply any) error {
 	case "status":
 		pairs, _ := reply.([]any)
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(tw, "%v\t%v\n", pairs[i], pairs[i+1])
+			fmt.Fprintf(tw, "%s\t%s\n", cell(pairs[i]), cell(pairs[i+1]))
 		}
 	case "members":
 		members, _ := reply.([]any)
@@ -63,8 +65,8 @@ func printReply(w io.Writer, name string, reply any) error {
 			pairs, _ := m.([]any)
 			var names, values []string
 			for j := 0; j+1 < len(pairs); j += 2 {
-				names = append(names, strings.ToUpper(fmt.Sprint(pairs[j])))
-				values = append(values, fmt.Sprint(pairs[j+1]))
+				names = append(names, strings.ToUpper(cell(pairs[j])))
+				values = append(values, cell(pairs[j+1]))
 			}
 			if i == 0 {
 				fmt.Fprintln(tw, strings.Join(names, "\t"))
@@ -72,7 +74,27 @@ func printReply(w io.Writer, name string, reply any) error {
 			fmt.Fprintln(tw, strings.Join(values, "\t"))
 		}
 	default:
-		fmt.Fprintln(tw, reply)
+		fmt.Fprintln(tw, visible(fmt.Sprint(reply)))
 	}
 	return tw.Flush()
 }
+
+// visible replaces what could command a terminal, such as escape sequences, by a form that can be read: whoever answers in the place of
+// a node chooses the text. Lines stay lines.
+func visible(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if r == '\n' || strconv.IsPrint(r) && r != utf8.RuneError {
+			b.WriteString(text[:size])
+		} else {
+			quoted := strconv.Quote(text[:size])
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// cell returns a value as one cell of a table.
+func cell(value any) string { return strings.ReplaceAll(visible(fmt.Sprint(value)), "\n", `\n`) }

@@ -74,10 +74,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "lockstep: %v\nSee `lockstep help`.\n", err)
+		fmt.Fprintf(stderr, "lockstep: %s\nSee `lockstep help`.\n", visible(err.Error()))
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "lockstep: %v\n", err)
+		fmt.Fprintf(stderr, "lockstep: %s\n", visible(err.Error()))
 		return exitRuntime
 	}
 }

@@ -59,13 +59,33 @@ func (c *Conn) Send(args ...string) error {
 	return err
 }
 
+// The limits of one reply. They are far beyond what a node sends: whoever else answers must not take the memory of the caller.
+const (
+	maxDepth = 64
+	maxLine  = 1 << 20
+	maxBulk  = 512 << 20
+	maxElems = 1 << 24 // in all lists of a reply together
+)
+
+var errTooLarge = errors.New("resp: the reply is larger than any that a node sends")
+
+// reply reads one reply.
+type reply struct {
+	r     *bufio.Reader
+	elems int64 // elements so far
+}
+
 // Receive reads the next reply and returns it as Do does.
 func (c *Conn) Receive() (any, error) {
-	line, err := c.r.ReadString('\n')
+	read := reply{r: c.r}
+	return read.value(0)
+}
+
+func (p *reply) value(depth int) (any, error) {
+	line, err := p.line()
 	if err != nil {
 		return nil, err
 	}
-	line = strings.TrimRight(line, "\r\n")
 	if line == "" {
 		return nil, errors.New("resp: empty line")
 	}
@@ -78,45 +98,76 @@ func (c *Conn) Receive() (any, error) {
 	}
 	n, err := strconv.ParseInt(rest, 10, 64)
 	if err != nil {
-		return nil, fmt.Errorf("resp: unexpected %q", line)
+		return nil, fmt.Errorf("resp: unexpected %q", line[:min(len(line), 100)])
 	}
 	switch kind {
 	case ':':
 		return n, nil
 	case '$':
-		return c.bulk(n)
+		return p.bulk(n)
 	case '*':
-		return c.array(n)
+		return p.array(n, depth)
 	}
-	return nil, fmt.Errorf("resp: unexpected %q", line)
+	return nil, fmt.Errorf("resp: unexpected %q", line[:min(len(line), 100)])
 }
 
-func (c *Conn) bulk(n int64) (any, error) {
+// line reads a line without its end.
+func (p *reply) line() (string, error) {
+	var line []byte
+	for {
+		part, err := p.r.ReadSlice('\n')
+		if line = append(line, part...); err == nil {
+			return strings.TrimRight(string(line), "\r\n"), nil
+		}
+		if err != bufio.ErrBufferFull {
+			return "", err
+		}
+		if len(line) > maxLine {
+			return "", errTooLarge
+		}
+	}
+}
+
+// bulk reads n bytes. It takes memory only for what arrives.
+func (p *reply) bulk(n int64) (any, error) {
 	if n < 0 {
 		return nil, nil
 	}
-	b := make([]byte, n+2)
-	if _, err := io.ReadFull(c.r, b); err != nil {
+	if n > maxBulk {
+		return nil, errTooLarge
+	}
+	var b strings.Builder
+	b.Grow(int(min(n, maxLine)))
+	if _, err := io.CopyN(&b, p.r, n); err != nil {
 		return nil, err
 	}
-	return string(b[:n]), nil
+	if _, err := p.r.Discard(len("\r\n")); err != nil {
+		return nil, err
+	}
+	return b.String(), nil
 }
 
 // array reads n elements; an error reply among them becomes an element of type ServerError.
-func (c *Conn) array(n int64) (any, error) {
+func (p *reply) array(n int64, depth int) (any, error) {
 	if n < 0 {
 		return nil, nil
 	}
-	list := make([]any, n)
-	for i := range list {
-		v, err := c.Receive()
-		var reply ServerError
-		if errors.As(err, &reply) {
-			v = reply
+	if n > maxElems || depth == maxDepth {
+		return nil, errTooLarge
+	}
+	list := make([]any, 0, min(n, 1024))
+	for range n {
+		if p.elems++; p.elems > maxElems {
+			return nil, errTooLarge
+		}
+		v, err := p.value(depth + 1)
+		var refused ServerError
+		if errors.As(err, &refused) {
+			v = refused
 		} else if err != nil {
 			return nil, err
 		}
-		list[i] = v
+		list = append(list, v)
 	}
 	return list, nil
 }

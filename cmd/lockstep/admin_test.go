@@ -1,0 +1,29 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestRepliesCommandNoTerminal: escape sequences in what a stranger answers are shown, not obeyed.
+func TestRepliesCommandNoTerminal(t *testing.T) {
+	const evil = "\x1b]0;owned\a\x9b2J\r\u202e"
+	for name, reply := range map[string]any{
+		"status":   []any{"role" + evil, evil},
+		"members":  []any{[]any{"id" + evil, evil + "\n"}},
+		"transfer": evil,
+	} {
+		var b strings.Builder
+		if err := printReply(&b, name, reply); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); strings.ContainsAny(got, "\x1b\a\r\u202e") || strings.Contains(got, "\x9b") || !strings.Contains(got, `\x1b]0;`) && !strings.Contains(got, `\X1B`) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, text := range []string{"OK", "", "two\nlines", "größer, „so“ …"} {
+		if got := visible(text); got != text {
+			t.Errorf("%q became %q", text, got)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package respclient
+
+import (
+	"bufio"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func receive(text string) (any, error) {
+	c := Conn{r: bufio.NewReader(strings.NewReader(text))}
+	return c.Receive()
+}
+
+// TestOutsizedReplies: whoever answers in the place of a node takes no memory with a few bytes, and does not end the process.
+func TestOutsizedReplies(t *testing.T) {
+	for what, text := range map[string]string{
+		"a length":   "$9223372036854775806\r\n",
+		"a count":    "*9223372036854775807\r\n",
+		"some count": "*2000000000\r\n",
+		"counts":     strings.Repeat("*16000000\r\n", 100),
+		"depth":      strings.Repeat("*1\r\n", 1_000_000),
+		"a line":     "+" + strings.Repeat("x", 3<<20) + "\r\n",
+	} {
+		if _, err := receive(text); !errors.Is(err, errTooLarge) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestReplies: what nodes send is read as it is.
+func TestReplies(t *testing.T) {
+	long := strings.Repeat("x", 3<<20)
+	got, err := receive("*5\r\n$3145728\r\n" + long + "\r\n:7\r\n-ERR no\r\n*2\r\n$-1\r\n*-1\r\n+" + long[:10_000] + "\r\n")
+	want := []any{long, int64(7), ServerError("ERR no"), []any{nil, nil}, long[:10_000]}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%.100v, %v", got, err)
+	}
+	if _, err := receive("$5\r\nxx"); err == nil {
+		t.Error("a part is taken for the whole")
+	}
+}
