@@ -46,7 +46,7 @@ func backup(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if len(rest) != 1 {
+	if len(rest) != 1 || rest[0] == "" {
 		return usageError{errors.New("backup: want one FILE, such as: lockstep backup locks.backup")}
 	}
 	path := rest[0]

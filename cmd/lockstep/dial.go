@@ -131,6 +131,9 @@ func dialNode(o adminOptions) (*respclient.Conn, error) {
 	if err := o.checkAddr(); err != nil {
 		return nil, err
 	}
+	if o.timeout <= 0 {
+		return nil, usageError{errors.New("--timeout must be more than 0, such as 10s")}
+	}
 	config, err := o.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -204,6 +207,9 @@ func (o *adminOptions) answerError(err error) error {
 	}
 	if strings.HasPrefix(err.Error(), "NOAUTH") {
 		return fmt.Errorf("give the node's password with --requirepass-file (or --requirepass), or a user of yours with --user: %w", err)
+	}
+	if strings.HasPrefix(err.Error(), "WRONGPASS") {
+		return fmt.Errorf("the node does not know this user with this password: check --user and --requirepass-file (or --requirepass): %w", err)
 	}
 	return err
 }

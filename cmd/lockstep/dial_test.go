@@ -45,7 +45,7 @@ func TestAdminAsAUser(t *testing.T) {
 		says string
 	}{
 		{nil, exitRuntime, "NOAUTH"},
-		{[]string{"--requirepass", "wrong"}, exitRuntime, "WRONGPASS"},
+		{[]string{"--requirepass", "wrong"}, exitRuntime, "check --user and --requirepass-file (or --requirepass): WRONGPASS"},
 		{[]string{"--requirepass", "secret"}, exitOK, "leader"},
 		{[]string{"--requirepass-file", file("secret\n")}, exitOK, "leader"},
 		{[]string{"--requirepass-file", file("secret\r\nand a second line")}, exitOK, "leader"},

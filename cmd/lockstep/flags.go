@@ -197,6 +197,9 @@ func (o *options) validate() error {
 	if err := fractionOfMemory(); err != nil {
 		faults = append(faults, err)
 	}
+	if o.maxClients < 0 {
+		faults = append(faults, fmt.Errorf("--maxclients %d: want a number from 1 on", o.maxClients))
+	}
 	if o.scriptLimit <= 0 {
 		faults = append(faults, errors.New("--script-time-limit must be more than 0, such as 5s"))
 	}

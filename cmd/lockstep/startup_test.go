@@ -55,6 +55,10 @@ func TestUsageErrors(t *testing.T) {
 		words []string
 	}{
 		{[]string{"--no-such-flag"}, []string{"no-such-flag", "lockstep help"}},
+		{[]string{"--maxclients", "-5"}, []string{"--maxclients -5", "from 1 on"}},
+		{[]string{"status", "--timeout", "0s"}, []string{"--timeout must be more than 0"}},
+		{[]string{"members", "--timeout", "-1s"}, []string{"--timeout must be more than 0"}},
+		{[]string{"backup", ""}, []string{"want one FILE"}},
 		{[]string{"frobnicate"}, []string{"unknown command", "frobnicate"}},
 		{[]string{"serve", "extra"}, []string{"unexpected argument", "extra"}},
 		{[]string{"--id", "n9", "--peers", "n1=127.0.0.1:1,n2=127.0.0.1:2"}, []string{"--peers does not include this node", "n9"}},

@@ -77,6 +77,10 @@ func (d *Dir) Unusable(err, otherwise error) error {
 	switch {
 	case isFull(err):
 		return fmt.Errorf("data directory %s: the disk is full (%w); what it holds is intact: make room and start again", d.path, err)
+	case comesFrom(err, syscall.EROFS):
+		return fmt.Errorf("data directory %s is mounted read-only: mount it writable; what it holds is intact: %w", d.path, err)
+	case comesFrom(err, syscall.EFBIG):
+		return fmt.Errorf("data directory %s: %w; what it holds is intact: raise the limit of file sizes (ulimit -f, LimitFSIZE=) and start again", d.path, err)
 	case isBroken(err):
 		return fmt.Errorf("data directory %s: the disk does not work (%w): repair it and start again; if it has lost what it held, %s", d.path, err, AdviceRejoin)
 	case isBarred(err):

@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -106,7 +107,15 @@ func isBroken(err error) bool { return comesFrom(err, syscall.EIO, syscall.EROFS
 // that the process needs to open them.
 func isBarred(err error) bool { return comesFrom(err, syscall.EACCES, syscall.EPERM) }
 func isScarce(err error) bool {
-	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM)
+	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)
+}
+
+// notWritten is the error that ends the process because what could not be written to disk.
+func notWritten(what string, err error) error {
+	if comesFrom(err, syscall.EFBIG) {
+		return fmt.Errorf("%s could not be written to disk: %w; raise the limit of file sizes (ulimit -f, LimitFSIZE=) and start again", what, err)
+	}
+	return fmt.Errorf("%s could not be written to disk: %w; free or repair the disk and start again", what, err)
 }
 
 // comesFrom reports whether one of the numbers is the cause of err. When bbolt cannot make its file longer or sync it then, it passes

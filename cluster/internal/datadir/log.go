@@ -473,7 +473,7 @@ func (g *Log) failed(err error, unchanged bool) error {
 	text := err.Error()
 	before := g.trouble.Swap(&text)
 	if !unchanged {
-		g.lost = fmt.Errorf("the log could not be written to disk: %w; free or repair the disk and start again", err)
+		g.lost = notWritten("the log", err)
 		g.hooks.Fatal(g.lost)
 		return g.lost
 	}

@@ -18,6 +18,7 @@ func TestDataThatCannotBeOpened(t *testing.T) {
 	}
 	for cause, want := range map[error]string{
 		syscall.EACCES: "chown -R", syscall.EPERM: "chown -R", syscall.EMFILE: "ulimit -n", syscall.ENOMEM: "raise the limit",
+		syscall.EROFS: "mount it writable", syscall.EFBIG: "ulimit -f",
 	} {
 		for _, err := range []error{&os.PathError{Op: "open", Path: "x", Err: cause}, errors.New("wal: " + cause.Error())} {
 			got := d.Unusable(err, errors.New("damaged")).Error()
@@ -30,4 +31,13 @@ func TestDataThatCannotBeOpened(t *testing.T) {
 		t.Error(got)
 	}
 	d.Close()
+}
+
+// TestFileSizeLimit: not the disk is to blame when a limit of the process keeps the log from growing.
+func TestFileSizeLimit(t *testing.T) {
+	for cause, want := range map[error]string{syscall.EFBIG: "ulimit -f", syscall.EIO: "repair the disk"} {
+		if err := notWritten("the log", &os.PathError{Op: "write", Path: "x", Err: cause}); !errors.Is(err, cause) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", cause, err)
+		}
+	}
 }

@@ -285,7 +285,7 @@ func (s fatalStable) SetUint64(k []byte, v uint64) error {
 
 func (s fatalStable) check(err error) error {
 	if err != nil && s.fatal != nil {
-		s.fatal(fmt.Errorf("the term or a vote could not be written to disk: %w; free or repair the disk and start again", err))
+		s.fatal(notWritten("the term or a vote", err))
 	}
 	return err
 }
