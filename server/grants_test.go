@@ -3,6 +3,7 @@ package server
 import (
 	"sync"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -33,13 +34,43 @@ func TestGrantsAreSentBeforeAWait(t *testing.T) {
 	})
 }
 
+// TestGrantsOfExecAreSentBeforeAWait: the replies of an EXEC leave before a command of the same EXEC waits for the leader, as AUTH and
+// the commands for operators do.
+func TestGrantsOfExecAreSentBeforeAWait(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		for _, test := range []struct {
+			next, want string
+			asks       int // how often the node asks the leader before that wait
+		}{
+			{"AUTH pw", "+OK\r\n", 2}, // for the rights behind AUTH, and for the transaction
+			{"CONFIG GET maxmemory", "*2\r\n" + bulk("maxmemory") + bulk("0"), 1},
+		} {
+			ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable, c.RequirePass, c.patience = loops, true, "pw", time.Hour })
+			c := ts.dial(t)
+			c.do("AUTH pw", "+OK\r\n")
+			release := ts.holdAfter(test.asks)
+			c.send("MULTI\r\nSET lock me NX PX 300\r\n" + test.next + "\r\nEXEC\r\n")
+			c.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n+OK\r\n")
+			release()
+			c.expect(test.want)
+			c.conn.Close()
+		}
+	})
+}
+
 // holdAfterFirst has every Submit after the next one wait until release is called, or until the test ends.
-func (ts *testServer) holdAfterFirst() (release func()) {
-	var first sync.Once
+func (ts *testServer) holdAfterFirst() (release func()) { return ts.holdAfter(1) }
+
+// holdAfter has every Submit after the next n replies wait until release is called, or until the test ends.
+func (ts *testServer) holdAfter(n int) (release func()) {
 	gate := make(chan struct{})
 	ts.fake.mu.Lock()
 	defer ts.fake.mu.Unlock()
-	ts.fake.watch = func(store.Reply) { first.Do(func() { ts.fake.hold.Store(&gate) }) }
+	ts.fake.watch = func(store.Reply) {
+		if n--; n == 0 {
+			ts.fake.hold.Store(&gate)
+		}
+	}
 	release = sync.OnceFunc(func() {
 		ts.fake.hold.Store(nil)
 		close(gate)

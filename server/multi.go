@@ -460,6 +460,9 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			answers = answers[1:]
 			continue
 		}
+		if s.mayWait() && !s.srv.inPlace[q.cmd] {
+			s.sendGrants() // the command may wait for the leader
+		}
 		s.rest(q.cmd, q.args)
 		s.own.waited = 0
 		size := s.out.size()
