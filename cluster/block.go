@@ -1,9 +1,7 @@
 package cluster
 
 import (
-	"cmp"
 	"container/heap"
-	"slices"
 	"time"
 
 	"lockstep/cluster/internal/call"
@@ -75,6 +73,8 @@ type Blocked struct {
 	// Done is called with the reply, once, from any goroutine; it must not
 	// block. Abandon prevents the call, unless the command has ended before.
 	Done func(store.Reply)
+	// Caller returns the present values of Call.User and Call.Users, at each sending. It must not block. nil: they stay the same.
+	Caller func() (user string, users uint64)
 
 	// blockRegistry.mu guards the fields below.
 	id       uint64
@@ -355,12 +355,16 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	b.blockedClient, b.link, b.call = nil, nil, 0
 	attempt, id := b.attempt, b.id
 	waited := forward.Waited{Age: now - b.began, Joined: b.waits}
+	c := b.Call
+	if b.Caller != nil {
+		c.User, c.Users = b.Caller() // the next leader may not know the deletions since the command came
+	}
 	if rt.seq == nil {
 		b.link = rt.link
-		return func() { k.sendThere(b, rt.link, attempt, waited) }
+		return func() { k.sendThere(b, &c, rt.link, attempt, waited) }
 	}
 	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }, keys: b.keys}
-	w.req = &request{calls: []Call{b.Call}, blockedClient: w, kind: b.kind, finish: func(r *request) {
+	w.req = &request{calls: []Call{c}, blockedClient: w, kind: b.kind, finish: func(r *request) {
 		var reply store.Reply
 		if r.err == nil {
 			reply = r.replies[0]
@@ -374,10 +378,10 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	return func() { rt.seq.enqueue(w.req) }
 }
 
-func (k *blockRegistry) sendThere(b *Blocked, l *forward.Link, attempt int, waited forward.Waited) {
+func (k *blockRegistry) sendThere(b *Blocked, c *Call, l *forward.Link, attempt int, waited forward.Waited) {
 	number := l.Start(forward.Block,
 		func(buf []byte) []byte {
-			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, &b.Call, waited, l.Peer.Speaks.Minor)
+			return forward.AppendBlock(buf, k.n.boot, b.id, l.Token, c, waited, l.Peer.Speaks.Minor)
 		},
 		&forward.Forwarded{
 			Done: func(body []byte, err error) {
@@ -489,8 +493,4 @@ func (t *timers) Pop() any {
 	*t = old[:len(old)-1]
 	b.index = -1
 	return b
-}
-
-func inOrder(list []*Blocked) {
-	slices.SortFunc(list, func(a, b *Blocked) int { return cmp.Or(cmp.Compare(a.began, b.began), cmp.Compare(a.id, b.id)) })
 }

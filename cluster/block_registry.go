@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"encoding/binary"
+	"slices"
 	"sync"
 	"time"
 
@@ -363,4 +365,8 @@ func (s noteSink) Publish(kind store.PublishKind, channel, message string) {
 	case channel == noteName(s.n.boot):
 		s.n.blockRegistry.noted(message)
 	}
+}
+
+func inOrder(list []*Blocked) {
+	slices.SortFunc(list, func(a, b *Blocked) int { return cmp.Or(cmp.Compare(a.began, b.began), cmp.Compare(a.id, b.id)) })
 }

@@ -36,6 +36,12 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 		txn.TakeDeletedUsers()
 	}
 	reply, wait := s.tryServe(txn, w, nil)
+	if w.waited.Joined && reply.Kind == store.Failure && reply.Str == string(store.ErrUsersChanged) {
+		// The client has waited at an earlier leader, and its node does not know the present users yet: the node sends it again.
+		w.state.Store(blockedCancelled)
+		r.complete(errNotExecuted)
+		return false
+	}
 	if wait == nil {
 		r.replies = append(r.replies, reply)
 		return true
@@ -51,8 +57,12 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
+	users := c.Users
+	if ready != nil && users > 0 {
+		users = max(users, txn.UsersForgotten()) // sendAway has seen the deletions since the client began to wait here
+	}
 	// The rights of the user may have changed since the client began to wait.
-	if refusal, ok := ctx.Authorize(c.User, c.Users); !ok {
+	if refusal, ok := ctx.Authorize(c.User, users); !ok {
 		return txn.AttachDenials(refusal), nil
 	}
 	if ready == nil && !w.waited.Joined {

@@ -124,6 +124,9 @@ func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	return version >= a.forgotten, version < a.forgotten
 }
 
+// UsersForgotten returns the version of the users up to which this node no longer knows the deletions (sameUser).
+func (t *Txn) UsersForgotten() uint64 { return t.s.accounts.forgotten }
+
 // applyUser applies the operation that sets or deletes a user.
 func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 	name := string([]byte(d.Str()))
