@@ -93,12 +93,12 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	var d delivery
 	defer h.delivered(&d)
 	if kind == store.Shard {
-		d.deliver(h.subscribersOf(subShard, channel), subWords[subShard].message, channel, message)
+		d.deliver(subShard, h.subscribersOf(subShard, channel), channel, message)
 		return
 	}
-	d.deliver(h.subscribersOf(subChannel, channel), subWords[subChannel].message, channel, message)
+	d.deliver(subChannel, h.subscribersOf(subChannel, channel), channel, message)
 	h.matches(channel, func(pattern string, subs map[*session]struct{}) {
-		d.deliver(subs, subWords[subPattern].message, pattern, channel, message)
+		d.deliver(subPattern, subs, pattern, channel, message)
 	})
 }
 
@@ -282,22 +282,22 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 // the leader, so it must not wait for a lock.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver puts a message, whose elements are words, into the output of subscribers. It encodes the message at most once per
-// protocol version.
-func (d *delivery) deliver(subs map[*session]struct{}, words ...string) {
+// deliver puts a message into the output of the subscribers of a name. words are the elements of the message behind the first one; the
+// first of words is the name. deliver encodes the message at most once per protocol version.
+func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...string) {
 	if len(subs) == 0 {
 		return
 	}
 	var frames [4][]byte
-	push := store.Strs(words...)
-	push.Kind = store.Push
+	told := &subscription{kind: kind, name: words[0], push: store.Strs(slices.Insert(words, 0, subWords[kind].message)...)}
+	told.push.Kind = store.Push
 	for s := range subs {
 		d.begin(s)
 		resp := s.protocol()
 		if frames[resp] == nil {
-			frames[resp] = appendReply(nil, &push, resp)
+			frames[resp] = appendReply(nil, &told.push, resp)
 		}
-		s.out.push(frames[resp], s.srv.params.pubsubLimit(), d.began)
+		s.out.push(message{frame: frames[resp], resp: resp, told: told}, s.srv.params.pubsubLimit(), d.began)
 		s.messages.Add(1)
 	}
 }

@@ -141,7 +141,7 @@ func TestHalfOpen(t *testing.T) {
 		now := epoch
 		soft := limit{soft: 1000, softFor: time.Minute}
 		for range 20 {
-			out.push(make([]byte, 100), soft, now)
+			out.push(message{frame: make([]byte, 100)}, soft, now)
 		}
 		synctest.Wait()
 		if !out.checkLimit(soft, now.Add(time.Minute)) {

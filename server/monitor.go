@@ -63,7 +63,7 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	srv.monitors.mu.Lock()
 	defer srv.monitors.mu.Unlock()
 	for s := range srv.monitors.sessions.m {
-		s.out.push(line, srv.params.limitOf(s.class()), now)
+		s.out.push(message{frame: line}, srv.params.limitOf(s.class()), now)
 	}
 }
 

@@ -61,8 +61,8 @@ func TestMonitorsShareALine(t *testing.T) {
 	copies := map[string]bool{}
 	for _, s := range ts.each() {
 		s.out.mu.Lock()
-		if s.out.late.len() > 0 {
-			copies[fmt.Sprintf("%p", s.out.late.head())] = true
+		for _, m := range s.out.late {
+			copies[fmt.Sprintf("%p", m.frame)] = true
 		}
 		s.out.mu.Unlock()
 	}

@@ -445,7 +445,7 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 	each := took / time.Duration(max(len(t.commands), 1))
 	t.known = s.asksAnew() // anew, because the commands that the leader has run may have changed a password
 	s.out.hold()
-	defer s.out.release()
+	defer s.out.release(s.renew)
 	if !s.muted() {
 		s.out.add(0, func(b []byte) []byte {
 			return append(strconv.AppendInt(append(b, '*'), int64(len(t.commands)), 10), '\r', '\n')

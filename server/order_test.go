@@ -49,7 +49,7 @@ func TestRedirectTargetThatLeaves(t *testing.T) {
 				c.Loops = 1
 				clock := c.Clock
 				c.Clock = func() time.Time {
-					if on.Load() && stacks(false, "pushFrame") && on.CompareAndSwap(true, false) {
+					if on.Load() && stacks(false, "pushMessage") && on.CompareAndSwap(true, false) {
 						close(in)
 						<-out
 					}

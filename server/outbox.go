@@ -34,7 +34,8 @@ type outbox struct {
 	told    bool      // push has called onPush, and the loop has not called sendPushed since
 	counted int       // bytes that the method count has reported to clientMemory
 	held    bool      // from hold to release: messages go to late, because a reply is being queued in pieces
-	late    chunks
+	late    []message
+	lateLen int       // bytes of the frames in late
 	closing bool      // push drops messages: the connection ends after the replies
 	failed  bool      // the connection has been closed (fail): all output is dropped
 	over    time.Time // the time since which the soft limit has been exceeded; zero: it is not
@@ -46,6 +47,8 @@ const (
 	// lendLimit is the maximum number of bytes that lend returns. One system call sends the output of many
 	// connections, and its processor does nothing else until the call ends.
 	lendLimit = 16 << 10
+	// messageCost is how many bytes a message in late takes besides its frame.
+	messageCost = 64
 )
 
 func newOutbox(conn net.Conn, sent, cutOff *atomic.Int64) *outbox {
@@ -114,16 +117,17 @@ func (o *outbox) makeRoom(size int) {
 
 // push appends a message and arranges for it to be sent, without waiting. Several outboxes may share
 // the message's memory. A client beyond its limit is cut off.
-func (o *outbox) push(message []byte, l limit, now time.Time) {
+func (o *outbox) push(m message, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failed || o.closing {
 		return
 	}
 	if o.held {
-		o.late.push(message)
+		o.late = append(o.late, m)
+		o.lateLen += len(m.frame)
 	} else {
-		o.pending.push(message)
+		o.pending.push(m.frame)
 	}
 	o.count()
 	if o.exceeds(l, now) {
@@ -157,20 +161,34 @@ func (o *outbox) hold() {
 	o.held = true
 }
 
-func (o *outbox) release() {
+// release ends hold. The function renew returns the present frames of the messages that have come since; it must not be called with mu
+// held, because whoever pushes holds the locks that renew needs.
+func (o *outbox) release(renew func(m *message) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.held = false
-	if !o.failed {
-		o.pending.join(o.late)
+	for len(o.late) > 0 && !o.failed {
+		late, size := o.late, o.lateLen
+		o.late = nil
+		o.mu.Unlock()
+		for i := range late {
+			late[i].frame = renew(&late[i])
+		}
+		o.mu.Lock()
+		if o.lateLen -= size; o.failed {
+			break
+		}
+		for i := range late {
+			o.pending.push(late[i].frame)
+		}
 	}
-	o.late = chunks{}
+	o.held, o.late, o.lateLen = false, nil, 0
+	o.count()
 }
 
 // exceeds reports whether the client must be cut off. As in Redis's checkClientOutputBufferLimits, the hard limit applies at
 // once, and the soft limit when it has been exceeded for longer than softFor.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
-	size := int64(o.pending.len() + o.late.len() + o.writing)
+	size := int64(o.pending.len() + o.lateLen + o.writing)
 	if l.hard > 0 && size >= l.hard {
 		return true
 	}
@@ -353,11 +371,11 @@ func (o *outbox) write() {
 // fail discards all output and closes the connection, so that the goroutine or loop that reads from it notices. If there
 // was output to discard, the operating system also discards the output that it has not delivered.
 func (o *outbox) fail() {
-	if !o.failed && o.pending.len()+o.late.len()+o.writing > 0 {
+	if !o.failed && o.pending.len()+o.lateLen+o.writing > 0 {
 		resetAtClose(o.conn)
 	}
 	o.failed = true
-	o.pending, o.spare, o.late = chunks{}, nil, chunks{}
+	o.pending, o.spare, o.late, o.lateLen = chunks{}, nil, nil, 0
 	o.count()
 	o.moved.Broadcast()
 	// An error of Close does not matter: the connection is useless already.
@@ -366,7 +384,7 @@ func (o *outbox) fail() {
 
 // takes returns how much memory the waiting output takes. The caller holds mu.
 func (o *outbox) takes() int {
-	n := o.pending.len() + o.pending.unused + o.late.len() + o.late.unused + o.writing
+	n := o.pending.len() + o.pending.unused + o.lateLen + len(o.late)*messageCost + o.writing
 	if size := cap(o.pending.last); size > keepOutput {
 		n += size - len(o.pending.last)
 	}
@@ -444,7 +462,7 @@ func resetAtClose(conn net.Conn) {
 func (o *outbox) size() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.pending.len() + o.late.len() + o.writing
+	return o.pending.len() + o.lateLen + o.writing
 }
 
 // isOver reports whether the outbox has closed the connection: by abort, by cutting the client off, or after a failed write.

@@ -57,13 +57,13 @@ func TestMessagesAreShared(t *testing.T) {
 				m := bytes.Repeat([]byte{byte(step)}, keepOutput+1+random.IntN(1000))
 				originals, messages = append(originals, bytes.Clone(m)), append(messages, m)
 				for i, o := range outs {
-					o.push(m, limit{}, time.Time{})
+					o.push(message{frame: m}, limit{}, time.Time{})
 					want[i] = append(want[i], m...)
 				}
 			case 1:
 				m := fmt.Appendf(nil, "message %d,", step)
 				for i, o := range outs {
-					o.push(m, limit{}, time.Time{})
+					o.push(message{frame: m}, limit{}, time.Time{})
 					want[i] = append(want[i], m...)
 				}
 			default:
@@ -79,15 +79,15 @@ func TestMessagesAreShared(t *testing.T) {
 				case 2:
 					outs[i].hold()
 					m := bytes.Repeat([]byte("held"), 1+random.IntN(keepOutput))
-					outs[i].push(m, limit{}, time.Time{})
+					outs[i].push(message{frame: m}, limit{}, time.Time{})
 					outs[i].add(0, func(b []byte) []byte { return append(b, "before"...) })
-					outs[i].release()
+					outs[i].release(func(m *message) []byte { return m.frame })
 					want[i] = append(append(want[i], "before"...), m...)
 				case 3:
 					if out := outs[i].lend(); out != nil {
 						n, _ := conns[i].tryWrite(out)
-						outs[i].push([]byte("meanwhile,"), limit{}, time.Time{})
-						outs[i].push(bytes.Repeat([]byte("m"), 2*keepOutput), limit{}, time.Time{})
+						outs[i].push(message{frame: []byte("meanwhile,")}, limit{}, time.Time{})
+						outs[i].push(message{frame: bytes.Repeat([]byte("m"), 2*keepOutput)}, limit{}, time.Time{})
 						outs[i].settle(out, n)
 						want[i] = append(append(want[i], "meanwhile,"...), bytes.Repeat([]byte("m"), 2*keepOutput)...)
 					}
@@ -119,8 +119,8 @@ func TestMessagesAreShared(t *testing.T) {
 		o := &many[i]
 		o.setOnPush(func() {})
 		o.cutOff = new(atomic.Int64)
-		o.push([]byte("before"), limit{}, time.Time{})
-		o.push(m, limit{}, time.Time{})
+		o.push(message{frame: []byte("before")}, limit{}, time.Time{})
+		o.push(message{frame: m}, limit{}, time.Time{})
 		if o.pending.drop(6); unsafe.SliceData(o.pending.head()) != unsafe.SliceData(m) || o.size() != len(m) {
 			t.Fatal("it is copied")
 		}
@@ -134,11 +134,11 @@ func TestLostConnectionsAreNotCutOff(t *testing.T) {
 		"closed": func(o *outbox, _ net.Conn) { o.abort() },
 		"lost": func(o *outbox, far net.Conn) {
 			far.Close()
-			o.push([]byte("message"), limit{}, time.Time{})
+			o.push(message{frame: []byte("message")}, limit{}, time.Time{})
 			o.flush()
 		},
 		"cut off":   func(o *outbox, _ net.Conn) { o.cut() },
-		"its limit": func(o *outbox, _ net.Conn) { o.push([]byte("message"), limit{hard: 1}, time.Time{}) },
+		"its limit": func(o *outbox, _ net.Conn) { o.push(message{frame: []byte("message")}, limit{hard: 1}, time.Time{}) },
 		"its limit, of replies": func(o *outbox, _ net.Conn) {
 			o.add(7, func(b []byte) []byte { return append(b, "a reply"...) })
 			o.checkLimit(limit{hard: 1}, time.Time{})

@@ -168,7 +168,7 @@ func TestExpelledGetNoMessages(t *testing.T) {
 		t.Fatal("a connection with a running pipeline is closed at once")
 	}
 	s.out.hold() // nobody reads
-	s.out.push([]byte("message"), limit{}, time.Time{})
+	s.out.push(message{frame: []byte("message")}, limit{}, time.Time{})
 	if n := s.out.size(); n != 0 {
 		t.Errorf("%d bytes wait for it", n)
 	}

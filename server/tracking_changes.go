@@ -362,9 +362,8 @@ func (t *tracker) send(s *session, m *notice) {
 // invalidateChannel is the channel on which RESP2 clients get their messages.
 const invalidateChannel = "__redis__:invalidate"
 
-// deliver sends a message to the session or, with REDIRECT, to the session that gets its messages. RESP2 has no messages except
-// those of subscriptions: a session that speaks RESP2 gets only messages that other sessions redirect to it, and only while it has
-// a subscription. If the session that gets the messages has left, deliver sets broken and, with RESP3, tells s so.
+// deliver sends a message to the session or, with REDIRECT, to the session that gets its messages (which may be the same), if that
+// session can get messages (session.hears). If the session that gets the messages has left, deliver sets broken and, with RESP3, tells s so.
 func (t *tracker) deliver(s *session, m *notice) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -386,17 +385,19 @@ func (t *tracker) deliver(s *session, m *notice) {
 		}
 		return
 	}
-	if resp := target.protocol(); resp > 2 || target != s && target.subscriber() {
-		target.pushFrame(m.frame(resp))
+	if redirected := how.redirect != 0; target.hears(redirected) {
+		resp := target.protocol()
+		target.pushMessage(message{frame: m.frame(resp), resp: resp, notice: m, redirected: redirected})
 	}
 }
 
 // push sends the client a message that is not the reply to a command.
 func (s *session) push(elems ...store.Reply) {
 	r := store.Reply{Kind: store.Push, Elems: elems}
-	s.pushFrame(appendReply(nil, &r, s.protocol()))
+	resp := s.protocol()
+	s.pushMessage(message{frame: appendReply(nil, &r, resp), resp: resp})
 }
 
-func (s *session) pushFrame(frame []byte) {
-	s.out.push(frame, s.srv.params.limitOf(s.class()), s.srv.cfg.Clock())
+func (s *session) pushMessage(m message) {
+	s.out.push(m, s.srv.params.limitOf(s.class()), s.srv.cfg.Clock())
 }
