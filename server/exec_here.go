@@ -37,3 +37,24 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Durat
 	s.ran(q.cmd, q.args, took)
 	return r, true, took
 }
+
+// tracksLate reports whether the tracker does not know all keys that the client may keep from an EXEC: the leader has read them before
+// a CLIENT TRACKING that could not run early.
+func (s *session) tracksLate(t *transaction) bool {
+	how := s.tracking.Load()
+	if how == nil || how.bcast || how.optin && !s.caching {
+		return false
+	}
+	late := false
+	for i := range t.commands {
+		q := &t.commands[i]
+		if q.cmd == s.srv.trackingCmd && q.done == nil {
+			on, _ := onOff(q.args[2])
+			late = late || on
+		}
+		if late && q.do == nil && mayRead(q.cmd) {
+			return true
+		}
+	}
+	return false
+}

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -76,5 +77,25 @@ func TestRedirectToOneself(t *testing.T) {
 		c.do("GET k\r\nSUBSCRIBE "+invalidateChannel, "$-1\r\n*3\r\n"+bulk("subscribe")+bulk(invalidateChannel)+":1\r\n")
 		other.do("SET k v", "+OK\r\n")
 		c.expect("*3\r\n" + bulk("message") + bulk(invalidateChannel) + "*1\r\n" + bulk("k"))
+	})
+}
+
+// TestTrackingThatBeginsLate: a CLIENT TRACKING behind HELLO, AUTH or TRACKING OFF of the same transaction runs only after the leader has
+// read the keys behind it. The client is told to forget them, because it would not hear of their changes.
+func TestTrackingThatBeginsLate(t *testing.T) {
+	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		for _, test := range []struct{ queue, replies, want string }{
+			{"CLIENT TRACKING OFF\r\nCLIENT TRACKING ON\r\nGET k\r\n", "*3\r\n+OK\r\n+OK\r\n_\r\n", forget},
+			{"CLIENT TRACKING OFF\r\nGET k\r\nCLIENT TRACKING ON\r\n", "*3\r\n+OK\r\n_\r\n+OK\r\n", ""},
+			{"CLIENT TRACKING ON\r\nGET k\r\nECHO x\r\n", "*3\r\n+OK\r\n_\r\n" + bulk("x"), ""},
+			{"CLIENT TRACKING OFF\r\nCLIENT TRACKING ON BCAST\r\nGET k\r\n", "*3\r\n+OK\r\n+OK\r\n_\r\n", ""},
+		} {
+			c := ts.dial(t)
+			c.ask("HELLO", "3")
+			c.send("MULTI\r\n" + test.queue + "EXEC\r\nPING\r\n")
+			c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 3) + test.replies + test.want + "+PONG\r\n")
+			c.conn.Close()
+		}
 	})
 }

@@ -476,4 +476,7 @@ func (s *session) answerExec(exec *store.Command, t *transaction, answers []stor
 			return
 		}
 	}
+	if s.tracksLate(t) {
+		s.srv.hub.tracker.forgets(s)
+	}
 }
