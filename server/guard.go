@@ -69,6 +69,8 @@ type policy interface {
 	// exempts adds a change, the parameter by in bytes, to the memory of all clients with CLIENT NO-EVICT, if this client is one of
 	// them; the change may be negative.
 	exempts(by int64)
+	// holds adds a change, the parameter by in bytes, to the memory that the client holds besides its large commands.
+	holds(by int64)
 	// userMemory returns the counters for the large commands that the clients of this client's user send.
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.

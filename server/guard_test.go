@@ -53,6 +53,7 @@ func (r *rules) batch() int {
 }
 func (r *rules) spared(int64) bool       { return false }
 func (r *rules) exempts(int64)           {}
+func (r *rules) holds(int64)             {}
 func (r *rules) userMemory() *userMemory { return &r.memory }
 func (r *rules) maxBulk() int64          { return r.max }
 func (r *rules) maxQuery() int64         { return r.query }

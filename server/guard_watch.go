@@ -11,13 +11,23 @@ import (
 func (g *guard) read(p []byte) (int, error) {
 	if len(g.ahead) > 0 {
 		n := copy(p, g.ahead)
-		g.ahead = g.ahead[n:]
+		if rest := g.ahead[n:]; len(rest) > 0 {
+			g.setAhead(rest)
+		} else {
+			g.setAhead(nil)
+		}
 		return n, nil
 	}
 	if g.aheadEnd != nil {
 		return 0, g.aheadEnd
 	}
 	return g.Conn.Read(p)
+}
+
+// setAhead replaces the input that watch has read ahead, and counts its memory for the client.
+func (g *guard) setAhead(input []byte) {
+	g.policy.holds(int64(cap(input) - cap(g.ahead)))
+	g.ahead = input
 }
 
 // maxAhead is about how many bytes watch reads ahead. After them, watch does not notice the end of the connection.
@@ -36,7 +46,7 @@ func (g *guard) watch(gone func()) (stop func()) {
 		buf := make([]byte, smallBuffer)
 		for len(g.ahead) < maxAhead && g.aheadEnd == nil {
 			n, err := g.Conn.Read(buf)
-			g.ahead = append(g.ahead, buf[:n]...)
+			g.setAhead(append(g.ahead, buf[:n]...))
 			switch {
 			case errors.Is(err, os.ErrDeadlineExceeded):
 				return
