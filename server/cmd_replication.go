@@ -61,6 +61,8 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
 	if s.executing != nil {
 		timeout = 1
+	} else {
+		s.out.flush() // earlier replies need not wait
 	}
 	defer s.idle()()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -58,6 +58,19 @@ func TestGrantsOfExecAreSentBeforeAWait(t *testing.T) {
 	})
 }
 
+// TestRepliesDoNotWaitForReplicas: the replies of earlier commands leave before WAIT and WAITAOF wait, as at Redis.
+func TestRepliesDoNotWaitForReplicas(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		for _, next := range []string{"WAIT 1 0\r\n", "WAITAOF 0 1 0\r\n"} {
+			ts := newTestServer(t, withLoops(loops))
+			c := ts.dial(t)
+			c.send("DEL k\r\nPING\r\n" + next)
+			c.expect(":0\r\n+PONG\r\n")
+			c.conn.Close()
+		}
+	})
+}
+
 // holdAfterFirst has every Submit after the next one wait until release is called, or until the test ends.
 func (ts *testServer) holdAfterFirst() (release func()) { return ts.holdAfter(1) }
 
