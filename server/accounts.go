@@ -333,15 +333,16 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	return false
 }
 
-// expel closes the connection of a session that has lost its rights. If the session runs no pipeline, expel closes the connection
-// at once and returns true; then the caller must end the session's subscriptions. Otherwise, the connection is closed when the
-// commands that the session has submitted are answered; until then the client gets replies, and no messages.
+// expel closes the connection of a session that has lost its rights. If the session runs no pipeline, or CLIENT PAUSE holds it back,
+// expel closes the connection at once and returns true; then the caller must end the session's subscriptions. Otherwise, the
+// connection is closed when the commands that the session has submitted are answered; until then the client gets replies, and no
+// messages.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running
 	s.closing = true
 	s.mu.Unlock()
-	if !running {
+	if !running || s.parked.Load() {
 		s.out.abort()
 		return true
 	}

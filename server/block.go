@@ -79,7 +79,9 @@ func (s *session) unblock() {
 }
 
 // waits reports whether CLIENT LIST shows the session as blocked.
-func (s *session) waits() bool { return s.blocked.Load() != nil || s.parked.Load() }
+func (s *session) waits() bool {
+	return s.blocked.Load() != nil || s.parked.Load() || s.replicas.Load() != nil
+}
 
 // blockHere is block for a session with a goroutine of its own; the goroutine waits.
 func (s *session) blockHere(cmd *store.Command, args [][]byte) {
@@ -138,7 +140,7 @@ func (s *session) park(resume func()) bool {
 		s.parked.Store(false)
 		return false
 	}
-	if s.isDraining() {
+	if s.isDraining() || s.isClosing() {
 		s.out.abort()
 	}
 	return true

@@ -56,17 +56,52 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 	return milliseconds(ms), ""
 }
 
-// replicated calls Backend.Replicated, which may wait. The wait ends early if timeout passes (0: no limit), if
-// the client is cut off or leaves, or if the server stops. In a transaction, there is no wait.
-func (s *session) replicated(others int64, here bool, timeout time.Duration) (int, bool) {
+// replicaWait is a WAIT or WAITAOF that waits.
+type replicaWait struct {
+	cancel context.CancelFunc
+	ended  chan store.Error // gets what CLIENT UNBLOCK has the command answer: an error, or "" for what it answers after its timeout
+}
+
+// unblockWait ends the session's WAIT or WAITAOF, and reports whether there was one that CLIENT UNBLOCK had not ended yet.
+func (s *session) unblockWait(refusal store.Error) bool {
+	w := s.replicas.Load()
+	if w == nil || !s.replicas.CompareAndSwap(w, nil) {
+		return false
+	}
+	w.ended <- refusal
+	w.cancel()
+	return true
+}
+
+// waitsForReplicas makes the session one whose WAIT or WAITAOF CLIENT UNBLOCK may end, by a call of cancel. The caller must call over
+// after the wait; over returns the error that CLIENT UNBLOCK asks for, if any.
+func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store.Error) {
+	w := &replicaWait{cancel, make(chan store.Error, 1)}
+	s.srv.stats.blocked.Add(1)
+	s.replicas.Store(w)
+	return func() (refusal store.Error) {
+		if !s.replicas.CompareAndSwap(w, nil) {
+			refusal = <-w.ended
+		}
+		s.srv.stats.blocked.Add(-1)
+		return refusal
+	}
+}
+
+// replicated calls Backend.Replicated, which may wait. The wait ends early if timeout passes (0: no limit), if CLIENT UNBLOCK ends it,
+// if the client is cut off or leaves, or if the server stops. In a transaction, there is no wait. refusal is not "" if CLIENT UNBLOCK
+// asks for an error.
+func (s *session) replicated(others int64, here bool, timeout time.Duration) (n int, self bool, refusal store.Error) {
+	defer s.idle()()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	if s.executing != nil {
 		timeout = 1
 	} else {
 		s.out.flush() // earlier replies need not wait
+		over := s.waitsForReplicas(cancel)
+		defer func() { refusal = over() }()
 	}
-	defer s.idle()()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
 	if timeout > 0 {
 		var end context.CancelFunc
 		ctx, end = context.WithTimeout(ctx, timeout)
@@ -77,22 +112,26 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (in
 	}
 	done := make(chan struct{})
 	defer close(done)
-	go func() {
-		defer cancel()
-		// Poll: nothing signals that a client has been cut off, and if a client of a loop leaves, the loop only sets s.left.
-		tick := time.NewTicker(cronPeriod)
-		defer tick.Stop()
-		for !s.out.isOver() && !s.left.Load() {
-			select {
-			case <-done:
-				return
-			case <-s.srv.stop:
-				return
-			case <-tick.C:
-			}
+	go s.endsWait(cancel, done)
+	n, self = s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
+	return n, self, ""
+}
+
+// endsWait calls cancel when the session must not wait any more, or the channel done is closed. It polls: nothing signals that a client
+// has been cut off or its user deleted, and if a client of a loop leaves, the loop only sets s.left.
+func (s *session) endsWait(cancel context.CancelFunc, done <-chan struct{}) {
+	defer cancel()
+	tick := time.NewTicker(cronPeriod)
+	defer tick.Stop()
+	for !s.out.isOver() && !s.left.Load() && !s.isClosing() {
+		select {
+		case <-done:
+			return
+		case <-s.srv.stop:
+			return
+		case <-tick.C:
 		}
-	}()
-	return s.srv.backend.Replicated(ctx, int(min(max(others, 0), 1<<30)), here)
+	}
 }
 
 // doWait does not have to wait if numreplicas is at most the number of nodes that a majority needs besides this one: the server
@@ -106,7 +145,10 @@ func doWait(s *session, args [][]byte) store.Reply {
 	if refusal != "" {
 		return store.Err(refusal)
 	}
-	n, _ := s.replicated(others, false, timeout)
+	n, _, refusal := s.replicated(others, false, timeout)
+	if refusal != "" {
+		return store.Err(refusal)
+	}
 	return store.Int(int64(n))
 }
 
@@ -135,7 +177,10 @@ func doWaitAOF(s *session, args [][]byte) store.Reply {
 		}
 		return store.List(store.Zero, store.Zero)
 	}
-	n, self := s.replicated(others, true, timeout)
+	n, self, refusal := s.replicated(others, true, timeout)
+	if refusal != "" {
+		return store.Err(refusal)
+	}
 	return store.List(store.Flag(self), store.Int(int64(n)))
 }
 

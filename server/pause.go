@@ -211,12 +211,12 @@ func doClientUnpause(s *session, _ [][]byte) store.Reply {
 // doClientUnblock unblocks a client of this node. It does not unblock a client that CLIENT PAUSE holds
 // back; Redis does, and then replies to it twice.
 func doClientUnblock(s *session, args [][]byte) store.Reply {
-	reply := store.WaitTimedOut
+	reply, refusal := store.WaitTimedOut, store.Error("")
 	switch {
 	case len(args) > 4:
 		return store.Err(errSubcommandArgs("client", args[1]))
 	case len(args) == 4 && strings.EqualFold(string(args[3]), "error"):
-		reply = store.Err(errUnblocked)
+		reply, refusal = store.Err(errUnblocked), errUnblocked
 	case len(args) == 4 && !strings.EqualFold(string(args[3]), "timeout"):
 		return store.Err(errUnblockReason)
 	}
@@ -229,6 +229,9 @@ func doClientUnblock(s *session, args [][]byte) store.Reply {
 	s.srv.mu.Unlock()
 	if other == nil {
 		return store.Zero
+	}
+	if other.unblockWait(refusal) {
+		return store.Int(1)
 	}
 	b := other.blocked.Load()
 	if b == nil {

@@ -83,9 +83,10 @@ type observed struct {
 	queued     atomic.Int32 // commands queued since MULTI; -1 outside MULTI
 	held       holdings
 	blocked    atomic.Pointer[cluster.Blocked]
-	blocks     atomic.Int64 // bytes of the blocked command
-	parked     atomic.Bool  // the client's command waits for the end of a CLIENT PAUSE
-	left       atomic.Bool  // the client left while a goroutine ran its commands
+	blocks     atomic.Int64                // bytes of the blocked command
+	replicas   atomic.Pointer[replicaWait] // the client's WAIT or WAITAOF; nil: there is none, or CLIENT UNBLOCK has ended it
+	parked     atomic.Bool                 // the client's command waits for the end of a CLIENT PAUSE
+	left       atomic.Bool                 // the client left while a goroutine ran its commands
 	monitoring atomic.Bool
 	tracking   atomic.Pointer[tracking] // nil: off
 }
