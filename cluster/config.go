@@ -139,8 +139,9 @@ type Config struct {
 	// UsersVersion returns the version of the users that the Sink has last been told of (store.Accounts). A nil UsersVersion means
 	// that no rights are checked.
 	UsersVersion func() uint64
-	// Listens reports whether clients of this node subscribe to channels or track keys. If they do, the leader tells this node of each
-	// commit at once. A nil Listens means that they do.
+	// Listens reports whether clients of this node subscribe to channels or track keys. If they do, the leader tells this node at once
+	// of each commit that has messages (PUBLISH). This node hears of other commits, and so of the keys that its clients track, with the
+	// next entries or some 20 ms later: to tell it of each commit at once would cost a request for each. A nil Listens means that they do.
 	Listens func() bool
 	// DataQuota is the size of the data directory, in bytes, above which this node adds no data while it
 	// leads; 0: no limit. A leader looks only at the size of its own directory.

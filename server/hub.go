@@ -278,8 +278,8 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 	return n
 }
 
-// Listens reports whether this node has subscribers, or clients that track keys. The node's Raft code calls it for every answer to
-// the leader, so it must not wait for a lock.
+// Listens reports whether this node has subscribers, or clients that track keys (cluster.Config.Listens). The node's Raft code calls
+// it for every answer to the leader, so it must not wait for a lock.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
 // deliver puts a message into the output of the subscribers of a name. words are the elements of the message behind the first one; the
