@@ -376,7 +376,7 @@ func TestRoomOfALargeArgumentCounts(t *testing.T) {
 func TestWatchOfAConnectionThatHasEnded(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
-	g := &guard{Conn: near}
+	g := &guard{Conn: near, policy: &rules{}}
 	far.Close()
 	for range 2 {
 		gone := make(chan struct{})
