@@ -217,12 +217,15 @@ func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 // the function answer with the position of the state that c was evaluated on, or of a later state, or with an error.
 func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	return &request{claim: c, finish: func(r *request) {
-		if r.err != nil || len(r.replies) != 1 {
+		switch {
+		case r.err != nil || len(r.replies) != 1:
 			answer(0, errNotExecuted)
-			return
+		case r.replies[0].IsError():
+			answer(0, store.Error(r.replies[0].Str)) // BUSY
+		default:
+			position, _ := n.fsm.Position()
+			answer(position, nil)
 		}
-		position, _ := n.fsm.Position()
-		answer(position, nil)
 	}}
 }
 

@@ -3,6 +3,7 @@ package cluster
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -203,7 +204,11 @@ func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	p.n.serveRequest(p.n.claimRequest(c, func(position uint64, err error) {
 		// If the link is gone, the peer finds out by itself.
 		_ = p.out.Send(forward.Result, call, func(b []byte) []byte {
-			if err != nil {
+			why, refused := errors.AsType[store.Error](err)
+			switch {
+			case refused && !p.older: // version 0.1.0 knows no refusal of a claim
+				return forward.AppendReplies(b, []store.Reply{store.Err(why)})
+			case err != nil:
 				return append(b, forward.NotExecuted)
 			}
 			return forward.AppendReplies(b, []store.Reply{store.Int(int64(position)), store.Int(int64(c.token))})

@@ -96,6 +96,8 @@ func (n *Node) use(ctx context.Context, l *forward.Link, r *bufio.Reader) (ended
 // claim, false if ctx or the link has ended.
 func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}) bool {
 	answers := make(chan error, 1)
+	var busy *busyLink
+	defer func() { n.busyLink.CompareAndSwap(busy, nil) }()
 	for {
 		n.sendClaim(l, 0, func(_, token uint64, err error) {
 			if err == nil {
@@ -108,10 +110,11 @@ func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}
 			if err == nil {
 				return true
 			}
+			busy = n.noteBusy(l, busy, err)
 		case <-ctx.Done():
 			return false
 		}
-		// The peer does not lead yet.
+		// The peer does not lead yet, or is busy with a script.
 		select {
 		case <-ended:
 			return false
@@ -132,7 +135,11 @@ func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, toke
 			if err == nil {
 				replies, err = forward.ReadResult(body, nil)
 			}
-			if err == nil && len(replies) != 2 {
+			switch {
+			case err != nil:
+			case len(replies) == 1 && replies[0].IsError():
+				err = store.Error(replies[0].Str) // BUSY
+			case len(replies) != 2:
 				err = frame.ErrMalformed
 			}
 			if err != nil {

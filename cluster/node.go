@@ -50,6 +50,7 @@ type Node struct {
 	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
 	stopping      atomic.Bool  // HandOver has been called
 	saidStalled   atomic.Int64 // monotonic time of the last log line of stalled
+	busyLink      atomic.Pointer[busyLink]
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc

@@ -103,14 +103,24 @@ func (r *request) complete(err error) {
 // refuse answers every command of a request with an error. It must be called only if the request had no effect.
 func (r *request) refuse(e store.Error) {
 	if r.finished.CompareAndSwap(false, true) {
-		r.replies = errorReplies(r.replies[:0], len(r.calls), e)
-		for i := range r.calls {
-			if t := r.calls[i].Txn; t != nil && !t.Observe {
-				r.replies[i] = store.Err(store.ErrExecAbort(e))
-			}
+		r.replies = refusals(r.replies[:0], r.calls, e)
+		if r.claim != nil {
+			r.replies = append(r.replies, store.Err(e)) // a claim has no calls, and its node must learn why
 		}
 		r.finish(r)
 	}
+}
+
+// refusals appends the replies to calls that are refused with the error e.
+func refusals(dst []store.Reply, calls []Call, e store.Error) []store.Reply {
+	for i := range calls {
+		why := e
+		if t := calls[i].Txn; t != nil && !t.Observe {
+			why = store.ErrExecAbort(e)
+		}
+		dst = append(dst, store.Err(why))
+	}
+	return dst
 }
 
 // patient reports whether a request is not answered BUSY. A write that is sent again may have been executed the first time, which
@@ -121,7 +131,12 @@ func (r *request) patient() bool {
 	if r.blockedClient != nil {
 		return r.from.Again || r.blockedClient.waited.Joined // its calls must not be touched: it may have been cancelled
 	}
-	return r.from.Again || len(r.calls) == 1 && r.calls[0].Cmd == call.Confirm
+	return isPatient(r.from, r.calls)
+}
+
+// isPatient is patient for what is no blocking command.
+func isPatient(from forward.Ticket, calls []Call) bool {
+	return from.Again || len(calls) == 1 && calls[0].Cmd == call.Confirm
 }
 
 func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {

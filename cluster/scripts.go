@@ -72,13 +72,14 @@ func (n *Node) askScripts(q scriptQuestion, users uint64) store.Reply {
 	defer cancel()
 	for {
 		rt := n.routes.get()
+		link := n.linkFor(rt)
 		switch {
 		case rt.seq != nil:
 			return n.scriptsHere(q)
-		case rt.link == nil:
+		case link == nil:
 			return store.Err(ErrClusterDown) // the leader may run a script: this node's engine does not know
 		}
-		reply, err := n.ask(ctx, rt.link, forward.Kill, q.body(users, rt.link.Peer.Speaks.Minor))
+		reply, err := n.ask(ctx, link, forward.Kill, q.body(users, link.Peer.Speaks.Minor))
 		switch err {
 		case nil:
 			return reply

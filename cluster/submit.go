@@ -120,6 +120,9 @@ func (c *carried) run() []store.Reply {
 			if n.Removed() {
 				return c.refused(ErrRemoved)
 			}
+			if replies, refused := c.busyReplies(); refused {
+				return replies
+			}
 			c.queue()
 		case !c.turn():
 			first, changed = c.place.First, nil

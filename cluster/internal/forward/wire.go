@@ -41,7 +41,8 @@ import (
 //	kind 7  claim     boot number of the sender, token of the link: the sender uses this
 //	                  connection for its writes and blocking commands; the result
 //	                  is how far the log has come, and the token, a new one
-//	                  unless the given one is valid
+//	                  unless the given one is valid, or one error:
+//	                  BUSY (to version 0.1.0: not executed)
 //	kind 8  waits     to the sender of a block frame: the command waits; to the sender of a
 //	                  submit frame: one of its scripts runs for long. No body
 //	kind 9  alive     the sender has blocked clients and lives. No body
