@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/datadir"
+	"lockstep/cluster/internal/raftnode"
 	"lockstep/conformance/ports"
 )
 
@@ -96,4 +97,25 @@ func TestJoiningNodeIsToldAnotherCluster(t *testing.T) {
 	bind(other.nodes[0].cons.Cluster(), false)
 	c.start(i)
 	c.voters("n1", "n2", "n3", "n4")
+}
+
+// TestJoiningNodeThatHasTakenNothing: a node that has begun to join one cluster, and has taken nothing of it, does not end when it
+// hears of another cluster. It says what to do and asks on.
+func TestJoiningNodeThatHasTakenNothing(t *testing.T) {
+	c, w := wired(t, discoverable)
+	i := c.newcomer(w, "n4", 0) // nobody answers: the others do not run
+	n, err := Open(c.cfg[i])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	if err := n.cons.Bind("blue"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cons.Bind("green"); !errors.Is(err, raftnode.ErrBegun) || errors.Is(err, datadir.ErrOtherCluster) {
+		t.Errorf("%v", err)
+	}
+	if got := n.cons.Cluster(); got != "blue" {
+		t.Errorf("it joins %q", got)
+	}
 }

@@ -86,6 +86,7 @@ type Engine struct {
 
 	libs    map[string]*loadedLibrary // by name
 	settled int                       // calls of Settle, plus 1
+	lastRan int                       // the value of settled when a function last ran
 	keeping
 	kept            atomic.Int64 // the result of Kept
 	libEnv, libMeta *lua.LTable  // the globals of functions, see openFunctions

@@ -34,7 +34,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	if callback == nil {
 		return store.Err(errNoFunction)
 	}
-	l.ranIn = e.settled
+	l.ranIn, e.lastRan = e.settled, e.settled
 	save := c.Savepoint()
 	e.begin(c, fn.Name, noWrites)
 	e.keeps = true

@@ -64,6 +64,9 @@ func (e *Engine) Settle() { e.settled++ }
 // Undo says that all that has run since the last call of Settle is undone, and some of it may run again. It drops the libraries whose
 // functions have run since: their locals would have the changes of what is undone.
 func (e *Engine) Undo() {
+	if e.lastRan != e.settled {
+		return // most batches run no function, and there may be many libraries
+	}
 	for name, l := range e.libs {
 		if l.ranIn == e.settled {
 			delete(e.libs, name)

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/datadir"
 )
 
 // A joining node has no log yet, so nothing in a request tells it whether the leader is the one that it joins. The leader of
@@ -15,8 +17,19 @@ import (
 // errUnbound is the error of a node that does not know yet which cluster it joins.
 var errUnbound = errors.New("cluster: this node joins a cluster and does not know its name yet")
 
-// Bind notes which cluster this node joins. It fails with datadir.ErrOtherCluster if this node has begun to join another one.
-func (r *Node) Bind(cluster string) error { return r.dir.Bind(cluster) }
+// ErrBegun is the error of Bind at a node that has begun to join another cluster, but has taken nothing of it. If the node is started
+// again, it asks the addresses of --join anew.
+var ErrBegun = errors.New("this node has begun to join another cluster: if it is to join the one at this address, start it again")
+
+// Bind notes which cluster this node joins. If this node has begun to join another one, Bind fails with datadir.ErrOtherCluster, or with
+// ErrBegun.
+func (r *Node) Bind(cluster string) error {
+	err := r.dir.Bind(cluster)
+	if errors.Is(err, datadir.ErrOtherCluster) && r.raft.LastIndex() == 0 && r.raft.CurrentTerm() == 0 {
+		return ErrBegun
+	}
+	return err
+}
 
 // unbound reports whether this node has yet to learn from a member which cluster it joins.
 func (r *Node) unbound() bool {
