@@ -111,7 +111,9 @@ func (s *sequencer) putAside(r *request) bool {
 	if r.large || r.wrote || r.held || r.blockedClient != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false
 	}
-	s.undoFunctions() // r runs again later
+	if call.RunsScript(r.calls) {
+		s.undoFunctions() // r runs again later
+	}
 	clear(r.replies)
 	r.large, r.replies, r.extent = true, r.replies[:0], 0
 	s.long.waiting = append(s.long.waiting, r)

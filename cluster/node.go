@@ -309,11 +309,10 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// Behind reports whether this node still has to apply the entry with an index, and returns the commit index that the present leader
-// has told it, or 0 if this node leads. It may be called while an entry is applied, so it does not lock the state.
-func (n *Node) Behind(index uint64) (told uint64, behind bool) {
+// Progress tells how far this node has come in the log. It does not lock the state, so it may be called while an entry is applied.
+func (n *Node) Progress() Progress {
 	f := n.cons.Facts()
-	return f.Told, f.Told > 0 && f.Done < index
+	return Progress{Committed: f.Told, Applied: f.Done}
 }
 
 // Config returns a parameter of the cluster as this node knows it. ok is false if the parameter has never been

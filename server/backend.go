@@ -91,9 +91,8 @@ type Observer interface {
 	Older() bool
 	// MayBeOlder reports whether any node of the cluster may run version 0.1.0.
 	MayBeOlder() bool
-	// Behind reports whether this node still has to apply the log entry with an index, and returns the highest index that it knows
-	// to be committed, or 0 if it leads. It may be called while an entry is applied.
-	Behind(index uint64) (committed uint64, behind bool)
+	// Progress tells how far this node has come in the log. It may be called while an entry is applied.
+	Progress() cluster.Progress
 	// Removed reports whether this node has been taken out of the cluster.
 	Removed() bool
 	// Members returns the members of the cluster.

@@ -63,16 +63,16 @@ type fakeBackend struct {
 	refusal   atomic.Value           // a store.Error that every submission gets
 	lags      atomic.Bool            // the node hears of changed users only when it asks for their version
 
-	topology atomic.Pointer[cluster.Topology]
-	changed  chan struct{} // of topology; guarded by mu
-	unready  atomic.Bool
-	misses   atomic.Int32 // for so many calls Reaches says no
-	removed  atomic.Bool
-	older    atomic.Bool // a command may reach a leader of version 0.1.0
-	mayBeOld atomic.Bool // some node may run version 0.1.0
-	behind   atomic.Bool // the node has not applied entries that were committed earlier
-	maxReply atomic.Int64
-	begun    atomic.Int32 // blocking commands
+	topology           atomic.Pointer[cluster.Topology]
+	changed            chan struct{} // of topology; guarded by mu
+	unready            atomic.Bool
+	misses             atomic.Int32 // for so many calls Reaches says no
+	removed            atomic.Bool
+	older              atomic.Bool   // a command may reach a leader of version 0.1.0
+	mayBeOld           atomic.Bool   // some node may run version 0.1.0
+	committed, applied atomic.Uint64 // what Progress tells
+	maxReply           atomic.Int64
+	begun              atomic.Int32 // blocking commands
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -266,9 +266,8 @@ func (f *fakeBackend) become(t *cluster.Topology) {
 
 func (f *fakeBackend) Topology() *cluster.Topology { return f.topology.Load() }
 func (f *fakeBackend) Reaches() bool               { return !f.unready.Load() && f.misses.Add(-1) < 0 }
-func (f *fakeBackend) Behind(index uint64) (committed uint64, behind bool) {
-	behind = f.behind.Load()
-	return index + 1, behind
+func (f *fakeBackend) Progress() cluster.Progress {
+	return cluster.Progress{Committed: f.committed.Load(), Applied: f.applied.Load()}
 }
 func (f *fakeBackend) Removed() bool    { return f.removed.Load() }
 func (f *fakeBackend) Older() bool      { return f.older.Load() }

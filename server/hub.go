@@ -300,6 +300,7 @@ func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...st
 		s.out.push(message{frame: frames[resp], resp: resp, told: told}, s.srv.params.pubsubLimit(), d.began)
 		s.messages.Add(1)
 	}
+	d.end()
 }
 
 // subscribe adds a subscription, unless the session has it already, and puts the confirmation into the session's output. It does

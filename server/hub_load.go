@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"lockstep/cluster"
 )
 
 // A node delivers messages while it applies the log entry that has them, and applies the next entry afterwards. At the leader,
@@ -13,27 +15,40 @@ import (
 // behind: its other clients hear of released locks too late, and it cannot lead before it has applied all entries. So if a node
 // spends most of its time on delivering, and falls behind, the hub cuts off the clients that get most.
 
-// loadPeriod is the time after which the hub looks whether the node spends more than half of it on delivering.
-const loadPeriod = 250 * time.Millisecond
+// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering, and has fallen further behind.
+// Once that was so at loadLooks looks in a row, the hub cuts clients off. Fewer looks would be too few: one entry may have many
+// messages, and a node that was suspended has many entries to apply. Its clients are no reason for that.
+const (
+	loadPeriod = 250 * time.Millisecond
+	loadLooks  = 8
+)
 
 // load is the work of delivering since the last look.
 type load struct {
-	mu        sync.Mutex
-	since     time.Time
-	took      time.Duration
-	committed uint64 // the highest index that this node knew to be committed at the last look
-	heavy     bool   // the last period was heavy, too, so session.messages has the messages since then
+	mu    sync.Mutex
+	since time.Time
+	took  time.Duration
+	seen  cluster.Progress // at the last look
+	looks int              // how many looks in a row found too much work
 }
 
 // delivery is the work of delivering one message, or all messages about one write set.
 type delivery struct {
 	to    *session  // one of those that get something; nil: nobody
-	began time.Time // when the first of them got it
+	began time.Time // when the present part of the work began
+	took  time.Duration
 }
 
 func (d *delivery) begin(s *session) {
-	if d.to == nil {
+	if d.began.IsZero() {
 		d.to, d.began = s, s.srv.cfg.Clock()
+	}
+}
+
+func (d *delivery) end() {
+	if !d.began.IsZero() {
+		d.took += d.to.srv.cfg.Clock().Sub(d.began)
+		d.began = time.Time{}
 	}
 }
 
@@ -42,24 +57,31 @@ func (h *Hub) delivered(d *delivery) {
 	if d.to == nil {
 		return
 	}
-	now := d.to.srv.cfg.Clock()
 	l := &h.load
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.took += now.Sub(d.began)
+	l.took += d.took
+	now := d.to.srv.cfg.Clock()
 	period := now.Sub(l.since)
 	if period < loadPeriod {
 		return
 	}
-	committed, behind := d.to.srv.backend.Behind(l.committed)
-	heavy := behind && 2*l.took > period
-	if heavy {
-		go h.lighten(l.heavy)
+	at := d.to.srv.backend.Progress()
+	if at.Applied == l.seen.Applied && l.took > 0 && period < time.Minute {
+		return // still within one entry
 	}
-	l.since, l.took, l.committed, l.heavy = now, 0, committed, heavy
+	if at.Behind() > l.seen.Behind() && 2*l.took > period {
+		l.looks++
+	} else {
+		l.looks = 0
+	}
+	if l.looks == 1 || l.looks >= loadLooks {
+		go h.lighten(l.looks >= loadLooks)
+	}
+	l.since, l.took, l.seen = now, 0, at
 }
 
-// lighten counts the messages that each client has got since the last call. If cut is true, it cuts off those that have got most: as
+// lighten counts the messages that each client has got since the last call, and counts anew. If cut is true, it cuts off those that have got most: as
 // many clients as together have got half of all messages.
 func (h *Hub) lighten(cut bool) {
 	type listener struct {

@@ -62,6 +62,7 @@ func (h *Hub) Applied(writes []byte) {
 	t.changes = changes{}
 	store.EachTouched(writes, t)
 	t.broadcast()
+	t.changes.delivery.end()
 	h.delivered(&t.changes.delivery)
 	t.changes = changes{} // because the old value may take much memory
 }
@@ -195,14 +196,11 @@ func (t *tracker) broadcast() {
 	}
 	slices.SortFunc(c.prefixes, func(a, b *prefix) int { return strings.Compare(a.text, b.text) }) // in Redis's order
 	for _, p := range c.prefixes {
-		switch {
-		case len(c.overrun) == len(t.sessions.m):
-			// nobody gets a further message
-		case p.every:
+		if p.every {
 			for s := range p.sessions.m {
 				t.tellAll(s)
 			}
-		default:
+		} else {
 			t.tellKeys(p)
 		}
 		p.keys, p.marked, p.every = nil, false, false
@@ -249,8 +247,7 @@ func (c *changes) message(p *prefix, without uint64) *notice {
 // it tells the session "all keys" instead. It sends nothing to a session in overrun.
 func (t *tracker) tell(s *session, m *notice) {
 	c := &t.changes
-	c.delivery.begin(s)
-	s.messages.Add(1)
+	t.tells(s)
 	if _, over := c.overrun[s]; over {
 		return
 	}
@@ -263,10 +260,17 @@ func (t *tracker) tell(s *session, m *notice) {
 	t.send(s, m)
 }
 
+// tells counts a message to a session as work.
+func (t *tracker) tells(s *session) {
+	t.changes.delivery.begin(s)
+	s.messages.Add(1)
+}
+
 // tellAll tells a session that all keys may have changed. The session gets no later message about the present
 // write set.
 func (t *tracker) tellAll(s *session) {
 	c := &t.changes
+	t.tells(s)
 	if _, over := c.overrun[s]; over {
 		return
 	}

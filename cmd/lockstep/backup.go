@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"syscall"
 	"time"
 
 	"lockstep/cluster"
@@ -103,6 +105,9 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		return err
 	}
 	part := f.Name()
+	if err := errors.Join(lockPart(f), removeLeftovers(path, part)); err != nil {
+		return errors.Join(err, f.Close(), os.Remove(part))
+	}
 	complete, err := receiveBackup(o, f)
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
 		_, err = verifyBackup(part)
@@ -122,6 +127,33 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// lockPart locks the part of a backup as long as this process has it open.
+func lockPart(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
+
+// removeLeftovers removes the parts of earlier backups to path that were interrupted: nobody locks them. It spares the part own.
+func removeLeftovers(path, own string) error {
+	parts, err := filepath.Glob(escapeGlob(path) + ".*.part")
+	for _, part := range parts {
+		if part == own {
+			continue
+		}
+		f, openErr := os.OpenFile(part, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+		if openErr != nil {
+			continue // it is gone by now, or somebody else's
+		}
+		if lockPart(f) == nil {
+			err = errors.Join(err, os.Remove(part))
+		}
+		err = errors.Join(err, f.Close())
+	}
+	return err
+}
+
+// escapeGlob returns a pattern that matches only path itself.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
 }
 
 // keepBackup gives a whole backup its name, and replaces no other file.

@@ -140,6 +140,7 @@ func TestNameInABackup(t *testing.T) {
 }
 
 // TestTwoBackupsToOnePath: a second backup to the same path, which the node refuses, does not remove the part that the first one writes.
+// Nothing is left of an earlier one that was interrupted.
 func TestTwoBackupsToOnePath(t *testing.T) {
 	var whole bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
@@ -153,6 +154,9 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 	o := adminOptions{addr: ln.Addr().String(), timeout: time.Minute}
 	dir := t.TempDir()
 	path, second := filepath.Join(dir, "locks.backup"), make(chan error, 1)
+	if err := os.WriteFile(path+".1.part", []byte("an interrupted backup"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	go func() {
 		first := true
 		for conn, err := ln.Accept(); err == nil; conn, err = ln.Accept() {
