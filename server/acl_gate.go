@@ -149,7 +149,7 @@ func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal stor
 		}
 	case asksNodeAlone(cmd) && !readsAll(cmd) && !srv.backend.Reaches() && !srv.pulse.stopped(srv.cfg.Clock()):
 	default:
-		search, patience := srv.patience, srv.patience
+		search, patience := srv.patience(), srv.patience()
 		switch {
 		case changesCluster(cmd):
 			search, patience = clusterTimes*search, clusterTimes*patience
@@ -309,9 +309,9 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
 	}
-	search, patience := clusterTimes*s.srv.patience, clusterTimes*s.srv.patience
+	search, patience := clusterTimes*s.srv.patience(), clusterTimes*s.srv.patience()
 	if readsOn(cmd, args) {
-		search, patience = 0, s.srv.patience
+		search, patience = 0, s.srv.patience()
 	}
 	if s.srv.upToDate(search, patience) != knowsAll {
 		if asksNodeAlone(cmd) {

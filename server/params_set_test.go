@@ -40,30 +40,17 @@ func TestRefusedChangeHasNoEffect(t *testing.T) {
 // TestMergedChanges: two clients that set the limits of different classes at a time set both.
 func TestMergedChanges(t *testing.T) {
 	ts := newTestServer(t, nil)
-	set := func(s *session, words ...string) chan store.Reply {
-		args := [][]byte{[]byte("config"), []byte("set")}
-		for _, w := range words {
-			args = append(args, []byte(w))
-		}
-		done := make(chan store.Reply, 1)
-		go func() { done <- doConfigSet(s, args) }()
-		return done
-	}
-	ts.dial(t).do("PING", "+PONG\r\n")
-	ts.dial(t).do("PING", "+PONG\r\n")
-	sessions := ts.each()
-	release := ts.fake.holdBack()
-	a := set(sessions[0], "client-output-buffer-limit", "pubsub 1 2 3", "maxmemory", "100mb")
+	a, b := ts.dial(t), ts.dial(t)
+	release := ts.holdAfterFirst() // the leader is asked about the client's rights first
+	a.send("CONFIG SET client-output-buffer-limit \"pubsub 1 2 3\" maxmemory 100mb\r\n")
 	until(t, "the leader's turn", func() bool { return ts.fake.held.Load() == 1 })
-	b := set(sessions[1], "client-output-buffer-limit", "normal 4 5 6")
-	for n := 0; n < 1000 && len(b) == 0; n++ { // it has no effect yet, because it waits for the first
+	b.send("CONFIG SET client-output-buffer-limit \"normal 4 5 6\"\r\n")
+	for range 1000 { // it has no effect yet, because it waits for the first
 		runtime.Gosched()
 	}
 	release()
-	for _, done := range []chan store.Reply{a, b} {
-		if r := <-done; r.IsError() {
-			t.Error(r)
-		}
+	for _, c := range []*client{a, b} {
+		c.expect("+OK\r\n")
 	}
 	if p, n := ts.params.limitOf("pubsub").hard, ts.params.limitOf("normal").hard; p != 1 || n != 4 {
 		t.Errorf("the limits are %d and %d, want 1 and 4", p, n)

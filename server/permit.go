@@ -85,7 +85,7 @@ const (
 // asksOnce returns a function that returns how recent this node's users and passwords are; another node may have changed them. The
 // first call of that function asks the leader, and later calls return the result of the first.
 func (srv *Server) asksOnce() func() knowledge {
-	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience) })
+	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience()) })
 }
 
 // asksOnce is Server.asksOnce, except that all commands of a transaction share one question.
@@ -118,7 +118,7 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	}
 	stopped := srv.pulse.stopped(srv.cfg.Clock())
 	if stopped {
-		search = max(search, stoppedTimes*srv.patience)
+		search = max(search, stoppedTimes*srv.patience())
 	}
 	timer := time.NewTimer(search)
 	defer timer.Stop()
@@ -222,7 +222,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		return Permitted
 	}
 	if cmd := srv.table.Lookup([]byte(command)); cmd != nil && cmd.Is(store.Admin) {
-		if srv.upToDate(srv.patience, srv.patience) == knowsPast { // another node may have changed the user's rights
+		if srv.upToDate(srv.patience(), srv.patience()) == knowsPast { // another node may have changed the user's rights
 			return Unknown
 		}
 	}
@@ -239,3 +239,6 @@ func (srv *Server) HasPassword(name string) bool {
 	acc := srv.hub.accounts.get(name)
 	return acc != nil && !acc.user.Load().NoPass
 }
+
+// patience returns how long to wait for the leader's answer about the users.
+func (srv *Server) patience() time.Duration { return time.Duration(srv.patient.Load()) }

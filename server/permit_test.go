@@ -145,7 +145,7 @@ func TestLetInWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		<-ts.learned
-		ts.patience = 5 * time.Millisecond
+		ts.patient.Store(int64(5 * time.Millisecond))
 		ts.elsewhere("ACL SETUSER op on >p +@all ~* &*")
 		ts.fake.unready.Store(true)
 		old, right, waits, held, reads := ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t), ts.dial(t)
@@ -189,7 +189,7 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		<-ts.learned
-		ts.patience = 5 * time.Millisecond
+		ts.patient.Store(int64(5 * time.Millisecond))
 		ts.elsewhere("ACL SETUSER op on >p >q +@all ~* &*")
 		early := ts.dial(t)
 		early.do("AUTH op p", "+OK\r\n")
@@ -199,7 +199,7 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 		reads.do("AUTH op p", "+OK\r\n")
 		other.do("AUTH op q", "+OK\r\n")
 		name := reads.ask("LOCKSTEP", "BACKUP", "BEGIN").Elems[0].Text
-		ts.patience = time.Hour
+		ts.patient.Store(int64(time.Hour))
 		for _, c := range []*client{early, reads, other} {
 			_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // of a reply that does not come
 		}

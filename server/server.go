@@ -56,7 +56,7 @@ type Server struct {
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
 	pulse          pulse
-	patience       time.Duration // how long to wait for the leader's answer about the users
+	patient        atomic.Int64 // patience in nanoseconds
 
 	hands  *handshakes
 	seldom *seldomLines // what strangers can write into the log
@@ -111,8 +111,8 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
 		learned:   make(chan struct{}),
-		patience:  cmp.Or(cfg.patience, catchUpTimeout),
 	}
+	srv.patient.Store(int64(cmp.Or(cfg.patience, catchUpTimeout)))
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
 	srv.clientMemory.evictions = seldomLine{log: cfg.Log, level: slog.LevelWarn, msg: "clients were cut off: all clients together held more than maxmemory-clients"}

@@ -56,12 +56,15 @@ func TestJoiningNodeTakesOneCluster(t *testing.T) {
 	if err := a.log.Bind("blue"); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.log.Bind("red"); err != errOtherCluster {
+	if err := a.log.Bind("red"); err != ErrBegun {
 		t.Errorf("it is bound to two clusters: %v", err)
 	}
 	a.mustTakeNothing("when it knows another cluster", "red")
 	if err := a.lead("blue"); err != nil {
 		t.Errorf("its own leader is refused: %v", err)
+	}
+	if err := a.log.Bind("red"); err != errOtherCluster {
+		t.Errorf("it is bound to two clusters: %v", err)
 	}
 	if err := a.log.Joined("red"); err != errOtherCluster {
 		t.Errorf("it becomes a member of another cluster: %v", err)
