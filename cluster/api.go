@@ -76,6 +76,3 @@ type Progress struct {
 	Committed uint64 // what the leader, another node, has told to be committed; 0: nothing
 	Applied   uint64 // the last entry that the state has
 }
-
-// Behind returns how many entries that the leader has told of still have to be applied.
-func (p Progress) Behind() uint64 { return p.Committed - min(p.Applied, p.Committed) }

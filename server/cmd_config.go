@@ -1,6 +1,10 @@
 package server
 
-import "lockstep/store"
+import (
+	"time"
+
+	"lockstep/store"
+)
 
 func configRows() []row {
 	const admin = store.Admin | store.NoScript | store.Loading | store.Stale
@@ -46,10 +50,11 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	if len(args)%2 != 0 {
 		return store.Err(store.ErrSyntax)
 	}
-	over := s.idle()
-	s.srv.params.setting.Lock()
-	over()
-	defer s.srv.params.setting.Unlock()
+	leave, refusal := s.beginSetting()
+	if refusal != "" {
+		return store.Err(refusal)
+	}
+	defer leave()
 	change, refusal := s.srv.params.check(args[2:])
 	if refusal != "" {
 		return store.Err(refusal)
@@ -70,6 +75,24 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	}
 	return store.OK
 }
+
+// beginSetting waits until no other CONFIG SET is in progress, for settingWait at most: each may have to wait for the leader, and clients
+// that give up and ask again would make the queue ever longer.
+func (s *session) beginSetting() (leave func(), refusal store.Error) {
+	defer s.idle()()
+	setting := s.srv.params.setting
+	late := time.NewTimer(settingWait)
+	defer late.Stop()
+	select {
+	case setting <- struct{}{}:
+		return func() { <-setting }, ""
+	case <-late.C:
+	case <-s.srv.stop:
+	}
+	return nil, errSetting
+}
+
+const settingWait = 5 * time.Second
 
 // WarnOfMaxMemory writes a warning to the log if limit, a value of maxmemory, is more than the memory of the machine or container.
 func (srv *Server) WarnOfMaxMemory(limit int64) {

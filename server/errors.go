@@ -80,6 +80,7 @@ const (
 	errRightsUnknown  store.Error = "TRYAGAIN The leader does not tell in time whether the user may do this"
 	errExecAborted    store.Error = "EXECABORT Transaction discarded because of previous errors."
 	errLongPattern    store.Error = "ERR the pattern takes too long to look for among the channels: use one with fewer stars and classes"
+	errSetting        store.Error = "ERR CONFIG SET failed: another CONFIG SET is in progress and waits for the leader; nothing was changed, try again"
 	errManyPatterns   store.Error = "ERR the patterns take too long to look for among the parameters: use fewer of them, with fewer stars and classes"
 	errQueueTooBig    store.Error = "ERR the transaction is too large: its commands may be as large as what one transaction may write (max-entry-size)"
 	errTooMuchWatched store.Error = "ERR too many watched keys: their names may be as large as what one transaction may write (max-entry-size)"

@@ -15,21 +15,28 @@ import (
 // behind: its other clients hear of released locks too late, and it cannot lead before it has applied all entries. So if a node
 // spends most of its time on delivering, and falls behind, the hub cuts off the clients that get most.
 
-// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering, and has fallen further behind.
-// Once that was so at loadLooks looks in a row, the hub cuts clients off. Fewer looks would be too few: one entry may have many
-// messages, and a node that was suspended has many entries to apply. Its clients are no reason for that.
+// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. If that has been so at all looks
+// since the node heard of an entry, and the entry has waited for loadWait, the hub cuts clients off. A shorter wait would be too short: one
+// entry may have many messages, and a node that was suspended has many entries to apply. Its clients are no reason for that.
 const (
 	loadPeriod = 250 * time.Millisecond
-	loadLooks  = 8
+	loadWait   = 2 * time.Second
+	maxLooks   = 64
 )
 
 // load is the work of delivering since the last look.
 type load struct {
-	mu    sync.Mutex
-	since time.Time
-	took  time.Duration
-	seen  cluster.Progress // at the last look
-	looks int              // how many looks in a row found too much work
+	mu      sync.Mutex
+	since   time.Time
+	took    time.Duration
+	applied uint64   // the last entry that the node had applied at the last look
+	looks   []sample // the latest looks in a row that found too much work, if entries of then still wait; the first maxLooks of them
+}
+
+// sample is what the hub saw at a look.
+type sample struct {
+	at        time.Time
+	committed uint64 // the last entry that the node had heard of
 }
 
 // delivery is the work of delivering one message, or all messages about one write set.
@@ -67,18 +74,29 @@ func (h *Hub) delivered(d *delivery) {
 		return
 	}
 	at := d.to.srv.backend.Progress()
-	if at.Applied == l.seen.Applied && l.took > 0 && period < time.Minute {
+	if at.Applied == l.applied && l.took > 0 && period < time.Minute {
 		return // still within one entry
 	}
-	if at.Behind() > l.seen.Behind() && 2*l.took > period {
-		l.looks++
+	if 2*l.took <= period {
+		l.looks = nil
 	} else {
-		l.looks = 0
+		h.busy(now, at)
 	}
-	if l.looks == 1 || l.looks >= loadLooks {
-		go h.lighten(l.looks >= loadLooks)
+	l.since, l.took, l.applied = now, 0, at.Applied
+}
+
+// busy adds a look that found too much work. The caller holds load.mu.
+func (h *Hub) busy(now time.Time, at cluster.Progress) {
+	l := &h.load
+	begins := len(l.looks) == 0
+	l.looks = slices.DeleteFunc(l.looks, func(old sample) bool { return old.committed <= at.Applied })
+	waits := len(l.looks) > 0 && now.Sub(l.looks[0].at) >= loadWait
+	if len(l.looks) < maxLooks {
+		l.looks = append(l.looks, sample{now, at.Committed})
 	}
-	l.since, l.took, l.seen = now, 0, at
+	if begins || waits {
+		go h.lighten(waits)
+	}
 }
 
 // lighten counts the messages that each client has got since the last call, and counts anew. If cut is true, it cuts off those that have got most: as

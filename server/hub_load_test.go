@@ -39,40 +39,35 @@ func TestWhoGetsMostIsCutOff(t *testing.T) {
 				ts.fake.advance(loadPeriod)
 				ts.fake.applied.Add(1)
 				ts.hub.delivered(&delivery{to: little, took: took})
-				ts.hub.load.mu.Lock()
-				n := ts.hub.load.looks
-				ts.hub.load.mu.Unlock()
-				if n == 1 || n >= loadLooks {
-					ts.await(func() bool { return little.messages.Load() == 0 }) // lighten counts anew
-				}
 			}
-			falls := func(entries uint64) { ts.fake.committed.Add(entries) }
 			over := func() string { return fmt.Sprint(much.out.isOver(), less.out.isOver(), little.out.isOver()) }
-
+			counted := func() { ts.await(func() bool { return little.messages.Load() == 0 }) } // lighten counts anew
+			const looks = int(loadWait / loadPeriod)
 			heavy := func(looks int) {
 				for range looks {
-					falls(2)
 					period(loadPeriod)
 				}
 			}
-			none := "false false false"
-			heavy(loadLooks - 1)
-			period(loadPeriod) // the node catches up
-			heavy(loadLooks - 1)
-			falls(2)
+			ts.fake.committed.Store(1)
+			heavy(1)
+			counted()
+			heavy(2 * looks) // the node has applied all that it knew of
+			ts.fake.committed.Store(1000)
+			heavy(looks)
 			period(loadPeriod / 3) // it does other work
 			heavy(1)
-			heavy(loadLooks - 2)
-			for range loadLooks { // within one long entry
+			counted()
+			heavy(looks - 1)
+			for range looks { // within one long entry
 				ts.fake.advance(loadPeriod)
 				ts.hub.delivered(&delivery{to: little, took: loadPeriod})
 			}
-			if got := over(); got != none {
+			if got := over(); got != "false false false" {
 				t.Errorf("cut off too early: %s", got)
 			}
-			falls(2)
-			period(loadPeriod)
+			heavy(1)
 			ts.await(func() bool { return over() == "true false false" })
+			counted()
 			heavy(1)
 			ts.await(func() bool { return over() == "true true false" })
 			ts.fake.advance(seldomSilence)

@@ -16,10 +16,10 @@ import (
 // as CONFIG GET prints it; but for a parameter that is shared, faced or secret (see paramDef), it contains only the default. The
 // atomics are the values that this node acts on, for readers that must not wait for mu.
 type params struct {
-	// setting is held by a CONFIG SET from its check to its last effect: what is refused has no effect, and what is merged into the
-	// present value (client-output-buffer-limit, the TLS files) is lost in no other change. It is held while CONFIG SET waits for the
-	// leader, so no event loop may wait for it.
-	setting sync.Mutex
+	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its
+	// last effect: what is refused has no effect, and what is merged into the present value (client-output-buffer-limit, the TLS
+	// files) is lost in no other change. CONFIG SET may wait for the leader meanwhile, so no event loop may wait for it.
+	setting chan struct{}
 
 	mu     sync.Mutex
 	defs   map[string]*paramDef // by name and by alias
@@ -80,7 +80,7 @@ type paramDef struct {
 }
 
 func newParams(cfg *Config, backend Backend) *params {
-	p := &params{defs: map[string]*paramDef{}, values: map[*paramDef]string{}, defaultClientLimit: cfg.MaxMemoryClients}
+	p := &params{defs: map[string]*paramDef{}, values: map[*paramDef]string{}, setting: make(chan struct{}, 1), defaultClientLimit: cfg.MaxMemoryClients}
 	for _, def := range p.table(cfg, backend) {
 		p.defs[def.name] = def
 		if def.alias != "" {

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/cluster"
@@ -35,6 +36,30 @@ func TestRefusedChangeHasNoEffect(t *testing.T) {
 	if got := ts.cfg.TLS.Files(); got.AuthClients != "optional" || got.Protocols != "TLSv1.2" {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// TestSettingsDoNotQueue: a CONFIG SET that finds another one in progress waits for it, for some seconds at most.
+func TestSettingsDoNotQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{srv: &Server{params: &params{setting: make(chan struct{}, 1)}, stop: make(chan struct{})}}
+		s.srv.cfg.Clock = time.Now
+		leave, refusal := s.beginSetting()
+		if refusal != "" {
+			t.Fatal(refusal)
+		}
+		began := time.Now()
+		if _, refusal := s.beginSetting(); refusal != errSetting || time.Since(began) != settingWait {
+			t.Errorf("%q after %v", refusal, time.Since(began))
+		}
+		time.AfterFunc(time.Second, leave)
+		if _, refusal := s.beginSetting(); refusal != "" || time.Since(began) != settingWait+time.Second {
+			t.Errorf("%q after %v", refusal, time.Since(began))
+		}
+		close(s.srv.stop)
+		if _, refusal := s.beginSetting(); refusal != errSetting {
+			t.Errorf("%q at the end", refusal)
+		}
+	})
 }
 
 // TestMergedChanges: two clients that set the limits of different classes at a time set both.
