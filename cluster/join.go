@@ -135,17 +135,29 @@ func (n *Node) joinThrough(addr string) error {
 	return n.askToJoin(addr, n.cons.Directory())
 }
 
+// call opens a connection to a member for one question. The connection ends after joinTimeout, and when this node closes; the caller
+// must call over in any case.
+func (n *Node) call(addr string, protocol byte) (conn net.Conn, over func(), err error) {
+	if conn, err = n.cfg.peers.Dial(addr, protocol, peerport.DialTimeout); err != nil {
+		return nil, nil, err
+	}
+	forget := context.AfterFunc(n.ctx, func() { conn.Close() })
+	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
+	return conn, func() {
+		timer.Stop()
+		forget()
+		conn.Close()
+	}, nil
+}
+
 // bind asks a member for the name of its cluster and notes that this node joins that cluster. Before that, this node takes nothing
 // from any leader, because another cluster may have been told its address, too (raftnode/binding.go).
 func (n *Node) bind(addr string) error {
-	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout)
+	conn, over, err := n.call(addr, peerport.ProtoFacts)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
-	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
-	defer timer.Stop()
+	defer over()
 	own := n.peers.Own()
 	own.Directory = "" // the address may belong to a stranger
 	member, err := peers.Exchange(conn, peers.NewReader(conn), own)
@@ -165,14 +177,11 @@ func (n *Node) bind(addr string) error {
 
 // askToJoin asks one member to take this node in, and names this node's data directory.
 func (n *Node) askToJoin(addr, directory string) error {
-	conn, err := n.cfg.peers.Dial(addr, peerport.ProtoJoin, peerport.DialTimeout)
+	conn, over, err := n.call(addr, peerport.ProtoJoin)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	defer context.AfterFunc(n.ctx, func() { conn.Close() })()
-	timer := time.AfterFunc(joinTimeout, func() { conn.Close() })
-	defer timer.Stop()
+	defer over()
 	body := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), n.cfg.ID), n.cfg.peerAddr())
 	body = codec.AppendStr(body, directory)
 	if _, err := conn.Write(frame.End(body, 0)); err != nil {

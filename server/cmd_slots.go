@@ -389,8 +389,8 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 	return store.Int(1)
 }
 
-// doClusterInfo reports the state fail if this node has been removed, or if too few members are up to elect a leader. If enough are up, there
-// is a leader, or there will be one in a moment, so the state is ok.
+// doClusterInfo reports the state fail if this node has been removed, or if too few members are up to elect a leader. If enough are up,
+// there is a leader, or there will be one in a moment, so the state is ok.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}

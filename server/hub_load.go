@@ -15,9 +15,9 @@ import (
 // behind: its other clients hear of released locks too late, and it cannot lead before it has applied all entries. So if a node
 // spends most of its time on delivering, and falls behind, the hub cuts off the clients that get most.
 
-// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. If that has been so at all looks
-// since the node heard of an entry, and the entry has waited for loadWait, the hub cuts clients off. A shorter wait would be too short: one
-// entry may have many messages, and a node that was suspended has many entries to apply. Its clients are no reason for that.
+// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. The hub cuts clients off if an
+// entry has waited for loadWait, and all looks in that time have found so much work. A shorter wait would hit honest clients: one
+// entry may have many messages, and a node that was suspended has many entries to apply.
 const (
 	loadPeriod = 250 * time.Millisecond
 	loadWait   = 2 * time.Second
@@ -99,7 +99,7 @@ func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	}
 }
 
-// lighten counts the messages that each client has got since the last call, and counts anew. If cut is true, it cuts off those that have got most: as
+// lighten reads how many messages each client has got since the last call. If cut is true, it cuts off those that have got most: as
 // many clients as together have got half of all messages.
 func (h *Hub) lighten(cut bool) {
 	type listener struct {

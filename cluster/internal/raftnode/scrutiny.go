@@ -233,7 +233,8 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 }
 
 // admits fails if Raft must not see a request: the sender is no member, has another data directory
-// than before, or is of another cluster; this node does not know yet which cluster it joins; no honest member could send the request; or Raft is still starting.
+// than before, or is of another cluster; this node does not know yet which cluster it joins; no honest
+// member could send the request; or Raft is still starting.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
 	if err != nil && err != errStarting && err != errUnbound && t.refused != nil {
