@@ -74,6 +74,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 				s.noteUse(q[from:]) // q is shorter if a request was stopped for now
 			}
 			txn.ExpireSeen(maxBatchBytes) // an entry has room for that beside the largest write
+			b.correctRecords(txn)
 			return q, rest
 		}
 	}

@@ -66,12 +66,20 @@ type grant struct {
 	key  store.LeasedKey
 }
 
-// granted returns the leases that write set seq has given r, without those that later calls of r have ended.
-func (r *request) granted(seq uint64, writes []byte) grants {
-	g := grants{seq: seq, at: r.at, list: r.anew}
+// granted returns the leases that the batch, as write set seq, has given r, without those that later calls of r have ended. A lease
+// has the deadline 0 if a later request of the batch may have given its name to another key.
+func (b *batch) granted(r *request, seq uint64, writes []byte) grants {
+	g := grants{seq: seq, at: r.at, list: slices.Clone(r.anew)}
 	for _, s := range r.spans {
 		for _, k := range store.LeasedBetween(writes, s.begin, s.end, r.written) {
 			g.list = append(g.list, grant{s.call, k})
+		}
+	}
+	if b.replaced != nil {
+		for i := range g.list {
+			if k := &g.list[i].key; b.replaced.Since(r.written, k.DB, k.Key) {
+				k.Deadline = 0
+			}
 		}
 	}
 	return g
@@ -155,7 +163,7 @@ func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bo
 	for _, x := range g.list {
 		until, alive := txn.Renew(x.key, g.seq, g.at)
 		switch {
-		case x.call >= len(replies), !alive && held && x.key.Deadline > txn.Now().Lease:
+		case x.call >= len(replies), !alive && held && (x.key.Deadline == 0 || x.key.Deadline > txn.Now().Lease):
 		case alive:
 			x.key.Deadline = until
 			r.anew = append(r.anew, x)

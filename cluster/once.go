@@ -84,15 +84,45 @@ const (
 // record adds the replies to r, a numbered request that has written something, to the answers of the batch's entry. If the replies
 // are too large to be kept, the entry gets ErrReplyLost in their place.
 func (b *batch) record(r *request, writes []byte) {
+	replies := b.recordOf(r, writes)
+	b.answers = append(b.answers, raftfsm.Answer{Origin: r.from.Origin, ID: r.from.ID, Low: r.from.Low, Replies: replies})
+	b.recorded += len(replies)
+}
+
+// recordOf encodes the replies to r, and the leases that r was given, for the answers of the entry.
+func (b *batch) recordOf(r *request, writes []byte) []byte {
 	replies := forward.AppendReplies(nil, r.replies)
-	if g := r.granted(b.prev+1, writes); len(g.list) > 0 {
+	if g := b.granted(r, b.prev+1, writes); len(g.list) > 0 {
 		replies = appendGrants(replies, g)
 	}
 	if len(replies) > maxRecorded || r.crowded && len(replies) > smallRecord {
 		replies = forward.AppendReplies(nil, errorReplies(nil, len(r.replies), ErrReplyLost))
 	}
-	b.answers = append(b.answers, raftfsm.Answer{Origin: r.from.Origin, ID: r.from.ID, Low: r.from.Low, Replies: replies})
-	b.recorded += len(replies)
+	return replies
+}
+
+// correctRecords encodes recorded replies again if names have got another key in the batch: a request may have ended a lease that
+// the batch had given to an earlier request.
+func (b *batch) correctRecords(txn *store.Txn) {
+	b.replaced = txn.Replaced()
+	if b.replaced == nil || len(b.answers) == 0 {
+		return
+	}
+	type number struct{ origin, id uint64 }
+	leased := map[number]*request{}
+	for _, r := range b.requests {
+		if len(r.spans)+len(r.anew) > 0 {
+			leased[number{r.from.Origin, r.from.ID}] = r
+		}
+	}
+	for i := range b.answers {
+		a := &b.answers[i]
+		if r := leased[number{a.Origin, a.ID}]; r != nil {
+			b.recorded -= len(a.Replies)
+			a.Replies = b.recordOf(r, txn.Writes().Bytes())
+			b.recorded += len(a.Replies)
+		}
+	}
 }
 
 // tooEarly reports whether a request that is not the first of its batch must wait for the next batch. A claim must

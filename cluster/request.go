@@ -156,8 +156,9 @@ type batch struct {
 	recorded int              // bytes of those replies
 	replied  int              // about how many bytes the replies to all requests have
 	answered atomic.Bool
-	watchdog *time.Timer // answers a proposed batch that has waited for too long
-	served   bool        // it began by serving pending blocked clients
+	watchdog *time.Timer     // answers a proposed batch that has waited for too long
+	served   bool            // it began by serving pending blocked clients
+	replaced *store.Replaced // names that have got another key in it; nil: none
 
 	started   store.Time    // time at which its evaluation began, or began anew: lateness counts from it
 	began     time.Duration // monotonic time before its first evaluation
@@ -181,7 +182,7 @@ func (b *batch) largeWrites(entry int) (large []fair.LargeWrite) {
 
 // reset empties a batch before it is evaluated again.
 func (b *batch) reset() {
-	b.requests, b.answers, b.recorded, b.replied = b.requests[:0], b.answers[:0], 0, 0
+	b.requests, b.answers, b.recorded, b.replied, b.replaced = b.requests[:0], b.answers[:0], 0, 0, nil
 }
 
 // answer completes every request of the batch. errLate stands for a batch that the log has accepted, maybe long ago
@@ -219,7 +220,7 @@ func (r *request) completeInTime(b *batch) {
 	}
 	r.err, r.leases = nil, nil
 	if r.cost > 0 {
-		if g := r.granted(b.prev+1, b.writes); len(g.list) > 0 {
+		if g := b.granted(r, b.prev+1, b.writes); len(g.list) > 0 {
 			r.leases = appendGrants(nil, g)
 		}
 		if len(r.leases) > maxRecorded {
@@ -231,7 +232,7 @@ func (r *request) completeInTime(b *batch) {
 }
 
 func (r *request) completeLate(b *batch) {
-	due := r.granted(b.accepted, b.writes)
+	due := b.granted(r, b.accepted, b.writes)
 	switch {
 	case len(due.list) == 0:
 		r.complete(nil)

@@ -137,6 +137,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
 			// deadline.
 			at = max(at, c.graced(e))
+			// A lease of this very write set has no grace yet. If the reply is late, the new deadline moves with it.
+			c.leases = c.leases || e.deadline != 0 && e.leased == c.seq
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)
 		c.eventOn(eventGeneric, "expire")

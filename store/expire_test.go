@@ -238,6 +238,36 @@ func TestCreated(t *testing.T) {
 	}
 }
 
+// TestSeenExpiredBeforeASwap: a key that a client was told has expired is deleted, although its database is swapped in the same
+// write set. A next leader, whose clock is behind, would have it again.
+func TestSeenExpiredBeforeASwap(t *testing.T) {
+	for _, undone := range []bool{false, true} {
+		s := New()
+		apply(t, s, 1, func(t *Txn) { t.SetString(0, []byte("k"), "old owner", 2000) })
+		txn := s.Begin(Time{Lease: 2001}, 2, Env{})
+		if txn.Lookup(0, []byte("k")) != nil {
+			t.Fatal("not expired")
+		}
+		sp := txn.Savepoint()
+		txn.Swap(0, 1)
+		if undone {
+			txn.Rollback(sp)
+		} else {
+			txn.Release(sp)
+		}
+		txn.ExpireSeen(1 << 20)
+		if err := s.Apply(txn.Writes().Bytes(), 2, nil); err != nil {
+			t.Fatal(err)
+		}
+		next := s.Begin(Time{Lease: 1960}, 3, Env{})
+		for db := range 2 {
+			if e := next.Lookup(db, []byte("k")); e != nil {
+				t.Errorf("undone %v: database %d has %q", undone, db, e.Str())
+			}
+		}
+	}
+}
+
 func TestSaturation(t *testing.T) {
 	for _, tc := range []struct{ a, b, want int64 }{
 		{1, 2, 3},

@@ -48,6 +48,18 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 // maxSeen is the largest number of expired keys that a Txn records for ExpireSeen.
 const maxSeen = 1 << 13
 
+// swapSeen lets the record for ExpireSeen follow the exchange of two databases.
+func (t *Txn) swapSeen(a, b int) {
+	for i := range t.seen {
+		switch x := &t.seen[i]; x.db {
+		case a:
+			x.db = b
+		case b:
+			x.db = a
+		}
+	}
+}
+
 // ExpireSeen deletes the keys that foundDead has found expired, at most maxSeen of them. A reply may have said that they do not exist;
 // under the next leader, whose clock may be behind, they should not exist again. ExpireSeen writes no more than the given number of
 // bytes, besides a few for each key. It does not delete the keys for which there is no room, and forgets them.

@@ -129,8 +129,8 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 type Span struct{ From, To Mark }
 
 // Leased lists the keys that have a lease from an encoded write set after the whole write set has been applied. A lease is a
-// deadline that a write within one of the spans sets, or that the list anew contains together with its key. A lease goes with its
-// key to another name, copy or database, whatever command moves the key. The spans must be in order. The result is sorted by
+// deadline that a write within one of the spans sets, or that the list anew contains together with its key. A later write that sets
+// the same deadline again does not end the lease (KeepString beside nodes of version 0.1.0). A lease goes with its key to another name, copy or database, whatever command moves the key. The spans must be in order. The result is sorted by
 // database and name. The names share memory with the argument writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
@@ -142,7 +142,8 @@ func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 		for len(spans) > 0 && at >= spans[0].To.at {
 			spans = spans[1:]
 		}
-		return len(spans) > 0 && at >= spans[0].From.at || renewed[k]
+		kept := k.Deadline != 0 && l[k.DB][k.Key] == k.Deadline
+		return len(spans) > 0 && at >= spans[0].From.at || renewed[k] || kept
 	})
 	return l.list()
 }
@@ -185,12 +186,12 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 // Renew lets a lease count from now, because its owner receives the reply only now. The argument at is the lease time at which a
 // command requested the lease. k is the key with the deadline that the write set with the number seq gave it. alive is false if
 // the key has been deleted or has expired since then, even if a later write set has created it anew, or if SWAPDB has moved it
-// away: then another key may have its name. The result until is the deadline that Renew has set: the end of a lease that counts from
+// away: then another key may have its name. If that has happened in the write set seq itself, k has the deadline 0. The result until is the deadline that Renew has set: the end of a lease that counts from
 // now, or the present deadline if that is later. If a later command has removed the deadline or made it earlier, Renew sets none, and
 // until is the end of a lease that counts from now.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
-	if e == nil || e.created > seq || t.swappedSince(k.DB, seq) {
+	if e == nil || k.Deadline == 0 || e.created > seq || t.swappedSince(k.DB, seq) {
 		return 0, false
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))

@@ -78,6 +78,7 @@ func TestLeased(t *testing.T) {
 		"copied":             {later: func(t *Txn) { t.Copy(0, key("k"), 4, key("k")) }, want: []LeasedKey{{0, "k", 100}, {4, "k", 100}}},
 		"swapped":            {later: func(t *Txn) { t.Swap(0, 7) }, want: []LeasedKey{{7, "k", 100}}},
 		"given a Unix time":  {later: func(t *Txn) { t.SetDeadline(0, key("k"), 90) }},
+		"the same again":     {later: func(t *Txn) { t.SetString(0, key("k"), "v", 100) }, want: []LeasedKey{{0, "k", 100}}},
 		"made to last":       {later: func(t *Txn) { t.SetDeadline(0, key("k"), 0) }},
 		"overwritten":        {later: func(t *Txn) { t.SetString(0, key("k"), "v", 80) }},
 		"overwritten by one": {later: func(t *Txn) { t.SetString(0, key("o"), "v", 80); t.Move(0, key("o"), 0, key("k")) }},
@@ -160,6 +161,9 @@ func TestRenewKeepsTheGrace(t *testing.T) {
 	if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 1, 1000); until != 9040 || !alive {
 		t.Errorf("until %d, alive %v; want 9040 and true", until, alive)
 	}
+	if _, alive := txn.Renew(LeasedKey{0, "k", 0}, 1, 1000); alive {
+		t.Error("a lease that ended in the write set that granted it is alive")
+	}
 }
 
 // TestRenewAfterASwap: a lease that was swapped away does not begin anew with a key that has its name now, however old that key is.
@@ -188,6 +192,55 @@ func TestRenewAfterASwap(t *testing.T) {
 			if until, alive := txn.Renew(LeasedKey{0, "k", 2000}, 2, 1000); alive {
 				t.Errorf("swapped %s: the key of write set %d has the lease until %d", name, old, until)
 			}
+		}
+	}
+}
+
+// TestReplaced: a name that others have given to another key in the same write set has no lease from an earlier request. If that was
+// undone, it has.
+func TestReplaced(t *testing.T) {
+	k := []byte("k")
+	for name, others := range map[string]func(t *Txn){
+		"SWAPDB":            func(t *Txn) { t.Swap(1, 0) },
+		"DEL, SET":          func(t *Txn) { t.Delete(0, k); t.SetString(0, k, "you", 9000) },
+		"DEL, RENAME":       func(t *Txn) { t.Delete(0, k); t.Move(1, k, 0, k) },
+		"RENAME":            func(t *Txn) { t.Move(1, k, 0, k) },
+		"MOVE away, COPY":   func(t *Txn) { t.Move(0, k, 5, k); t.Copy(1, k, 0, k) },
+		"FLUSHDB, SET":      func(t *Txn) { t.Flush(0); t.SetString(0, k, "you", 9000) },
+		"HDEL, HSET":        func(t *Txn) { t.HashDelete(0, []byte("h"), "f"); t.HashSet(0, []byte("h"), "f", "you") },
+		"renewed":           func(t *Txn) { t.SetDeadline(0, k, 9000) },
+		"overwritten":       func(t *Txn) { t.SetString(0, k, "you", 9000) },
+		"DEL of another":    func(t *Txn) { t.Delete(1, k); t.SetString(1, k, "you", 9000) },
+		"SWAPDB of another": func(t *Txn) { t.Swap(1, 2) },
+	} {
+		want := !slices.Contains([]string{"renewed", "overwritten", "DEL of another", "SWAPDB of another"}, name)
+		s := New()
+		apply(t, s, 1, func(t *Txn) { t.SetString(1, k, "you", 9000); t.SetString(0, k, "before", 0) })
+		txn := s.Begin(Time{Lease: 1000}, 2, Env{})
+		txn.Delete(0, k)
+		txn.SetString(0, k, "me", 2000)
+		txn.HashSet(0, []byte("h"), "f", "me")
+		mark := txn.Writes().Mark()
+		replaced := func() bool {
+			r := txn.Replaced()
+			return r != nil && (r.Since(mark, 0, "k") || r.Since(mark, 0, "h"))
+		}
+		if replaced() {
+			t.Fatalf("%s: my own write has ended the lease", name)
+		}
+		sp := txn.Savepoint()
+		others(txn)
+		if replaced() != want {
+			t.Errorf("%s: another key has the name: %v, want %v", name, replaced(), want)
+		}
+		txn.Rollback(sp)
+		if replaced() {
+			t.Errorf("%s, undone: the lease has ended", name)
+		}
+		others(txn)
+		txn.Restart(Time{Lease: 1000}, 2)
+		if txn.Replaced() != nil {
+			t.Errorf("%s: the next transaction has %v", name, txn.Replaced())
 		}
 	}
 }

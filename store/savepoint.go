@@ -109,8 +109,9 @@ func (t *Txn) mutable(db int, key string) *Entry {
 
 func (t *Txn) put(db int, e *Entry) {
 	e.epoch = t.generation
+	t.revive(db, e.key)
 	if old, pending := t.views[db].over[e.key]; pending && old == nil {
-		t.revive(db, e.key)
+		t.noteReplaced(db, e.key)
 	}
 	t.replace(db, e.key, e)
 	t.size += e.size()

@@ -74,6 +74,7 @@ type Txn struct {
 	swappedDBs uint16                 // databases that were swapped, as bits …
 	lapsed     map[lapsedKey]struct{} // … expired keys …
 	flushed    flushed                // … and what Flush has removed: see Version
+	replaced   Replaced               // names that may have another key than before
 	seen       []lapsedKey            // expired keys that foundDead has found, for ExpireSeen; a key may be in it twice
 	config     config                 // pending, or the store's
 	events     eventClass             // keyspace notifications in force
@@ -129,11 +130,17 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	t.users, t.deleted, t.gone, t.told, t.denied = nil, nil, nil, 0, nil
 	t.grown = crowd{}
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
+	t.leases = false // a call that failed may have left it
 	if len(t.lapsed) > keepPending {
 		t.lapsed = nil
 	}
 	clear(t.lapsed)
 	t.flushed = flushed{}
+	if len(t.replaced.names) > keepPending {
+		t.replaced.names = nil
+	}
+	clear(t.replaced.names)
+	t.replaced.databases = [Databases]int{}
 	if cap(t.seen) > keepPending {
 		t.seen = nil
 	}
@@ -353,6 +360,7 @@ func (t *Txn) Flush(db int) {
 	old := t.views[db]
 	t.size -= old.size()
 	t.noteFlushed(db, old)
+	t.noteEmptied(db)
 	t.undo(func() { t.views[db] = old })
 	t.views[db] = view{}
 }
@@ -387,8 +395,12 @@ func (t *Txn) Swap(a, b int) {
 	t.ws.begin(opSwap, t.ws.db)
 	t.ws.int(int64(a))
 	t.ws.int(int64(b))
-	swap := func() { t.views[a], t.views[b] = t.views[b], t.views[a] }
+	swap := func() {
+		t.views[a], t.views[b] = t.views[b], t.views[a]
+		t.swapSeen(a, b)
+	}
 	swap()
+	t.noteEmptied(a, b)
 	t.swapped = true
 	dbs := t.swappedDBs
 	t.swappedDBs |= 1<<a | 1<<b

@@ -250,3 +250,19 @@ func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 		t.Errorf("the last removal is of write set %d", got)
 	}
 }
+
+// TestExpiredFlushedAndSetAgain: FLUSHDB does not hide that a key, which had expired in the same write set, was set and removed.
+func TestExpiredFlushedAndSetAgain(t *testing.T) {
+	k := []byte("k")
+	s := New()
+	apply(t, s, 1, func(t *Txn) { t.SetString(0, k, "v", 2000) })
+	gone, _ := s.Begin(Time{Lease: 2001}, 2, Env{}).Version(0, k)
+	txn := s.Begin(Time{Lease: 2001}, 2, Env{})
+	txn.LookupWrite(0, k)
+	txn.Flush(0)
+	txn.SetString(0, k, "another", 0)
+	txn.Delete(0, k)
+	if txn.Unchanged(0, k, gone) {
+		t.Error("set and removed: unchanged")
+	}
+}

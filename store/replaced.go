@@ -1,0 +1,45 @@
+package store
+
+import "maps"
+
+// Replaced tells which names of a write set may have another key than before. A lease that the write set has granted under such a name
+// is over, although the name has a key. For a name that has lost its key and got no other, it need not tell anything.
+type Replaced struct {
+	names     map[lapsedKey]int // where a removed name got a key again, as an index in the write set
+	databases [Databases]int    // where a database was emptied or swapped last; 0: it was not
+}
+
+// Since reports whether a name may have got another key behind a position of the write set.
+func (r *Replaced) Since(m Mark, db int, key string) bool {
+	return r.databases[db] > m.at || r.names[lapsedKey{db, key}] > m.at
+}
+
+// Replaced returns what Replaced tells of the writes so far; nil if no name has got another key.
+func (t *Txn) Replaced() *Replaced {
+	r := &t.replaced
+	if len(r.names) == 0 && r.databases == [Databases]int{} {
+		return nil
+	}
+	return &Replaced{maps.Clone(r.names), r.databases}
+}
+
+// noteReplaced records that a name, which this transaction has removed, gets a key again.
+func (t *Txn) noteReplaced(db int, key string) {
+	names, x := t.replaced.names, lapsedKey{db, key}
+	if names == nil {
+		names = map[lapsedKey]int{}
+		t.replaced.names = names
+	}
+	before := names[x]
+	names[x] = t.ws.Mark().at
+	t.undo(func() { names[x] = before })
+}
+
+// noteEmptied records that this transaction has emptied or swapped databases.
+func (t *Txn) noteEmptied(dbs ...int) {
+	before := t.replaced.databases
+	for _, db := range dbs {
+		t.replaced.databases[db] = t.ws.Mark().at
+	}
+	t.undo(func() { t.replaced.databases = before })
+}
