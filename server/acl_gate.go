@@ -45,11 +45,14 @@ func (s *session) context() store.DenyContext {
 }
 
 // mayRunAtExec is mayRun for a queued command that this node, not the leader, runs at EXEC. It also records a
-// refusal in the ACL log.
+// refusal in the ACL log. For SELECT the decision of askExec holds (queued.may).
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg, steps := u.CheckSteps(q.cmd, q.args)
 	s.checked += steps
+	if q.may != nil {
+		why = *q.may
+	}
 	if why == store.Allowed {
 		return ""
 	}
@@ -57,15 +60,15 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
-// mayAs reports whether a caller may run a queued command that this node runs at EXEC.
-func (s *session) mayAs(caller string, q *queued) bool {
+// mayAs says why a caller may not run a queued command that this node runs at EXEC, or store.Allowed.
+func (s *session) mayAs(caller string, q *queued) store.DenyReason {
 	acc := s.srv.hub.accounts.get(store.UserOf(caller))
 	if acc == nil {
-		return false
+		return store.DeniedCommand
 	}
 	why, _, steps := acc.user.Load().CheckSteps(q.cmd, q.args)
 	s.checked += steps
-	return why == store.Allowed
+	return why
 }
 
 // callerAfter returns the caller of the commands behind a queued AUTH or HELLO, and the protocol that HELLO asks for, 0 if it asks for

@@ -141,6 +141,22 @@ func TestRightsLostOnTheWay(t *testing.T) {
 }
 
 // TestLogGroups: like refusals within a minute share an entry.
+// TestSelectIsDecidedOnce: an EXEC takes away the right to SELECT, or a change of users that was on its way does. The session then works
+// in the database in which the leader has run the commands behind the SELECT.
+func TestSelectIsDecidedOnce(t *testing.T) {
+	bothPaths(t, func(t *testing.T, ts *testServer) {
+		c := ts.dial(t)
+		c.do("ACL SETUSER adm on >pw ~* +@all", "+OK\r\n")
+		c.do("AUTH adm pw", "+OK\r\n")
+		for db, right := range map[string]string{"5": "-select", "6": "+select"} {
+			c.send("MULTI\r\nACL SETUSER adm " + right + "\r\nSELECT " + db + "\r\nSET lock me\r\nEXEC\r\n")
+			c.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n+QUEUED\r\n*3\r\n+OK\r\n+OK\r\n+OK\r\n")
+			c.do("GETDEL lock", "$2\r\nme\r\n")
+			c.do("ACL SETUSER adm +select", "+OK\r\n")
+		}
+	})
+}
+
 func TestLogGroups(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

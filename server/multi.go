@@ -57,8 +57,9 @@ type transaction struct {
 type queued struct {
 	cmd  *store.Command
 	args [][]byte
-	do   handler      // nil: the leader runs it
-	done *store.Reply // the reply, if the command has run before the call to the leader (runEarly)
+	do   handler           // nil: the leader runs it
+	done *store.Reply      // the reply, if the command has run before the call to the leader (runEarly)
+	may  *store.DenyReason // for SELECT: what askExec has decided on the right to run it; the leader has used that database
 }
 
 // watchedKey is a key that a session watches.
@@ -360,9 +361,11 @@ func (s *session) askExec() *cluster.Transaction {
 		}
 		switch q.cmd.FullName() {
 		case "select":
-			if n, refusal := parseDB(q.args[1]); refusal == "" && s.mayAs(user, q) {
+			why := s.mayAs(user, q)
+			if n, refusal := parseDB(q.args[1]); refusal == "" && why == store.Allowed {
 				db = n
 			}
+			q.may = &why
 		case "client|tracking", "client|caching":
 			// CLIENT TRACKING OFF must not run before the call: tracking ends only if the transaction takes place. Commands of
 			// these two kinds after it must not run before the call either, because the commands must keep their order.
