@@ -39,10 +39,10 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check takes at most baseCheckSteps steps and stepsPerArg more for each argument, and never more than maxCheckSteps (some 10 ms),
-// because other clients wait until it ends. Each of these is a step: the binary search for a name among the patterns of a selector;
-// the start of a match with one of the other patterns (patternSet.globs); a step of redistext.MatchSteps; the comparison of an
-// argument with one that a rule allows (+command|argument).
+// A check takes at most baseCheckSteps steps and stepsPerArg more for each argument, and never more than maxCheckSteps
+// (some 10 ms), because other clients wait until it ends. A step is one of these: a binary search for a name among the
+// patterns of a selector; the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps;
+// a comparison of an argument with the one that a rule allows (+command|argument).
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32

@@ -199,10 +199,11 @@ func (s *selector) commandRules(a *aclTable) []string {
 	return list
 }
 
-// bestCategory returns the index of the category that gets the fewest commands wrong; among equals, of
-// the one that matches the most. It skips the categories in done, and returns -1 if no category matches
-// more commands than it gets wrong. If add is true, a category matches those of its commands that the
-// selector has; if add is false, those that the selector lacks. It gets its other commands wrong.
+// bestCategory returns the index of the category that gets the fewest commands wrong; of equal ones,
+// the category that matches most commands. It skips the categories in done. It returns -1 if no
+// category matches more commands than it gets wrong. If add is true, a category matches its commands
+// that the selector allows; if add is false, its commands that the selector forbids. A category gets
+// its other commands wrong.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {
@@ -220,8 +221,9 @@ func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	return best
 }
 
-// commandRule appends the rules for a single command: one if the rules so far, which allow the commands in told, are wrong
-// about it, and one for each first argument with which it is allowed.
+// commandRule appends the rules for the command c. The selector told stands for the rules so far. If told is wrong
+// about c, commandRule appends one rule that corrects it. If c as a whole is forbidden, commandRule appends one rule for
+// each first argument with which c is allowed.
 func (s *selector) commandRule(list []string, a *aclTable, told *selector, c *Command) []string {
 	on := s.commands.has(c.bit)
 	if on != told.commands.has(c.bit) {

@@ -201,8 +201,8 @@ func (l *Deque) remove(i, n int) {
 	}
 }
 
-// keepsFew reports whether so few elements stay that it is less work to put them into a new tree than to remove the elements that
-// leave. The new tree also takes little memory.
+// keepsFew reports whether so few elements stay that a new tree of them is less work than the removal of the others.
+// The new tree also takes little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
 // keep keeps the first head elements and the last tail elements, and removes all others.

@@ -132,8 +132,8 @@ var errFull = errors.New("store: the command writes too much")
 // writesVersion is the latest version of a write set.
 const writesVersion = 2
 
-// Version returns the version of the log entry that these writes need. It is the lowest possible one, so that
-// nodes with an older program continue to run until an entry has a write that they do not know.
+// Version returns the lowest version of the log entry that can hold these writes. So a node with an older
+// program can go on until it meets an entry with a write that it does not know.
 func (w *WriteSet) Version() byte {
 	if w.newer {
 		return writesVersion
