@@ -9,8 +9,8 @@ import (
 
 const unlockScript = "if redis.call('get',KEYS[1])==ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end"
 
-// BenchmarkUnlock is one EVALSHA of the script that every Redis lock ends with,
-// on a lock that somebody else holds, so that the keyspace stays as it is.
+// BenchmarkUnlock runs one EVALSHA of the script by which Redis locks are released. Another owner
+// holds the lock, so the script changes nothing.
 func BenchmarkUnlock(b *testing.B) {
 	w := newWorld(b, Options{})
 	w.do(2, "set", "lock", "somebody")

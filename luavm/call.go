@@ -129,9 +129,9 @@ func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	return cmd, ""
 }
 
-// denied reports whether a command is refused because it may add data while the memory for data is used up. As in
-// Redis, no command of a script that has begun to write is refused, so that the script is not left half done; runCommand
-// limits how much the script may write.
+// denied reports whether a command is refused because it may add data, while the memory for data is used up. As in
+// Redis, a script that has begun to write may go on, because it must not stop half done. runCommand limits how much
+// such a script may write.
 func (e *Engine) denied(cmd *store.Command, args [][]byte) bool {
 	if !e.full || e.state.Load()&stateWrote != 0 || cmd.Flags&store.DenyOOM == 0 {
 		return false

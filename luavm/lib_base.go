@@ -188,8 +188,8 @@ func (e *Engine) basePairs(L *lua.LState) int {
 	return 3
 }
 
-// basePcall is Redis's pcall: if the error is a table, it returns false and the table's field err; if that field is no text, it
-// returns false, the table and the field.
+// basePcall is Redis's pcall. If the error is a table whose field err is a text, basePcall returns false and that text.
+// If the field is no text, basePcall returns false, the table and the field.
 func (e *Engine) basePcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
 		// Redis pushes false as a placeholder for the first result, and calls it here.

@@ -263,10 +263,10 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the number of bytes that the process has allocated since the last call of Bring, less the next of
-// that call, plus the parameter next, which is the number of bytes about to be allocated. Only for the script's first call of Bring,
-// the number is what the script was charged, next included. From the second call on, bring measures the allocations of the process,
-// because charge counts too little where tables grow.
+// bring calls Options.Bring with the number of bytes for which it must find room. That number is the allocation of the
+// process since the last call of Bring, less the next of that call, plus the parameter next: the bytes about to be
+// allocated. In the script's first call of Bring, the number is what the script was charged, next included. Later calls
+// measure the process, because charge counts too little where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

@@ -230,8 +230,9 @@ func TestTimeOfATransaction(t *testing.T) {
 	}
 }
 
-// TestShortScripts: a script that does little is not stopped, however little time its user has left and although the
-// machine holds it up; one that does much is, and so is one that has been held up for long.
+// TestShortScripts: the engine does not stop a script of few instructions, even if its user has little time left and
+// the machine delays the script. It stops a script of many instructions, and any script that the machine delays for
+// long.
 func TestShortScripts(t *testing.T) {
 	for body, most := range map[string]struct {
 		look   time.Duration // between two looks at the clock

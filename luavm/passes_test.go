@@ -123,8 +123,9 @@ var instructions = map[string]probe{
 	"{err=s}":         {"local a={err=s}", 0, breaks},
 }
 
-// TestEveryTextIsWork: what passes over a text counts steps by its length, so that a look at the limits is due before the
-// next one, and what it copies is charged, in scripts and in functions. Each function that scripts can call is listed.
+// TestEveryTextIsWork calls each function that scripts can call. A function that reads a text counts steps in
+// proportion to its length, so that the next check of the limits comes soon enough. A function that copies a text
+// charges its length as memory.
 func TestEveryTextIsWork(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 1 << 30})
 	names := functionNames(w.e)

@@ -9,10 +9,10 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// guarded is the function through which every protected call goes. gopher-lua's
-// PCall sets a panic handler of its own; guarded sets onError again, so that onError
-// rewords errors where they happen, while the call frames still exist. After an error, PCall clears
-// the registers, so guarded first moves the captured variables out of them (closeUpvalues).
+// Every protected call goes through guarded. gopher-lua's PCall replaces the panic handler by its
+// own. guarded sets onError again, because onError must reword an error while the call frames still
+// exist. After an error, PCall clears the registers. So guarded first moves the captured variables
+// out of the registers (closeUpvalues).
 func (e *Engine) guarded(L *lua.LState) int {
 	defer e.passErrors()
 	defer closeUpvalues(L)

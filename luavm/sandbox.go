@@ -70,9 +70,9 @@ func (e *Engine) libraryTable(lib library) *lua.LTable {
 
 func (e *Engine) lib(name string) *lua.LTable { return e.globals.RawGetString(name).(*lua.LTable) }
 
-// isReadonly reports whether scripts must not change a table. Scripts cannot get e.protect, so
-// every table with this metatable is read-only. Scripts can get e.gmeta and e.libMeta, and set
-// them on tables of their own, so a table with one of these two is read-only only if the engine
+// isReadonly reports whether scripts must not change a table. Scripts cannot get the metatable
+// e.protect. So every table with e.protect is read-only. Scripts can get e.gmeta and e.libMeta, and
+// set them on their own tables. So a table with one of these two is read-only only if the engine
 // has made it.
 func (e *Engine) isReadonly(t *lua.LTable) bool {
 	switch mt, _ := t.Metatable.(*lua.LTable); mt {

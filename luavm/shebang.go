@@ -15,8 +15,8 @@ type scriptFlags struct {
 	allowOOM bool
 }
 
-// shebangLine returns the first line of a script or library; ok is false if no newline ends the
-// line, or if a NUL comes before the newline, because a NUL ends a string in C.
+// shebangLine returns the first line of a script or a library. ok is false if no newline ends the
+// line. ok is also false if a NUL comes before the newline, because a NUL ends a string in C.
 func shebangLine(body string) (line string, ok bool) {
 	line, _, ok = strings.Cut(body, "\n")
 	return line, ok && strings.IndexByte(line, 0) < 0

@@ -30,8 +30,8 @@ const (
 	expVararg                 // info: the instruction
 )
 
-// exp describes an expression. yes is the list of the jumps out of it that are taken when
-// it is true, no of those that are taken when it is false.
+// exp describes an expression. The list yes has the jumps out of the expression that are taken when
+// it is true; the list no has those that are taken when it is false.
 type exp struct {
 	kind      expKind
 	info, aux int
