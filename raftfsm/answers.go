@@ -39,14 +39,14 @@ type Answer struct {
 // last answer. No running node waits that long for a reply.
 const OriginLifetime = 10 * 60 * 1000
 
-// originMemory is how long, in ms on the lease clock, an origin stays in the table after its last
-// answer, so that nodes know up to which number its replies were dropped.
+// originMemory is how long the table remembers an origin after its last answer, in ms on the lease
+// clock. Until then each node knows up to which number the origin's replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
-// MaxOrigin is how many bytes of memory the answers to one origin may take. If they take more, the leader's next entry with an answer
-// to this origin makes all nodes drop the oldest of them, until the rest takes at most half of MaxOrigin (Due). Without this limit,
-// a single request that waits for long would keep the answers to all later requests, because its origin reports only the lowest number
-// that it still waits for.
+// MaxOrigin limits the memory, in bytes, of the answers to one origin. If the answers take more, the leader's next
+// entry with an answer to this origin makes all nodes drop the oldest ones, until the rest takes at most half of
+// MaxOrigin (Due). An origin reports only the lowest number that it still waits for. So without this limit, one request
+// that waits for long would keep the answers to all later requests.
 const MaxOrigin = 8 << 20
 
 // MaxAnswers is how many bytes of memory all answers may take. If they take more, the answers to the origin that has been idle for
@@ -286,10 +286,10 @@ func (t *Answers) forgetAll(o *origin) {
 	o.low = max(o.low, last+1) // last+1 is 0 if last is the largest number
 }
 
-// Forgotten reports whether the replies to a request may have been dropped, so that nobody knows whether it was executed. This
-// happens to a request that its origin sends again too late (OriginLifetime), for example because its machine was suspended, to one
-// that waits while later answers to the origin take too much memory (Due), and to one whose origin has been idle for longest when all
-// answers take too much (MaxAnswers).
+// Forgotten reports whether the state may have dropped the replies to a request. Then nobody knows whether the request
+// was executed. There are three such requests: one that its origin sends again too late (OriginLifetime), for example
+// after a suspension of its machine; one that waits while later answers to its origin take too much memory (Due); one
+// whose origin was idle for longest when all answers took too much memory (MaxAnswers).
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low

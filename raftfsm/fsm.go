@@ -77,8 +77,8 @@ func (f *FSM) Replay(index uint64) {
 	f.old = index
 }
 
-// Cut tells the state machine that the log was cut off after the entry at index last, so that later entries are not older than this
-// process (Replay).
+// Cut tells the state machine that the log was cut off after the entry at index last. Entries after that index are then
+// newer than this process (Replay).
 func (f *FSM) Cut(last uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
