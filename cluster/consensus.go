@@ -20,8 +20,8 @@ type consensus interface {
 	Verify() error
 	// Barrier returns when this node has applied every entry of earlier leaders.
 	Barrier() error
-	// LastContact returns when, by the node's monotonic clock, this node last heard from a leader; known
-	// is false if it has heard from none since the process started.
+	// LastContact returns when this node last heard from a leader, by the node's monotonic clock. known
+	// is false if the node has heard from no leader since the process started.
 	LastContact() (at time.Duration, known bool)
 	// Members lists the members of the configuration.
 	Members() ([]raftnode.Member, error)

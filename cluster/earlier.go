@@ -55,8 +55,8 @@ func (n *Node) bring(bytes int) {
 	}
 }
 
-// letGo returns when no earlier state is read any more. It waits until a hash is computed, which takes only the time to read the
-// state, and gives up a backup, which would last as long as its reader likes.
+// letGo returns when nobody reads an earlier state any more. It waits for a hash computation, which ends soon. It
+// cancels a backup, which could last as long as its reader likes.
 func (n *Node) letGo() {
 	for _, e := range []*earlier{n.earlier.hashed.Load(), n.earlier.backup.Load()} {
 		if e != nil {

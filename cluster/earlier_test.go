@@ -9,8 +9,8 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// TestEarlierStatesAreLetGo: when memory is short even after a cycle of the collector, a write that copies data waits for the hash that
-// is being computed, and gives up the backup whose reader is slow.
+// TestEarlierStatesAreLetGo: memory is short even after a cycle of the garbage collector. A write that copies data then
+// waits until the running hash computation has ended, and cancels a backup whose reader is slow.
 func TestEarlierStatesAreLetGo(t *testing.T) {
 	defer brake.Set(0, 0)
 	bubble(t, func(t *testing.T) {

@@ -18,8 +18,8 @@ func (n *testNode) expired() (count uint64) {
 	return count
 }
 
-// A key that nobody touches is deleted within 100 ms of its deadline, not
-// before it, and at no cost while there is nothing to delete.
+// The leader deletes an untouched key within 100 ms after its deadline, and never before it.
+// Deletion costs nothing while no key is due.
 func TestActiveExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

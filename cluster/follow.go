@@ -150,8 +150,8 @@ func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, toke
 		}})
 }
 
-// retire takes a link out of use, because its peer does not lead any more. It ends the link after a while, so that
-// the peer has time to say what became of the requests that it still has.
+// retire takes a link out of use when its peer no longer leads. It closes the link only after a while: until then
+// the peer can still answer the requests that it has.
 func (n *Node) retire(l *forward.Link, ended <-chan struct{}) {
 	n.routes.drop(nil, l)
 	l.Retire()

@@ -195,9 +195,9 @@ func (r *request) confirm(txn *store.Txn) {
 	r.replies = append(r.replies, said)
 }
 
-// confirm asks whichever node leads to let the leases of an executed request begin now, and returns the
-// replies to that request. since is the monotonic time at which the batch of that request began or, if the gate has
-// held the replies, at which the gate let them go.
+// confirm asks the present leader to let the leases of an executed request begin now, and returns the replies to
+// that request. since is the monotonic time at which the batch of that request began. If the gate has held the
+// replies, since is the time at which the gate released them.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, resp int) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: resp, User: store.SystemUser}}

@@ -22,10 +22,10 @@ func BlockedSize(args [][]byte) int64 {
 }
 
 // guests are the blocking commands of other nodes' clients, on the leader. The node of a client bounds what
-// that client makes it hold; on the leader, limit bounds the sum over all these clients. If the sum would
-// exceed the limit, the leader refuses the largest commands, and of equally large ones the latest, so that a
-// flood of large commands does not drive out the clients that wait for a single key. A refusal is a cancel
-// whose answer is an error: the command has no effect, unless it is served first.
+// that client makes the node hold. On the leader, limit bounds the sum over all these clients. If a new
+// command would exceed the limit, the leader refuses the largest commands; of equally large ones, the
+// latest. So a flood of large commands does not drive out clients that wait for a single key. A refusal
+// cancels the command with an error. The command then has no effect, unless it is served first.
 type guests struct {
 	limit int64 // bytes; 0: no limit
 

@@ -22,9 +22,9 @@ func waitLine(name string, keys int) string {
 	return b.String() + " 0"
 }
 
-// What the leader holds for blocked clients of another node is bounded: those that wait for
-// most keys are refused, without effect; those that wait for few are served, and nothing is
-// counted of those who are gone.
+// The leader bounds the memory that it holds for blocked clients of another node. It refuses the
+// clients that wait for most keys, and their commands have no effect. It serves those that wait for
+// few keys. It counts nothing for clients that have gone.
 func TestGuestsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

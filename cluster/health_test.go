@@ -50,8 +50,8 @@ func (l *linesOf) of(part string) (n int) {
 	return n
 }
 
-// TestLogSaysWhatChanges: a member that is dead for ten minutes, and then another one, are a line
-// each, and so are the majority that they leave and that comes back.
+// TestLogSaysWhatChanges: each of these events is one line in the log: a member dies and stays dead
+// for ten minutes, another member dies, the majority is lost, the majority comes back.
 func TestLogSaysWhatChanges(t *testing.T) {
 	logs := map[string]*linesOf{}
 	inBubble(t, func(c *bubbled) {

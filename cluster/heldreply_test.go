@@ -30,8 +30,8 @@ var takeSlowly = store.Command{Name: "take", Arity: -4, Flags: store.Write, Run:
 	return store.OK
 }}
 
-// heldPair is a pair whose second node may be of an earlier version, with clients that have light work all the time, so that
-// the replies to heavy work are held for a second.
+// heldPair is a pair of nodes on which other clients always have light work. So the leader holds replies to heavy work
+// for a second. The second node may be of an earlier version.
 type heldPair struct{ *pair }
 
 func newHeldPair(t *testing.T) heldPair {
@@ -91,8 +91,8 @@ func TestHeldReplyGivesTheWholeLease(t *testing.T) {
 	}
 }
 
-// A lease that another command has renewed while the reply was held keeps the time that it has got because the reply to that command
-// was late.
+// While a reply is held, another command renews the lease in it. The reply to that command is late, so its lease gets
+// more time. When the held reply leaves, the lease keeps that time.
 func TestHeldReplyKeepsTheGraceOfARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newHeldPair(t)

@@ -20,9 +20,9 @@ import (
 	"lockstep/store"
 )
 
-// Many clients of the leader or of a follower ask for a megabyte at once. Only so many have their replies in hand, and the
-// others get theirs as soon as these have been encoded. A client that takes a lock does not wait for long reads; at a
-// follower it waits for the large replies that the leader has sent before its own, while no client encodes.
+// Many clients of the leader or of a follower ask for a megabyte at once. The node has only a few of these replies in
+// memory at a time; the other clients get theirs when these have been encoded. A client that takes a lock does not wait
+// for long reads. At a follower it waits only for the large replies that the leader has sent before its reply.
 func TestLargeRepliesInHand(t *testing.T) {
 	for name, c := range map[string]struct{ remote, async, ephemeral bool }{
 		"leader":                    {},

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// TestJoinBesideLeases is the short form of bench/snapshots: a node with nothing
-// joins a cluster with many locks, whose log no longer goes back to its
-// beginning, while owners renew leases through every node, the new one included
-// as soon as it serves. No lease is missed, and in the end all have the same
-// state.
+// TestJoinBesideLeases is the short form of bench/snapshots. An empty node joins a cluster with
+// many locks, whose log no longer goes back to its beginning. Meanwhile owners renew leases through
+// every node, and through the new node as soon as it serves. No lease is lost, and in the end all
+// nodes have the same state.
 func TestJoinBesideLeases(t *testing.T) {
 	const locks, some = 20_000, 500
 	const lease, renewal = 4 * time.Second, 100 * ms // far apart: the machine may be slow

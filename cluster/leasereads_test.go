@@ -57,9 +57,8 @@ func TestLeaseReads(t *testing.T) {
 	}
 }
 
-// While a leader relies on a promise nobody is elected, however an election comes
-// about: not by the votes of those who have heard of it, nor of those who have not,
-// nor of one that was started again.
+// While a leader relies on a follower's promise, nobody else is elected. It does not matter whether
+// the candidate or the voter has given the promise, nor whether the voter has restarted since.
 func TestNoElectionWhileALeaderReads(t *testing.T) {
 	const deaf = 300 * ms // less than Raft waits before it stands, more than a promise
 	for what, prepare := range map[string]func(c *bubbled, leader, candidate, voter int){

@@ -23,9 +23,9 @@ func (c *three) logFiles(i int) (bytes int64) {
 	return bytes
 }
 
-// Large entries make the log no longer than some times the data, on every node, though they are
-// few; a node that was away meanwhile catches up, and a log that has become long under a
-// larger limit is shortened at the start.
+// Large entries are few, but each node still keeps its log within a multiple of the size of the
+// data. A node that was away catches up. A node that starts with a lower limit shortens a log that
+// has become long.
 func TestLogIsBoundedByBytes(t *testing.T) {
 	const limit = 2 << 20
 	c := startThree(t, func(cfg *Config) {

@@ -9,8 +9,9 @@ import "lockstep/cluster/internal/forward"
 // It answers errNewerLeader, and not the refusal of a user without rights: that may come as a store.Noted, which version 0.1.0
 // takes for a success here.
 
-// Older reports whether a command that is submitted now may reach a leader of version 0.1.0: the leader runs it; or another member
-// runs it and may lead next; or there is no leader yet, and this node does not know what all members run.
+// Older reports whether a command that is submitted now may reach a leader of version 0.1.0. There are three cases: the
+// leader runs that version; another member runs it, and may lead next; there is no leader yet, and this node does not
+// know the versions of all members.
 func (n *Node) Older() bool {
 	rt := n.routes.get()
 	switch {

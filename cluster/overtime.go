@@ -111,8 +111,8 @@ func (s *sequencer) outOfTime(stopped store.Error) store.Error {
 	return stopped + store.Error(store.ShortLimit(s.turn.full, s.turn.limit))
 }
 
-// wasStopped halves the limit of the user whose work was stopped, if the work reached its time limit, or if it used up its
-// memory and ran for longer than fair.HeavyTime.
+// wasStopped halves the limit of the user whose work was stopped. It does so if the work reached its time limit, or if
+// the work used up its memory after more than fair.HeavyTime.
 func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	late := ctx.Stopped != "" && !ctx.StoppedForNow && s.overTime()
 	large := ctx.TookAll && s.turn.full > 0 && s.ran() > fair.HeavyTime

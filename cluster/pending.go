@@ -88,9 +88,9 @@ func (p *pendingBatches) remove(b *batch) {
 	}
 }
 
-// ofTerm reports whether the entry of b is of the term in which b was evaluated. A sequencer that does not know yet that its term
-// is over can put a batch into the log of a later term, if this node leads in that term, too. Then the leases in the batch have to
-// begin anew (errLate): the clock of the sequencer does not know how long nobody led between the two terms.
+// ofTerm reports whether b was evaluated in the term of its entry. The terms can differ: a sequencer may not know yet
+// that its term is over, and this node may lead in a later term, too. Then the leases in the batch must begin anew
+// (errLate), because the clock of the sequencer does not include the time without a leader between the two terms.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
 // applied answers the batches whose fate an applied entry settles. since is a monotonic time: if the accepted batch began before it,

@@ -33,9 +33,9 @@ const (
 )
 
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-// them. It waits until that number is at least the parameter others and, if the parameter here is true, this node has the writes,
-// too; or until ctx ends. The number may be too low, but is never too high. If here is false, the second result may be false
-// although this node has the writes.
+// them. It waits until the number is at least others and, if here is true, until this node has the writes. It stops
+// waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second result may be
+// false although this node has the writes.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {

@@ -53,8 +53,9 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	}
 }
 
-// line has the wait queues of all keys, sorted by number. A queue ends when it is empty. An ended queue stays in the line until the
-// present batch is over, because a rollback may reopen it, and until more than half of all queues have ended (tidy).
+// line has the wait queues of all keys, sorted by number. A queue ends when it is empty. A rollback may reopen it, so
+// an ended queue stays in the line at least until the present batch is over. tidy removes the ended queues when they
+// are more than half of all queues.
 type line struct {
 	queues []*waitQueue
 	last   uint64 // number of the latest queue

@@ -49,8 +49,8 @@ const (
 	maxPartBytes = 1 << 20
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
-	// maxHeldBytes: a batch is closed when it has copied more bytes of data than this in order to change them, because these
-	// copies are in memory beside the data until the entry is proposed.
+	// maxHeldBytes bounds the bytes of data that a batch copies in order to change them. The copies are in memory
+	// beside the data until the entry is proposed. So a batch that has copied more is closed.
 	maxHeldBytes = 8 << 20
 	// maxWholeBytes: a request from a node of version 0.1.0 is answered as a whole if its replies have no more bytes than this.
 	// Otherwise the commands that are left are run later, as for other requests.
@@ -151,9 +151,10 @@ func (s *sequencer) flush(watched bool) {
 // goroutine takes over.
 const inlineRounds = 4
 
-// runInline runs the queued requests on the goroutine of a submitter; no other goroutine runs requests meanwhile. It
-// does not wait for room for replies, because the same goroutine may have to make that room. Unless it is watched, it runs one batch,
-// after which its own client may have been answered, and leaves to the goroutine that leads what may take long.
+// runInline runs the queued requests on the goroutine of a submitter. No other goroutine runs requests meanwhile.
+// runInline does not wait for room for replies, because the same goroutine may have to make that room. If watched is
+// false, runInline runs only one batch, because its own client may then have its answer. It then leaves everything that
+// may take long to the leading goroutine.
 func (s *sequencer) runInline(watched bool) {
 	rounds := inlineRounds
 	if !watched {

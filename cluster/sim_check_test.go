@@ -13,12 +13,11 @@ import (
 	"lockstep/store"
 )
 
-// What must hold of a run. Most of it is that there is an order of the
-// operations on each key in which each takes its place between being sent and
-// being answered, and in which what each was told is what a lock, a counter …
-// says. An operation of unknown outcome may stand anywhere, or nowhere; one that was refused
-// nowhere. A lock may be free again only when its lease has ended or its
-// owner has released it.
+// The checks of a simulated run. For each key, the operations must have an order that explains
+// their replies by the rules of a lock, a counter and so on (linearizability). In that order, each
+// operation takes place between its request and its reply. An operation of unknown outcome may take
+// place at any time, or never. A refused operation never takes place. A lock may be free again only
+// after its lease has ended or its owner has released it.
 
 // simState is the state of a key in the model.
 type simState struct {

@@ -52,10 +52,11 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// SubmitPart is Submit, but it leaves out the last calls if the replies or writes of those before are large
-// (maxPartBytes), if those take long (maxPartTime), or if one request cannot hold all calls. It returns one reply for
-// each call that was run, and at least one. The caller submits the other calls when it has room for their replies.
-// SubmitPart delays clients that do heavy work (package fair); a nil client stands for the node itself.
+// SubmitPart is Submit, but it may leave out the last calls. It does so if the replies or writes of earlier calls are
+// large (maxPartBytes), if the earlier calls take long (maxPartTime), or if one request cannot hold all calls. It
+// returns one reply for each call that was run, and at least one. The caller submits the other calls when it has room
+// for their replies. SubmitPart delays clients that do heavy work (package fair). A nil client stands for the node
+// itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	fit := call.Fitting(calls)
 	if fit == 0 {

@@ -293,9 +293,9 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	return r.replies, r.err
 }
 
-// there forwards the calls to the leader. While that node leads and the link stands, the method waits for the result without a
-// limit, because the leader may run a script or have a slow disk. The method gives up when another node leads, so that the caller
-// can ask that node, or when ctx ends after the leader or the link was lost.
+// there forwards the calls to the leader. It waits without a limit while that node leads and the link stands, because
+// the leader may run a script or have a slow disk. It gives up when another node leads, so that the caller can ask that
+// node. It also gives up if ctx ends after the leader or the link was lost.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)

@@ -123,8 +123,8 @@ func TestSuspectHasACandidate(t *testing.T) {
 	}
 }
 
-// A node that has yet to apply what the leader sent leaves the election to the
-// others, which can lead at once, until it has applied that.
+// A node that has yet to apply entries of the leader does not stand for election. It leaves the
+// election to the other nodes, which can lead at once.
 func TestSuspectHasItsLogToApply(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{50 * ms: 125 * ms, 300 * ms: 300 * ms, 2 * time.Second: 0} {
 		stood := suspicion(t, "n1", func(n *testNode) {

@@ -8,9 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// A machine is suspended for longer than the answers to its requests are kept, and its
-// own clock stands still with it; the leader that had its last request is lost. Sent
-// again, the request is not executed a second time.
+// A machine is suspended for longer than the leader keeps the answers to its requests, and the
+// machine's own clock stands still meanwhile. The leader of its last request is lost. When the
+// machine sends that request again, nobody executes it a second time.
 func TestOnceAfterALongSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -186,8 +186,8 @@ func TestScriptInATransaction(t *testing.T) {
 	})
 }
 
-// A transaction with a write whose fate is unknown is not run again; one that
-// only reads is, and so is WATCH.
+// The node does not run a transaction again if the transaction writes and its outcome is unknown.
+// It runs a read-only transaction again, and also WATCH.
 func TestTransactionOfUnknownFate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -61,9 +61,9 @@ func TestUpgradeOfAMinorVersion(t *testing.T) {
 	c.same()
 }
 
-// Nodes of two versions do not forward to each other, and say which of them is
-// to be upgraded; those of the leader's version go on, and nothing is lost on the
-// way to a cluster of the new one.
+// Nodes of two major versions do not forward requests to each other, and they say which of them
+// must be upgraded. Nodes of the leader's version go on. No data is lost while the cluster is
+// upgraded node by node.
 func TestUpgradeOfAMajorVersion(t *testing.T) {
 	logs := make([]clustertest.Buffer, 3)
 	c := startThree(t)

@@ -40,8 +40,9 @@ var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Ru
 	return store.Str("held")
 }}
 
-// J14: a leader whose disk stalled was replaced, and when it woke it ended the
-// leases that it had seen run out, which their owners had renewed meanwhile.
+// J14: the disk of a leader stalled, and another leader took its place. When the old leader woke,
+// it ended leases that it believed to be over, although their owners had renewed them with the new
+// leader.
 func TestJ14StalledLeaderEndsNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -221,8 +222,8 @@ func (p *pair) leaderIsLost() {
 	p.log.set(func(l *fakeLog) { l.barrier = unreachable })
 }
 
-// answeredByTheNext loses the leader with a batch in flight that has been
-// committed; it hears of that when another one has led for a while.
+// answeredByTheNext deposes the leader while a committed batch of it is still unanswered. The old
+// leader learns that the batch was committed only after the next leader has led for a while.
 func (p *pair) answeredByTheNext(reply <-chan string) string {
 	p.t.Helper()
 	synctest.Wait()

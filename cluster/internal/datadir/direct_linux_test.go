@@ -155,8 +155,8 @@ func (f *breakingPast) WriteAt(p []byte, at int64) (int, error) {
 	return n, f.err
 }
 
-// TestDirectFileFailsInTheMiddle: of a long append a part may be on the disk when it fails;
-// what is appended there then is whole, and so is what was there before.
+// TestDirectFileFailsInTheMiddle: if a long append fails, a part of it may be on the disk. The next
+// append at the same place is complete, and the content before it is unchanged.
 func TestDirectFileFailsInTheMiddle(t *testing.T) {
 	for _, fault := range []error{syscall.EIO, syscall.ENOSPC, syscall.EINVAL} {
 		for sound := range 4 {

@@ -103,8 +103,8 @@ func isFull(err error) bool { return comesFrom(err, syscall.ENOSPC, syscall.EDQU
 // isBroken reports whether err comes from a disk that does not work.
 func isBroken(err error) bool { return comesFrom(err, syscall.EIO, syscall.EROFS) }
 
-// isBarred reports whether err comes from files that this process may not open, and isScarce whether it comes from a lack of something
-// that the process needs to open them.
+// isBarred reports whether err says that this process may not open the files. isScarce reports whether err says that
+// the process lacks something, such as file descriptors, to open them.
 func isBarred(err error) bool { return comesFrom(err, syscall.EACCES, syscall.EPERM) }
 func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)

@@ -280,11 +280,10 @@ func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
 
-// DeleteRange implements raft.LogStore. Raft deletes entries at the end when another
-// leader's entries replace them, and all entries when a peer's snapshot replaces the log; in
-// both cases cutEnd deletes them. Raft deletes entries at the beginning when a snapshot of its
-// own covers them; of these entries, DeleteRange keeps the ones that are needed if that
-// snapshot is damaged.
+// DeleteRange implements raft.LogStore. Raft deletes entries at the end when entries of another
+// leader replace them. It deletes all entries when a peer's snapshot replaces the log. In both
+// cases cutEnd deletes them. Raft deletes entries at the beginning when its own snapshot covers
+// them. DeleteRange then keeps the entries that the node needs if that snapshot is damaged.
 func (g *Log) DeleteRange(first, last uint64) error {
 	if err := g.async.wait(last + 1); err != nil {
 		return err

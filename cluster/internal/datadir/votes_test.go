@@ -252,9 +252,9 @@ func (s *stoppingStable) SetUint64(k []byte, v uint64) error {
 	return s.StableStore.SetUint64(k, v)
 }
 
-// Raft writes a vote in two steps. If the process is killed between them, the new
-// term stands beside the candidate of an earlier vote, and Raft would repeat to that
-// candidate a vote that it never gave, without a look at its log.
+// Raft writes a vote in two steps: first the term, then the candidate. If the process is killed
+// between them, the disk has the new term beside the candidate of an earlier vote. Raft would then
+// confirm to that candidate a vote in the new term that it never gave, without comparing the logs.
 func TestKilledWhileVoting(t *testing.T) {
 	for steps := range 5 {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {

@@ -284,10 +284,10 @@ func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leav
 }
 
 // HoldReplies delays the replies to heavy work that kept its place in the order of arrival, until other clients have
-// had their time (yieldTimes). If many clients do such work, HoldReplies lets their replies pass one by one, far
-// enough apart that the leader has time left even if the clients of every node do such work. So another client that
-// takes a lock waits for one of these commands, not for all of them. The parameter more is how many bytes the caller
-// keeps beside the replies, and most is for how long the replies may be held.
+// had their time (yieldTimes). If many clients do such work, HoldReplies releases their replies one by one. The
+// pauses are so long that the leader has time left even if the clients of every node do such work. So another client
+// that takes a lock waits for one of these commands, not for all of them. more is how many bytes the caller keeps
+// beside the replies. most is the longest time that HoldReplies may hold them.
 func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time.Duration) {
 	if c == nil {
 		return
@@ -326,8 +326,8 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 	}
 }
 
-// awaitSlot waits until the monotonic time that the parameter slot gives, or until ctx ends, or until the others have been idle
-// for a quarter longer than the parameter idle: then no request of the others can be waiting behind heavy work.
+// awaitSlot waits until the first of three events: the monotonic time slot comes, ctx ends, or the other clients have
+// been idle for 1.25 times idle. In the last case no request of the other clients can be waiting behind heavy work.
 func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
@@ -451,9 +451,9 @@ func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Dura
 	return g.present(), slot
 }
 
-// look ends the holding of a reply that owe has begun, and gets the tally that owe returned. From now on the method begin looks only
-// for work that others have done since that tally, and ignores one entry, because a follower may apply the writes of the held piece
-// after that tally.
+// look ends the holding of a reply that owe has begun. The parameter from is the tally that owe returned. After look,
+// the method begin counts only the work that others have done since that tally. It ignores one entry, because a
+// follower may apply the writes of the held piece after that tally.
 func (g *Gate) look(from tally) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

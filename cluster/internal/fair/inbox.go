@@ -50,10 +50,10 @@ func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	return i.closed, busy
 }
 
-// Begin tells a submitter what to do about queued requests. If run is true, the submitter must run them, and no other goroutine runs
-// requests before the submitter calls Release or HandOver; run is never true if inline is false, or if a goroutine runs requests. If
-// only enough and any are true, the submitter must call SignalFull. If only any is true, there are queued requests, and the submitter
-// must call Signal.
+// Begin tells a submitter what to do about queued requests. run: the submitter must run them, and no other goroutine
+// runs requests until the submitter calls Release or HandOver. run is false if inline is false, or if another goroutine
+// runs requests. enough without run: the submitter must call SignalFull. any alone: there are queued requests, and the
+// submitter must call Signal.
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

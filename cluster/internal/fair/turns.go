@@ -13,8 +13,8 @@ import (
 
 // Work is a request that waits for its turn.
 type Work interface {
-	// User returns the name of the user whose work it is. The result any is false for work of the cluster itself; then the name is
-	// store.SystemUser if the work asks for the version of the user list, because clients that log in wait for it.
+	// User returns the name of the user whose work it is. any is false for work of the cluster itself. If such work
+	// asks for the version of the user list, the name is store.SystemUser, because clients that log in wait for it.
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
@@ -268,8 +268,9 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs predicts whether a request of a user with much coarse work is not coarse (light), and whether it takes HeavyTime or more
-// (long), so that it cannot be the release of a lock. It returns false for both if it knows too little of the request's kind.
+// weighs predicts the weight of a request of a user with much coarse work. light: the request is not coarse. long: the
+// request takes HeavyTime or more, so it cannot be the release of a lock. Both are false if weighs knows too little of
+// the request's kind.
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {

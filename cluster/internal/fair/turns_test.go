@@ -245,8 +245,9 @@ func TestLocksOfUsersWithHeavyWork(t *testing.T) {
 	}
 }
 
-// TestLocksBesideReports: a user has reports that take long, and locks. Once two of its locks have shown that their kind is light, its
-// locks keep their places, but no lock overtakes a release of a kind that is not known yet.
+// TestLocksBesideReports: one user runs long reports and takes locks. Once two requests of a kind have shown that this
+// kind is light, requests of this kind keep their places. But no request to take a lock overtakes a release whose kind
+// is still unknown.
 func TestLocksBesideReports(t *testing.T) {
 	var u Turns[*work]
 	now := time.Second

@@ -78,9 +78,10 @@ type helloOnly struct{ net.Conn }
 
 func (helloOnly) Read([]byte) (int, error) { return 0, io.EOF }
 
-// While strangers send 300 ClientHellos a second, their signatures take half of one processor's time; a peer gets in
-// at once if none of them is at its address, or if they are everywhere and it has been seen before; and after a while
-// if nothing tells it from them.
+// Strangers send 300 ClientHellos a second. The node signs its answers to them for at most half of one processor's
+// time. A peer still gets in. It gets in at once if no stranger uses its address, or if the strangers use many
+// addresses and the node has met the peer before. If nothing tells the peer from the strangers, it gets in after some
+// attempts.
 func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 	clustertest.Slow(t)
 	one := func(int) string { return "198.51.100.7:1" }

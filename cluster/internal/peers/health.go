@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// health is what this node last wrote to the program's log about the members. The node logs that a member has fallen
-// silent or is back, that too many members are silent for a majority, that there has been no leader for a while, and
-// that there is a majority or a leader again. It does not repeat a line while nothing changes.
+// health is what this node last wrote to the program's log about the members. The node logs each of these events
+// once: a member falls silent or is back; too few members answer for a majority, or enough do again; there has been
+// no leader for a while, or there is one again.
 type health struct {
 	down       map[string]bool
 	noMajority bool

@@ -134,9 +134,9 @@ func (w *Watcher) Moved() {
 	}
 }
 
-// adopt takes the name of the cluster from f, the status of another member, and notes that this node is a member of that
-// cluster; f.Cluster is "" if the other member does not know the name. adopt does nothing if this node is no member. If this
-// node belongs to another cluster than f names, adopt logs an error, once. mu is held.
+// adopt takes the name of the cluster from f, the status of another member, and notes that this node is a member of
+// that cluster. f.Cluster is "" if the other member does not know the name. adopt does nothing if this node is no
+// member. If this node belongs to another cluster, adopt logs an error, once. The caller holds mu.
 func (w *Watcher) adopt(f Status) {
 	if !w.member {
 		return
@@ -153,10 +153,10 @@ func (w *Watcher) adopt(f Status) {
 	}
 }
 
-// sameDirectory returns false if the status f names another data directory than the one with which this node has met its
-// sender. If the sender is a member that was not met before, and it has the member's address, which is addr, sameDirectory
-// remembers the directory, and returns false if it cannot write that to the disk. A removed node that still runs has
-// another address than the node that now has its id.
+// sameDirectory returns false if the status f names another data directory than the one with which this node has met
+// the sender. A sender that this node has not met before is remembered with its directory if it is a member and addr is
+// the member's address. sameDirectory also returns false if it cannot write that to the disk. A removed node that still
+// runs has another address than the node that now has its id.
 func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	if f.Peer != addr {
 		return w.cfg.Raft().Recognize(f.ID, f.Directory) == nil

@@ -26,8 +26,9 @@ func founderWatcher(t *testing.T, leader *string) (w *Watcher, died *int) {
 		Members: func([]raftnode.Member) {}, Fatal: func(error) { *died++ }}), died
 }
 
-// TestWhoDisowns: a founder ends only if a member of its own cluster, at that member's address, has met it on another directory;
-// and, once it has had a leader, only if that member leads.
+// TestWhoDisowns: a founder of a cluster ends if a member of the same cluster, at that member's address, has met the
+// founder with another data directory. If the founder has already had a leader, only the present leader can make it end
+// in this way.
 func TestWhoDisowns(t *testing.T) {
 	lost := Status{ID: "n2", Cluster: "blue", You: Other}
 	change := func(fn func(*Status)) Status {

@@ -223,8 +223,9 @@ func (w *Watcher) record(f Status, asked bool) {
 	w.adopt(f)
 }
 
-// Overruns calls the function learn for each member, with the users that its latest answer has named, and with the time since its
-// latest status, which may have come in a question after that answer. mu is held during these calls.
+// Overruns calls the function learn for each member. learn gets the users that the member's latest answer has named,
+// and the time since the member's latest status. A status also comes with a question, so it may be later than that
+// answer. mu is held during these calls.
 func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()

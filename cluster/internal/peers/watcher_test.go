@@ -26,8 +26,9 @@ func (threeMembers) Blank() bool                         { return false }
 func (threeMembers) Trouble() string                     { return "" }
 func (threeMembers) Met(string, string) (met, same bool) { return true, true }
 
-// TestOlderMembers: a node counts a member as one of version 0.1.0 until it has said whom it knows, which 0.1.0 does
-// not, and again when it comes back without that.
+// TestOlderMembers: a node takes a member for one of version 0.1.0 until the member has said whom it knows; version
+// 0.1.0 never says that. If the member comes back and does not say it, the node takes it for one of version 0.1.0
+// again.
 func TestOlderMembers(t *testing.T) {
 	w := NewWatcher(t.Context(), Config{ID: "n1", Clock: clock.NewSystem(), Logger: slog.New(slog.DiscardHandler),
 		Overruns: func() []fair.Overrun { return nil },

@@ -131,9 +131,9 @@ func (g *termGate) Set(k, v []byte) error {
 	return g.StableStore.Set(k, v)
 }
 
-// A node that slept through an election is asked for its vote in the next one, and
-// while it writes that term down the leader of the first, who slept, too, sends
-// a heartbeat. The node must not follow that leader after it has voted for another.
+// A node was suspended during an election, and so was the winner of that election. In the next
+// election the node is asked for its vote. While it writes the new term to its disk, a heartbeat of
+// the earlier winner arrives. The node must not follow that leader after it has voted for another.
 func TestHeartbeatOfAnEarlierTermWhileVoting(t *testing.T) {
 	gate := &termGate{later: 9, begun: make(chan struct{}), resume: make(chan struct{}), written: make(chan struct{})}
 	a := startAlone(t, func(cfg *Config) {

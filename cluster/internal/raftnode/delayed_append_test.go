@@ -7,8 +7,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestWhoIsNotNeeded: a follower is not needed for an entry if a majority has the entry without
-// it, and if it is not one of those that would stand for election first.
+// TestWhoIsNotNeeded: the leader does not need a follower for an entry if a majority has the entry
+// without that follower, and if the follower is not among those that would stand for election
+// first.
 func TestWhoIsNotNeeded(t *testing.T) {
 	voter := func(id string) raft.Server { return raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter} }
 	learner := raft.Server{ID: "x", Suffrage: raft.Nonvoter}

@@ -72,10 +72,10 @@ func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	return false, fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 }
 
-// meet checks the directory that a node names in a request or an answer of Raft, and remembers it if the node is a member that was
-// not met before and addr is the member's address. addr is the address that was asked, or the one that the sender of a request
-// says that it has; nil: the member's. A removed node that still runs may say the id of the member that has taken its place, but
-// it has another address.
+// meet checks the directory that a node names in a request or an answer of Raft. It remembers the directory if the node
+// is a member that was not met before and addr is the member's address. addr is the address that was asked, or the
+// address that the sender of a request claims. A nil addr stands for the member's address. A removed node that still
+// runs may use the id of the member that has replaced it, but it has another address.
 func (r *Node) meet(id, directory, addr []byte) error {
 	if known, err := r.recognize(id, directory); known || err != nil {
 		return err
@@ -133,8 +133,8 @@ func statedBy(by raft.RPCHeader) []byte {
 	return addr
 }
 
-// known fails if the node that has sent the header belongs to another cluster, or if it was met as a member
-// with another directory than it names. addr is as in meet.
+// known fails if the sender of the header belongs to another cluster, or if this node has met the sender, a
+// member, with another data directory. addr is as in meet.
 func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {

@@ -144,8 +144,9 @@ func TestOneStateBesideTheWritten(t *testing.T) {
 	m.awaitRoom(func() bool { t.Error("the state has been written"); return true })
 }
 
-// TestCopyingAwaitsTheWritten: an evaluation or an entry of a few bytes that copies much data waits in its middle for the state that
-// is being written, because at its end there would be one more state in memory.
+// TestCopyingAwaitsTheWritten: while a snapshot of the state is being written, a small evaluation or entry copies much
+// data. It waits in its middle until the snapshot is written; if it waited only at its end, one more state would be in
+// memory.
 func TestCopyingAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	const keys, large = 8, 1 << 20

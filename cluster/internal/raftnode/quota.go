@@ -26,8 +26,8 @@ type quota struct {
 	added atomic.Int64 // bytes that this node has proposed since size was measured
 }
 
-// Full reports whether the data directory was above its quota when it was last measured, or is above it with the bytes that
-// this node has proposed since.
+// Full reports whether the data directory is above its quota. It adds the bytes that this node has proposed since the
+// last measurement.
 func (r *Node) Full() bool {
 	q := &r.quota
 	return q.full.Load() || r.cfg.DataQuota > 0 && q.size.Load()+q.added.Load() > r.cfg.DataQuota

@@ -22,8 +22,9 @@ func TestFounderOfEveryAddress(t *testing.T) {
 	openMember(t, cfg)
 }
 
-// TestMemberOfEveryAddress: a cluster that an earlier version has founded under such an address takes in no other member, which would
-// get a vote and reach nobody, until the first one has an address.
+// TestMemberOfEveryAddress: an earlier version has founded a cluster whose only member has the address 0.0.0.0. Nobody
+// can reach that member, so a second member would get a vote and reach nobody. The cluster takes in no second member
+// until the first one has a real address.
 func TestMemberOfEveryAddress(t *testing.T) {
 	cfg, log := memberConfig(t, t.TempDir()), new(clustertest.Log)
 	cfg.Addr, cfg.Logger = "0.0.0.0:7379", log.Logger()

@@ -232,9 +232,9 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	return nil
 }
 
-// admits fails if Raft must not see a request: the sender is no member, has another data directory
-// than before, or is of another cluster; this node does not know yet which cluster it joins; no honest
-// member could send the request; or Raft is still starting.
+// admits fails if Raft must not see a request. These are the reasons: the sender is no member, has
+// another data directory than before, or belongs to another cluster; this node does not know its
+// cluster yet; no honest member could send the request; Raft is still starting.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
 	if err != nil && err != errStarting && err != errUnbound && t.refused != nil {

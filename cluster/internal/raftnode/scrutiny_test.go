@@ -401,8 +401,9 @@ func (l *plainLog) ConfigurationBefore(i uint64) (conf raft.Configuration) {
 	return conf
 }
 
-// TestEntriesInThePlaceOfAChangeOfMembers: a change of members is not compared with one that a
-// former leader began and that is replaced, nor with a log that lacks the entries before it.
+// TestEntriesInThePlaceOfAChangeOfMembers: the node checks a change of members against the
+// membership before it. The node does not use a change of a former leader for this check if that
+// change is being replaced, nor a log that lacks the entries before the change.
 func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
 	configuration := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {
