@@ -119,9 +119,9 @@ type Admin interface {
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-	// these writes. It waits until the number is at least the argument others and, if the argument here is true, this node
-	// has the writes; or until ctx ends. The number may be too low, and is never too high. If here is false, the
-	// result for this node may be false although it has the writes.
+	// these writes. It waits until the number is at least others and, if here is true, until this node has the writes.
+	// It stops waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second
+	// result may be false although this node has the writes.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads r; the caller must close r. complete is true if
 	// the backup has all writes that were acknowledged before the call.

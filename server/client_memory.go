@@ -180,10 +180,10 @@ type holder struct {
 	exempt bool // CLIENT NO-EVICT
 }
 
-// evictClients cuts off clients until the others hold no more than the limit. It always chooses the client that holds most among
-// those of the user whose clients together hold most, so that the many connections of one user do not cause the clients of another
-// to be cut off. It spares clients with NO-EVICT, as Redis does, but only while they together hold no more than half of the limit:
-// the node must survive, and the other clients need memory, too.
+// evictClients cuts off clients until the others hold no more than the limit. Each time it takes the user whose clients
+// together hold most, and of this user the client that holds most. So the many connections of one user do not cost
+// another user a client. As in Redis, evictClients spares clients with NO-EVICT, but only while these clients together
+// hold at most half of the limit. The node must survive, and the other clients need memory, too.
 func (srv *Server) evictClients() {
 	m := &srv.clientMemory
 	m.evicting.Lock()

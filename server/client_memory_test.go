@@ -11,8 +11,8 @@ import (
 	"lockstep/cluster"
 )
 
-// Clients that hold too much together, each in a way of its own, are cut off, those first
-// who hold most; the others are served, and nothing is counted of those who are gone.
+// If clients together hold too much memory, each in a different way, the server cuts off those that
+// hold most. It serves the others. It counts no memory of clients that have gone.
 func TestClientsThatHoldTooMuch(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		other := ts.dial(t)

@@ -10,8 +10,8 @@ import (
 )
 
 // aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands
-// that read or change users, except ACL SAVE, which writes the users that this node knows to its file. This
-// node also runs the commands that are not about the cluster's users: CAT, GENPASS, LOG and WHOAMI.
+// that read or change users. This node runs ACL SAVE, which writes the users that it knows to its file. It
+// also runs the commands that are not about the cluster's users: CAT, GENPASS, LOG and WHOAMI.
 func aclRows() []row {
 	const (
 		plain = store.NoScript | store.Loading | store.Stale
@@ -116,8 +116,8 @@ func doACLLog(s *session, args [][]byte) store.Reply {
 	return s.srv.aclLog.show(s.build(), s.srv.cfg.Clock(), count)
 }
 
-// doChangeUsers has the leader change users. It replies when the change has reached this node or catchUp
-// has given up waiting for it, so that a new user can usually log in here at once.
+// doChangeUsers has the leader change users. It replies when the change has reached this node, or when
+// catchUp has given up waiting for that. So a new user can usually log in at this node at once.
 func doChangeUsers(s *session, args [][]byte) store.Reply {
 	cmd, _ := s.srv.table.Resolve(args)
 	r := s.askLeader(s.call(cmd, args))

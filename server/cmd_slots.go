@@ -229,11 +229,10 @@ type shard struct {
 	nodes []cluster.Sighting
 }
 
-// shard chooses the node that clients get as the owner of the slots. That is the leader, if the leader has a
-// Cluster listener and this node can reach it. Otherwise it is this node: clients then send their commands
-// here, where the commands wait for the next leader, and not to a leader that may be dead. But if this node
-// sees too few members for an election, it may itself be cut off from the others; so the owner is the last
-// leader that it knew.
+// shard chooses the node that clients get as the owner of the slots. It chooses the leader if the leader has
+// a Cluster listener and this node can reach the leader. Otherwise it chooses this node: commands then wait
+// here for the next leader, and do not go to a leader that may be dead. But a node that sees too few members
+// for an election may itself be cut off. Such a node names the last leader that it knew.
 func (s *session) shard() shard {
 	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}

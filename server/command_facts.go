@@ -36,9 +36,9 @@ func namesOfFlags[F store.Flags | store.KeyFlags](have F, names []flagName[F]) [
 	return list
 }
 
-// legacyRange returns the first key, the last key and the step in COMMAND INFO: the one range of keys by
-// which Redis described a command before key specs existed. legacyRange joins the specs with fixed
-// positions. It returns zeros if there are none, or if they do not join to one range with step 1; the
+// legacyRange returns the first key, the last key and the step in COMMAND INFO. Before key specs
+// existed, Redis described a command by this one range of keys. legacyRange joins the specs with fixed
+// positions. It returns zeros if there are none, or if they do not join to one range with step 1. The
 // range of a single spec may have another step.
 func legacyRange(specs []store.KeySpec) (first, last, step int64) {
 	fixed := []store.KeySpec{}

@@ -8,10 +8,10 @@ import (
 	"lockstep/store/redistext"
 )
 
-// parse turns the input in g.buf into commands until the input is used up. It stops early at a fault, when it cuts the client off,
-// before a command that must be cut short while earlier commands wait to run, after a command that was cut short, and, if a loop
-// serves the connection, after as many commands as policy.batch allows. At the end, it cuts the client off if
-// too little memory is left for its unfinished large command or, before AUTH, for its buffers.
+// parse turns the input in g.buf into commands until the input is used up. It stops earlier in these cases: it finds a
+// fault, and cuts the client off; a command must be cut short, and earlier commands must run first; it has cut a
+// command short; a loop serves the connection, and it has parsed policy.batch commands. At the end, parse cuts the
+// client off if too little memory is left for an unfinished large command or, before AUTH, for the client's buffers.
 func (g *guard) parse() {
 	if g.left == 0 {
 		g.cut = 0 // if the previous command was cut short, the session has refused it by now
@@ -328,10 +328,11 @@ func (g *guard) grew(n int64) {
 	}
 }
 
-// countStranger counts the buffers of a client that has not authenticated; after AUTH, it counts them as 0 bytes. The buffers of
-// all such clients together may take a small part of maxmemory-clients (strangersShare). If they take more, countStranger cuts
-// this client off at once if its buffers have grown and take more than 2*smallBuffer, because many such clients would take memory
-// faster than the garbage collector frees it. Smaller buffers, which suffice for AUTH, are always allowed.
+// countStranger counts the buffers of a client that has not authenticated; after AUTH, it counts them as 0 bytes. The
+// buffers of all such clients together may take a small part of maxmemory-clients (strangersShare). If they take more,
+// countStranger cuts off a client at once when its buffers have grown beyond 2*smallBuffer. Otherwise many such clients
+// would take memory faster than the garbage collector frees it. Buffers below that size suffice for AUTH, and are
+// always allowed.
 func (g *guard) countStranger() {
 	n := int64(0)
 	if g.policy.needsAuth() {

@@ -331,8 +331,9 @@ func TestIdleGuardKeepsLittle(t *testing.T) {
 	}
 }
 
-// The whole memory that is allocated for a large argument counts, not only what has arrived of it; and the
-// guard allocates it in few steps, because each step leaves the former memory to the garbage collector.
+// The guard counts the whole memory that it allocates for a large argument, not only the bytes that have
+// arrived. It allocates that memory in few steps, because each step leaves the previous memory to the
+// garbage collector.
 func TestRoomOfALargeArgumentCounts(t *testing.T) {
 	const size = 7 << 20
 	long := bytes.Repeat([]byte("x"), size)

@@ -93,9 +93,9 @@ func answers(addr string, c *tls.Config) (string, error) {
 	return string(got), err
 }
 
-// TestStrangersOverTLS: who has no certificate, one of another authority or one that is out
-// of date, who speaks an old version, no TLS or nothing sensible, gets no reply and no
-// session, and all of them together one line in the log.
+// TestStrangersOverTLS: a client gets no reply and no session if it shows no certificate, a
+// certificate of another authority or an expired one, if it speaks an old version of TLS, no TLS,
+// or nonsense. All these clients together cause one line in the log.
 func TestStrangersOverTLS(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, files, good := secretServer(t, loops)

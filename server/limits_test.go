@@ -196,8 +196,8 @@ func TestLineLimits(t *testing.T) {
 	})
 }
 
-// TestPubSubLimit: a subscriber that does not read is cut off at its hard limit, or at its soft one after a while; its publisher
-// and other subscribers do not notice.
+// TestPubSubLimit: the server cuts off a subscriber that does not read: at its hard limit at once, at its soft limit
+// after a while. The publisher and the other subscribers do not notice.
 func TestPubSubLimit(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit string

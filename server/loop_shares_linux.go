@@ -169,8 +169,9 @@ func (l *loop) serveShares() {
 	}
 }
 
-// incoming is the share of connections from which a loop has read a large command in part, if that command has many arguments, or
-// if the complete large commands of the connection's user take too much memory (clientMemory.crowded).
+// incoming is the share of connections with an unfinished large command. A connection gets this share if the command
+// has many arguments, or if the complete large commands of the connection's user take too much memory
+// (clientMemory.crowded).
 type incoming struct {
 	share
 	looks int // how often choose has passed over crowded users since it last chose one of them

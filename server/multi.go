@@ -258,8 +258,9 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // a goroutine.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take long on this node: because this node runs a command that may wait (one that
-// Server.inPlace lacks), or many or large commands, or because it has to remember many keys for CLIENT TRACKING.
+// execWaits reports whether EXEC may take long on this node. There are three reasons: this node itself runs a queued
+// command that may wait (one that Server.inPlace lacks); it runs many or large commands; it has to remember many keys
+// for CLIENT TRACKING.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false

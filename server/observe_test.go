@@ -195,9 +195,9 @@ func TestMonitorIsCutOff(t *testing.T) {
 	})
 }
 
-// TestLogsAreBounded: an entry of the ACL log or of the slow log does not grow with what a
-// client calls itself, its user, its keys or its commands, and there are few; nor does the
-// latency monitor know more events for more commands.
+// TestLogsAreBounded: the ACL log and the slow log have few entries. No entry grows with the names
+// that a client gives to itself, its user, its keys or its commands. The latency monitor has no
+// more events when there are more commands.
 func TestLogsAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, c := ts.dial(t), ts.dial(t)

@@ -161,8 +161,8 @@ func (o *outbox) hold() {
 	o.held = true
 }
 
-// release ends hold. The function renew returns the present frames of the messages that have come since; it must not be called with mu
-// held, because whoever pushes holds the locks that renew needs.
+// release ends hold. For each message that has come since, the function renew returns the present frame. The caller
+// must not hold mu while it calls renew, because goroutines that push messages hold the locks that renew needs.
 func (o *outbox) release(renew func(m *message) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -214,7 +214,7 @@ func (o *outbox) checkLimit(l limit, now time.Time) bool {
 	return true
 }
 
-// flush sends the pending output and waits until the operating system has taken it, so that a client
+// flush sends the pending output, and waits until the operating system has taken it. So a client
 // that does not read delays only itself.
 func (o *outbox) flush() {
 	o.mu.Lock()

@@ -108,8 +108,8 @@ func (w *ownWork) rested(now time.Time) (took time.Duration) {
 	return took
 }
 
-// exceeds reports whether the node has worked for the client for more than limit within a second, or for more than limit/ownCrowd if
-// it has worked much for all its clients together (isMuch). It calls the function clock only if it has to.
+// exceeds reports whether the node has worked for the client for more than limit within a second. The limit is divided
+// by ownCrowd if the node has worked much for all clients together (isMuch). exceeds calls clock only if it has to.
 func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	if w.took <= limit/ownCrowd || w.took <= limit && !w.all.isMuch() {
 		return false

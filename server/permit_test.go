@@ -109,8 +109,9 @@ func TestRightsTakenElsewhere(t *testing.T) {
 	})
 }
 
-// TestPasswordWithdrawnElsewhere: a node that has not heard yet that a password is no longer a user's lets nobody in
-// by it, and the commands of a connection that is there already are not those of another user of the same name.
+// TestPasswordWithdrawnElsewhere: a password of a user was withdrawn at another node. A node that has not learned
+// this yet lets nobody in by that password. The commands of a connection of a deleted user do not run as those of a
+// new user of the same name.
 func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, change := range []string{"ACL SETUSER op <p", "ACL SETUSER op resetpass >q", "ACL SETUSER op off", "ACL DELUSER op", "ACL SETUSER op reset"} {

@@ -50,9 +50,9 @@ func (r *row) command() store.Command {
 	return c
 }
 
-// bindHandlers returns the handlers of this package by the commands of the table. A few commands of other packages have handlers
-// here, too: SELECT, because the database belongs to the session (store's SELECT is for scripts); SCRIPT KILL, FUNCTION KILL and
-// FUNCTION STATS, because they must not wait for the running script that they concern.
+// bindHandlers returns the handlers of this package by the commands of the table. A few commands of other packages have
+// handlers here, too. SELECT has one because the database belongs to the session; store's SELECT is for scripts. SCRIPT
+// KILL, FUNCTION KILL and FUNCTION STATS have one because they must not wait for the script that they concern.
 func bindHandlers(table *store.Table) map[*store.Command]handler {
 	byName := map[string]handler{
 		"select":         doSelect,

@@ -132,8 +132,8 @@ func TestNoClientIsOfferedMoreThanItMaySend(t *testing.T) {
 	})
 }
 
-// TestCutOffClientsLeaveNothing: a client that is cut off because it does not read is told so by a reset; otherwise the
-// operating system would keep for minutes what the client has not taken.
+// TestCutOffClientsLeaveNothing: the server resets the connection of a client that it cuts off because the client does
+// not read. Without a reset, the operating system would keep the unread output for minutes.
 func TestCutOffClientsLeaveNothing(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

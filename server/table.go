@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// A Go map never shrinks: it keeps its memory when entries are deleted, and an iteration takes as long as if they were still there,
-// even if it ends at the first entry. The maps of this file do shrink. Otherwise a client that has made a map large and has left
-// would still slow down the server when it iterates over the map for other clients.
+// A Go map never shrinks. It keeps its memory when entries are deleted, and an iteration takes as long as before the
+// deletions, even if it ends at the first entry. The server iterates over these maps for many clients. So a client that
+// once made a map large would slow down the server even after the client has left. The maps of this file do shrink.
 
 const (
 	// A roomy map shrinks when it has fewer than most/sparse entries, unless most is fewEntries or less.
