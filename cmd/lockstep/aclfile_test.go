@@ -126,9 +126,9 @@ func recordRedis(t *testing.T, file string) {
 	}
 }
 
-// TestACLFileOfACluster: the file gives three nodes their first users; ACL LOAD through a follower changes
-// them at once on every node, with no moment without users; connections of a removed user are cut off, those
-// of the others go on; after a restart the users of the cluster count, and the log says that the file differs.
+// TestACLFileOfACluster: an ACL file gives three nodes their first users. ACL LOAD at a follower replaces the
+// users on every node, and no node is without users in between. The nodes cut off the connections of a removed
+// user, and no others. After a restart the nodes use the users of the cluster, and log that the file differs.
 func TestACLFileOfACluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -307,8 +307,8 @@ func TestACLFileOfAnOldCluster(t *testing.T) {
 	})
 }
 
-// TestACLFileAtTheStart: a node does not start with a file that cannot be used, or that leaves the door open;
-// if the file does not name the default user, this user gets the password of --requirepass.
+// TestACLFileAtTheStart: a node does not start with an unusable ACL file, nor with one that lets everybody
+// in. If the file does not name the default user, that user gets the password of --requirepass.
 func TestACLFileAtTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	for _, c := range []struct {

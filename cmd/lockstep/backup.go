@@ -97,9 +97,9 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
-	// A backup has all values in clear text. A file or a link that somebody else has put at the path of the part would decide who may
-	// read the backup and where it is written, so os.CreateTemp makes a new file, which only this user may read. Its name is random:
-	// another backup to the same path has a part of its own.
+	// A backup has all values in clear text. If somebody else could put a file or a link at the path of the part, that
+	// file would decide who may read the backup. So os.CreateTemp makes a new file that only this user may read. Its
+	// random name keeps two backups to the same path apart.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return err

@@ -24,9 +24,9 @@ var ofOthers = []string{
 // namedSection is how a document names a section of another one.
 var namedSection = regexp.MustCompile(`([\w./-]+\.md)\)?(?:,? \(?| 的 )["“]([^"”]+)["”]`)
 
-// TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the
-// documents name are there, and so are the files that they link to and the sections of other
-// documents; and docs/README.md lists all of docs.
+// TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the documents name
+// exist. So do the files and sections to which the documents link. docs/README.md lists every
+// document of docs.
 func TestDocumentsAreTrue(t *testing.T) {
 	var flags []string
 	for _, group := range flagGroups() {

@@ -292,10 +292,9 @@ func ledAway(t *testing.T, list []*nodes.Node, home *nodes.Node) (leader *nodes.
 	return leader
 }
 
-// J9: replies went to other requests, or to another client, when a node carried
-// pipelines to the leader. Whatever becomes of the leader (it hands over, dies,
-// stands still for longer than an election), each reply that a follower's
-// clients get is that of its request, or an error in its place.
+// J9: when a node forwarded pipelines to the leader, replies went to other requests or to other
+// clients. Here each reply that a follower's client gets is the reply to its own request, or an
+// error. That holds while the leader hands over, dies, or is suspended for longer than an election.
 func TestJ9RepliesBelongToTheirRequests(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -1,6 +1,6 @@
-// Command lockstep runs and administers a lock server that speaks the Redis protocol. Before the server acknowledges a write, a
-// majority of the nodes (Raft) has it on disk, so that a lock survives the failure of any minority of them; only with --ephemeral
-// nothing is on disk.
+// Command lockstep runs and administers a lock server that speaks the Redis protocol. The server acknowledges a write
+// only when a majority of the nodes has it on disk (Raft). So a lock survives the failure of any minority of the nodes.
+// With --ephemeral nothing is on disk.
 package main
 
 import (

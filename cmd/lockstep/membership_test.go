@@ -120,8 +120,9 @@ func TestMembershipCommands(t *testing.T) {
 	waitEqual(t, []*nodes.Node{n4, same, list[0]})
 }
 
-// TestMovedNode: a node that comes back at another peer address says what is to be done, and
-// not that it has been removed, though the others reached it a moment ago at the old address.
+// TestMovedNode: a node restarts at another peer address, just after the other nodes reached it at
+// the old one. It says that it must be moved with lockstep add; it does not say that it has been
+// removed.
 func TestMovedNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	old := list[2]
@@ -144,9 +145,9 @@ func TestMovedNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestPeersAfterTheFirstStart: --peers adds no members to a cluster that exists. A node that is
-// a whole cluster by itself does not start with --peers, because the other nodes would not know
-// its data; and a new node with such --peers does not start, and says which address belongs to another cluster.
+// TestPeersAfterTheFirstStart: --peers adds no members to a cluster that exists. A node that is a whole cluster
+// by itself does not start with --peers, because the other nodes would not know its data. A new node with such
+// --peers does not start either, and says which address belongs to another cluster.
 func TestPeersAfterTheFirstStart(t *testing.T) {
 	alone := nodes.Start(t, 1)[0]
 	alone.Kill()

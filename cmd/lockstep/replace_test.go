@@ -90,10 +90,10 @@ func flipIn(t *testing.T, dir string) {
 	}
 }
 
-// TestReplaceDamagedVoter does what docs/operations.md says for a node that has
-// lost its disk or part of it, while owners renew their leases through the
-// others. The node refuses to start, or ends when it comes to the damage, with a
-// line that says what to do; that done, it is a voter again with every lock.
+// TestReplaceDamagedVoter follows docs/operations.md for a node that has lost its disk or a part of
+// it, while owners renew their leases through the other nodes. The damaged node does not start, or
+// ends when it reads the damaged part; its last line says what to do. After the repair it is a
+// voter again and has every lock.
 func TestReplaceDamagedVoter(t *testing.T) {
 	for _, test := range []struct {
 		name   string

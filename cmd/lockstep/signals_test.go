@@ -16,9 +16,9 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// TestSignals: only what is meant to ends a node. A hangup (a terminal that is closed, a
-// supervisor that asks for a reload) and its kin cost no lock, no connection and no
-// leadership; the hangup is logged.
+// TestSignals: only the signals that are meant to end a node end it. A hangup (a closed terminal,
+// or a supervisor that asks for a reload) and similar signals cost no lock, no connection and no
+// leadership. The node logs the hangup.
 func TestSignals(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	c := n.Dial()

@@ -305,8 +305,9 @@ func TestEnvironment(t *testing.T) {
 	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
 }
 
-// A peer port beyond loopback is opened only with a secret or certificates, or if the operator explicitly
-// does without; a node ends before it opens a port if its secret cannot be used.
+// A node opens a peer port beyond loopback only with a secret or certificates, or if the operator
+// explicitly allows a port without them. If the secret is unusable, the node ends before it opens any
+// port.
 func TestPeerPortIsProtected(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")

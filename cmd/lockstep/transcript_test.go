@@ -52,8 +52,8 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 	return startInProcessOn(t, settings, func(ln net.Listener) net.Listener { return ln })
 }
 
-// withoutLoops hides from the server that a listener is one of TCP, so that it
-// serves each connection by a goroutine, as where there is no epoll.
+// withoutLoops hides from the server that ln is a TCP listener. So the server uses a goroutine for
+// each connection, as on systems without epoll.
 func withoutLoops(ln net.Listener) net.Listener { return struct{ net.Listener }{ln} }
 
 func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener) net.Listener) (*inProcess, func()) {

@@ -77,9 +77,9 @@ func polling(t *testing.T, s *scene) {
 // redissonRetries are the codes on which Redisson sends a lock script again.
 var redissonRetries = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "WAIT", "ERR WAIT", "READONLY", "MOVED", "ASK", "REDIRECT", "NOSCRIPT"}
 
-// TestRedissonSurprise04RetriedErrors: the error for a request that may have been carried out has no code on which Redisson tries
-// again; the error for one that surely was not has. TestNoMajority and TestFateUnknown of package cluster show which request gets
-// which error.
+// TestRedissonSurprise04RetriedErrors: Redisson sends a request again if the code of the error tells it to. The error
+// for a request that was certainly not executed has such a code; the error for one that may have been executed has
+// none. TestNoMajority and TestFateUnknown of package cluster show which request gets which error.
 func TestRedissonSurprise04RetriedErrors(t *testing.T) {
 	retried := func(text string) bool {
 		for _, code := range redissonRetries {
