@@ -21,8 +21,8 @@ const clockVariable = "CHAOS_CLOCK"
 // testEdits make the test build.
 func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }
 
-// shortLogs makes logs so short that a node catches up by a snapshot after a
-// second away; at the sizes that users have, that takes hours.
+// shortLogs makes logs so short that a node needs a snapshot after it was away for a second. With
+// the sizes that users have, that would take hours.
 func shortLogs() []edit {
 	return []edit{
 		{"cluster/config.go", "SnapshotThreshold: 50_000", "SnapshotThreshold: 100"},

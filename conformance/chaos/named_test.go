@@ -205,9 +205,9 @@ func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a node whose log has no room is not ready and says so, the others
-// go on without it, and it goes on when there is room. A node that is started
-// without room says that the disk is full and ends; it starts when there is room.
+// TestFullDisk: a node whose log has no room on the disk is not ready, and says so. The other nodes
+// go on without it. The node goes on when there is room. A node that is started without room
+// reports the full disk and ends; it starts when there is room.
 func TestFullDisk(t *testing.T) {
 	s, leader := trio(t)
 	if leader.disk == nil {

@@ -111,8 +111,8 @@ func (n *node) noteEnd() {
 	}
 }
 
-// blamesDisk reports whether a node that gave up said that its disk is full or
-// does not work, and not that the data on it is damaged.
+// blamesDisk reports whether a node gave up because its disk is full or fails. It returns false for
+// a node that gave up because of damaged data.
 func blamesDisk(words string) bool {
 	words = words[strings.LastIndex(words, "lockstep: ")+1:] // of the process that ended
 	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {

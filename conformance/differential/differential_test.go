@@ -90,8 +90,9 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestEvents: when it is found out that a key has expired is not defined, nor
-// in which order a SORT looks for the keys of its elements; all else is.
+// TestEvents: two things about events are undefined, and may differ from Redis: when a server
+// notices that a key has expired, and in which order SORT looks up the keys of its elements.
+// Everything else must be equal.
 func TestEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b []string

@@ -355,7 +355,6 @@ func (p *players) unwatch(at *pair) error {
 	return nil
 }
 
-// forgetErrno goes before a SORT. Redis's SORT takes a number for too large if
-// errno says so, and errno is what any earlier command has left; this one,
-// which is refused, clears it.
+// forgetErrno precedes a SORT. Redis's SORT refuses a number as too large if errno says so, but any
+// earlier command may have set errno. The INCRBYFLOAT is refused, and clears errno.
 var forgetErrno = step{args: []string{"INCRBYFLOAT", "nosuchkey", "x"}}

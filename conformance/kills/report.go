@@ -38,12 +38,12 @@ type report struct {
 	Clients int
 	Kills   int
 	Seconds float64
-	// NextGrant is from the kill of the leader until a lock that was asked for
-	// afterwards was granted at a surviving node; Everywhere, until at each.
+	// A client asks for a lock after the kill of the leader. NextGrant is the time from the kill
+	// until one surviving node granted such a lock; Everywhere, until each of them had granted one.
 	NextGrant, Everywhere spread `json:",omitzero"`
-	// Transfer is the longest that a client waited for a reply while leadership
-	// was handed over; Stop, one of another node while the leader was stopped by
-	// SIGTERM; Undisturbed, while nothing was done.
+	// Each of these is the longest time that a client waited for a reply. Transfer: while
+	// leadership was handed over. Stop: while SIGTERM stopped the leader, for a client of another
+	// node. Undisturbed: while nothing was done.
 	Transfer, Stop, Undisturbed spread `json:",omitzero"`
 	Operations                  map[string]int
 	Faults                      map[judge.Fault]int

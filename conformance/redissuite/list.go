@@ -20,8 +20,8 @@ type Unit struct {
 // Skip is a test that is not run.
 type Skip struct{ Test, Reason string }
 
-// ReadList reads suite.txt: a unit a line with words about it, or with the reason why it is not run behind a colon; below
-// it, indented, the tests that are skipped, each with its reason behind " => ".
+// ReadList reads suite.txt. Each line names a unit of the suite and describes it. If the unit is not run, the reason
+// follows a colon. The indented lines below a unit name the tests that are skipped; each has its reason after " => ".
 func ReadList(r io.Reader) ([]Unit, error) {
 	var units []Unit
 	lines := bufio.NewScanner(r)

@@ -168,8 +168,8 @@ func (p *player) use(name string) error {
 	return nil
 }
 
-// finish checks that no connection has a reply that no step asked for, and takes every connection's subscriptions off
-// the server, so that the next file does not meet them. RESET does both: it is answered in any state.
+// finish checks that no connection has a reply that no step asked for. It also ends every connection's subscriptions,
+// so that they do not disturb the next file. RESET serves both purposes, because the server answers it in any state.
 func (p *player) finish() error {
 	for _, name := range p.order {
 		w := p.conns[name]
