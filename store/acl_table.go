@@ -78,9 +78,9 @@ var redisCategories = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// aclTable holds all commands that ACL rules can name: the commands of this server and all others
-// of Redis. Every rule that Redis accepts must be accepted here, and a rule that forbids a command
-// must hold when a later version adds that command.
+// aclTable holds all commands that ACL rules can name: the commands of this server, and all others
+// of Redis. lockstep must accept every rule that Redis accepts. And a rule that forbids a command
+// must still hold when a later version adds that command.
 type aclTable struct {
 	bits []*Command // every command and subcommand, sorted by full name; the index is Command.bit
 	top  []*Command // the commands that are not subcommands

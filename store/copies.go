@@ -12,9 +12,9 @@ const copyStep = 256 << 10
 // treeCopy is about how many bytes a write to a large collection copies: a leaf of the tree, and the branches above it.
 const treeCopy = 4 << 10
 
-// Brake sets a function that the store calls before a Txn or Apply copies data for a change, but only when copyStep bytes or
-// more have come together since the last call. The argument bytes is how many bytes all Txns and Apply have copied since the
-// last call, including the copy that is about to be made. The function may wait for memory, but must not use the store.
+// Brake sets a function that the store calls before a Txn or Apply copies data for a change. The store calls it only
+// when copyStep bytes or more have come together since the last call. bytes is how many bytes all Txns and Apply have
+// copied since the last call, the next copy included. The function may wait for memory, but must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
 // copying counts bytes that are about to be copied. When it has counted copyStep or more since it last called the function that

@@ -46,8 +46,9 @@ func TestFormsOfStringsAreKept(t *testing.T) {
 	shown("restored")
 }
 
-// TestFormsOfOlderLeaders: a parameter of the compact forms that a leader of version 0.1.0 has put into the log has no effect, because
-// nodes of that version do not follow it. All other writes of the entry have.
+// TestFormsOfOlderLeaders: nodes of version 0.1.0 ignore the parameters of the compact forms. So if a leader of that
+// version has put such a parameter into the log, this version ignores it, too. All other writes of that entry have
+// their effect.
 func TestFormsOfOlderLeaders(t *testing.T) {
 	for _, older := range []bool{true, false} {
 		txn := New().Begin(Time{}, 1, Env{})

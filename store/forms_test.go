@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestForms: the parameters decide when a compact form ends, in a transaction as in what is
-// applied, and a value is restored from a snapshot in the form that it had, whatever the
-// parameters say by then.
+// TestForms: the parameters decide when a compact form ends. They decide this in a transaction and
+// when a node applies the write set. A snapshot restores a value in the form that the value had,
+// even if the parameters have changed since.
 func TestForms(t *testing.T) {
 	d := newTestDB(t)
 	set := func(name, value string) {

@@ -198,9 +198,9 @@ func opsOf(b []byte) (ops []op) {
 	return ops
 }
 
-// TestModel runs random batches, rolls parts of them back, applies them, and
-// compares every reply and the whole keyspace with the model's; a second store
-// that only applies the write sets must become the same to the byte.
+// TestModel runs random batches, rolls parts of them back, and applies them. It compares every
+// reply and the whole keyspace with those of a model. A second store only applies the write sets,
+// and must become equal to the first, byte for byte.
 func TestModel(t *testing.T) {
 	for seed := range uint64(25) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { runModel(t, seed, 120) })

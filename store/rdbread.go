@@ -150,8 +150,8 @@ func (r *rdbReader) asciiDouble() float64 {
 	}
 }
 
-// readValue reads a serialized value without version and checksum. It unpacks at most room bytes.
-// ok is false if the value is corrupt, of an unknown type or too large; larger means that it takes more than room bytes.
+// readValue reads a serialized value without version and checksum. It unpacks at most room bytes. ok is false if the
+// value is corrupt, of an unknown type or too large. larger is true if the value takes more than room bytes.
 func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	if value == "" {
 		return v, false, false

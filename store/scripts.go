@@ -1,8 +1,9 @@
 package store
 
-// maxEvalScripts limits the number of scripts that came by EVAL: a client that creates a new script
-// for every call must not fill the memory of every node. A script from SCRIPT LOAD stays until SCRIPT
-// FLUSH, if there was room for it (HasRoomForScript); else it is treated as one from EVAL.
+// maxEvalScripts limits the number of scripts that came by EVAL. Otherwise a client that makes a new
+// script for every call could fill the memory of every node. A script from SCRIPT LOAD stays until
+// SCRIPT FLUSH if there was room for it (HasRoomForScript). If there was none, it counts as one from
+// EVAL.
 const maxEvalScripts = 500
 
 // maxEvalBytes limits the total size (script.size) of the scripts that came by EVAL: maxEvalScripts alone does not bound their memory,

@@ -235,9 +235,10 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 }
 
 // Overrun returns the error if the command that has just run has written too much, or "". The caller must
-// undo the writes of such a command. When the data has reached its limit, some commands may still add data:
-// those of a script that has begun to write or that declares "allow-oom", and those that Redis
-// never refuses, such as RENAME to a long name. They may use the reserve (reserveShare), and no more.
+// undo the writes of such a command. Some commands may still add data when the data has reached its limit.
+// These are the commands of a script that has begun to write or that declares "allow-oom". They are also
+// the commands that Redis never refuses, such as RENAME to a long name. All of these may use the reserve
+// (reserveShare), and no more.
 func (c *Ctx) Overrun() Error {
 	switch t := c.Txn; {
 	case !t.Wrote():

@@ -8,11 +8,11 @@ import (
 	"lockstep/store/redistext"
 )
 
-// How a command waits. Command.Run never blocks. A blocking command that finds no element sets Ctx.Wait, and returns the reply
-// that is right in a transaction or a script, where no command can wait. Outside of them the caller drops that reply and keeps the
-// Wait. When Txn.TakeReady reports one of Wait.Keys, or that any key may be ready, the caller runs the command again with
-// Ctx.Ready set to the key that may be ready. If the command sets Ctx.Wait again, it has found no element again. When Wait.Timeout
-// has passed, the caller replies WaitTimedOut.
+// How a command waits. Command.Run never blocks. A blocking command that finds no element sets Ctx.Wait, and returns
+// the reply for a transaction or a script, where no command can wait. Outside of these, the caller drops that reply and
+// keeps the Wait. Later Txn.TakeReady may report one of Wait.Keys, or that any key may be ready. The caller then runs
+// the command again, with Ctx.Ready set to the key that may be ready. If the command sets Ctx.Wait again, it has found
+// no element again. When Wait.Timeout has passed, the caller replies WaitTimedOut.
 
 // Wait describes what a blocking command waits for.
 type Wait struct {
