@@ -82,9 +82,9 @@ func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning,
 	return c, from, nil
 }
 
-// eval runs a script on a transaction. If the script is stopped, all of its writes are
-// rolled back; if it ends with an error of its own, they stay, as in Redis. cached means
-// that the transaction has the script already.
+// eval runs a script on a transaction. If the script is stopped, eval rolls back all of its writes.
+// If the script ends with an error of its own, its writes stay, as in Redis. cached means that the
+// transaction already has the script.
 func (e *Engine) eval(ctx *store.Ctx, c *chunk, from beginning, keys, args [][]byte, readOnly, cached bool) (reply store.Reply) {
 	if readOnly && c.flags.declared && !c.flags.noWrites {
 		return store.Err(errROScript)

@@ -170,8 +170,9 @@ func (e *Engine) landing(L *lua.LState, t *lua.LTable, key lua.LValue) *lua.LTab
 	return nil
 }
 
-// beforeModulo replaces the operands of %, which have registers of their own, so
-// that gopher-lua's remainder of the new operands is C Lua's remainder of the old ones.
+// beforeModulo changes the operands of %. gopher-lua computes the remainder differently from C Lua.
+// With the new operands it gets the remainder that C Lua gets with the old ones. The operands are
+// in registers of their own.
 func beforeModulo(L *lua.LState, a, b int) {
 	x, y, ok := twoOperands(L, a, b)
 	if !ok {

@@ -94,8 +94,8 @@ func (e *Engine) resume(L *lua.LState, slots int) int {
 	return n
 }
 
-// waitingValues returns how many values C Lua has on the stack of a coroutine that waits to be resumed: one, its function, if
-// the coroutine has not begun; none if it has.
+// waitingValues returns how many values C Lua has on the stack of a coroutine that waits to be resumed. A coroutine
+// that has not begun has one value, its function. A coroutine that has begun has none.
 func waitingValues(th *lua.LState) int {
 	if th.Dead || interp.TopFrame(th) != nil {
 		return 0

@@ -28,8 +28,8 @@ const (
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
-	// A look measures the process's allocations (seeAllocations) if the instructions before it took longer than slowAlloc, or if
-	// the last unseenLooks-1 looks did not measure them.
+	// A look at the limits also measures the process's allocations (seeAllocations) if the instructions since the last
+	// look took longer than slowAlloc. It also does so if the last unseenLooks-1 looks did not.
 	slowAlloc   = 50 * time.Microsecond
 	unseenLooks = 16
 	largeBytes  = 1 << 20
@@ -234,10 +234,10 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 // buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap stops the script if the heap, with the next allocation, would be more than MemoryLimit larger than its smallest size
-// at a check of this script. The parameter next is the size of that allocation. The size of the heap includes unreachable objects,
-// so checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than an
-// eighth of the limit, others must have filled the heap, and the script goes on.
+// checkHeap stops the script if the heap, with the next allocation, would be more than MemoryLimit above its smallest
+// size at a check of this script. next is the size of that allocation. The heap includes unreachable objects, so
+// checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than
+// an eighth of the limit, others must have filled the heap, and the script goes on.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)

@@ -6,10 +6,10 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// A call of Lua from Go, and a call of a metamethod by the interpreter, nests on Go's
-// stack; a program that exhausts Go's stack dies. C Lua counts such calls (nCcalls) and raises
-// an error at 200. Each such call starts the interpreter's main loop, so the engine counts the calls
-// in that loop, also those of coroutines and of Go functions that call each other.
+// A call of Lua from Go nests on Go's stack, and so does the interpreter's call of a metamethod. A
+// program that exhausts Go's stack dies. C Lua counts such calls (nCcalls), and raises an error at
+// 200. Here each such call starts the interpreter's main loop. So the engine counts these calls in
+// that loop, in coroutines and in Go functions that call each other, too.
 
 const (
 	// maxNesting is LUAI_MAXCCALLS.

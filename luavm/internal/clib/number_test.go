@@ -9,8 +9,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// FuzzNumber: a text is a number if strtod would read all of it, what NumberPrefix finds
-// is one, and a number that is printed with 17 digits comes back.
+// FuzzNumber checks three things: a text is a number exactly if strtod would read all of it; what
+// NumberPrefix finds is a number; a number that is printed with 17 digits is read back unchanged.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{
 		"", " 1 ", "-010", "1e3", "1e", "1e+", ".5", "5.", ".", "-", "+-1", "1_000", "0x10", "0x", "0x.8", "0x.p1", "0X1p-2", "0x1P", "1e400", "1e-400",
