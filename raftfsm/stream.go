@@ -30,8 +30,8 @@ func (versionError) Is(target error) bool { return target == ErrNewer || target 
 const sumSize = 4
 
 // sealed reads a snapshot up to the checksum at its end, and computes the checksum of the bytes that it
-// returns. It buffers only a small part of the snapshot, because memory may not have room for both the
-// bytes of a large snapshot and the state that is built from them.
+// returns. It buffers only a small part of the snapshot. Memory may not have room for both the whole
+// snapshot and the state that is built from it.
 type sealed struct {
 	in   io.Reader
 	sum  hash.Hash32
