@@ -65,8 +65,9 @@ type Status struct {
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota
 
-	// Leaderless is the time without a leader that this node has added to leases, in the elections that
-	// it has won since it started. It does not include the time for which this node was down.
+	// Leaderless is the time without a leader that this node has added to leases. It sums up the
+	// elections that this node has won since it started. It does not include the time for which this
+	// node was down.
 	Leaderless     time.Duration
 	LastLeaderless time.Duration // the part of Leaderless that the last of these elections added
 }

@@ -75,8 +75,7 @@ func (c *bubbled) ask(i int, commands ...string) <-chan told {
 	return done
 }
 
-// mustTell checks what a client was told, and that the reply took no less than
-// least and no more than most.
+// mustTell checks a reply to a client, and that the reply took between least and most.
 func (c *bubbled) mustTell(reply <-chan told, what, want string, asked time.Time, least, most time.Duration) {
 	c.t.Helper()
 	got := <-reply

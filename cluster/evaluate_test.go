@@ -306,8 +306,8 @@ func TestNobodyRunsTheScriptOfAnother(t *testing.T) {
 	})
 }
 
-// The requests that stood behind a long script are told BUSY, also if others stand in their
-// places by then, because the script has ended and its batch has taken in more.
+// A script runs long, and requests wait behind it in its batch. The clients of these requests get
+// BUSY. That holds even if the script has ended and the batch has taken in other requests by then.
 func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

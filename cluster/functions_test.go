@@ -27,8 +27,9 @@ func (l *library) take(c *store.Ctx) store.Reply {
 	return store.Int(1)
 }
 
-// TestFunctionsOfABatchThatBeginsAnew: a function that runs twice, because another request of its batch was refused, does not find in
-// its locals what its first run has done. Nor does one whose own transaction was undone, or whose leader leads anew.
+// TestFunctionsOfABatchThatBeginsAnew: a batch begins anew because one of its requests was refused, so a function of
+// the batch runs twice. The second run does not find in the function's locals what the first run has left. The same
+// holds for a function whose own transaction was undone, and for one whose leader leads anew.
 func TestFunctionsOfABatchThatBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &library{}

@@ -11,8 +11,9 @@ import (
 var keepers = []string{"SET lock 7 XX KEEPTTL", "INCR lock", "DECR lock", "INCRBY lock 94", "DECRBY lock 4", "INCRBYFLOAT lock 0.5",
 	"APPEND lock 0", "SETRANGE lock 0 9", "SETBIT lock 5 1", "GETEX lock"}
 
-// A key that lives on because its owner was told late lives on as long after a write
-// that sets no deadline, in the same transaction and after it.
+// The reply to an owner was late, so its key lives on beyond its deadline. After a write that sets
+// no deadline, the key still lives on for as long. The write may be in the same transaction or
+// after it.
 func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 	for _, write := range keepers {
 		bubble(t, func(t *testing.T) {

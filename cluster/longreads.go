@@ -9,12 +9,11 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// Reads that take time in proportion to the data (long reads) go behind all other waiting requests: a
-// client that takes a lock waits for one long read, not for the long reads of sixty clients. Long reads change
-// nothing, and each client waits for the reply to its own, so no client sees in which order the leader runs
-// them. While there is no room for their replies, the leader puts long reads off (hasRoom). After a long read
-// that took much time, the leader serves only other requests, if there are any, for as long as the read took
-// (fair.Interval).
+// Long reads take time in proportion to the data. They go behind all other waiting requests, so a client that
+// takes a lock waits for one long read, not for those of sixty clients. The leader may change their order,
+// because they change nothing, and each client sees only the reply to its own. While there is no room for
+// their replies, the leader puts long reads off (hasRoom). After a long read that took much time, the leader
+// serves only other requests, if there are any, for as long as the read took (fair.Interval).
 
 // longPause is how long an idle leader waits before it looks again whether it may run the requests that go
 // behind others, or serve the pending blocked clients (due).
@@ -85,9 +84,9 @@ func splitLong(q []*request) (light, long []*request) {
 	return light, long
 }
 
-// leftOver gets the requests that a batch has not run, and returns those that the next batch begins with. If all of them go behind
-// other requests, because they are long reads or because their users have used much time, leftOver lets them wait and returns none:
-// requests that go before them may have come since the batch began.
+// leftOver gets the requests that a batch has not run, and returns those that begin the next batch. Long reads go
+// behind other requests, and so do requests of users who have used much time. If all left-over requests are of these
+// kinds, leftOver lets them wait and returns none, because other requests may have come since the batch began.
 func (s *sequencer) leftOver(rest []*request) []*request {
 	l := &s.long
 	if l.tried == 0 && s.users.Idle(s.node.cfg.Time.Monotonic()) {

@@ -127,9 +127,9 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 }
 
-// turnEnds shortens the limit of the user whose turn ends, if the turn took more than fair.GraceTime and work that is not heavy has
-// waited for it: in the rest of its batch (the parameter behind), or for the next batch. If such requests have been answered BUSY,
-// refused is true.
+// turnEnds shortens the limit of the user whose turn ends. It does so if the turn took more than fair.GraceTime while
+// light work waited, in the rest of the batch (behind) or for the next batch. refused is true if such requests have
+// been answered BUSY.
 func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
 		return // there is no time limit; or the clock was never read, because the work was short; or wasStopped has halved the limit
@@ -150,8 +150,8 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	return any
 }
 
-// leastUse: if the evaluation of a whole batch took less, nobody is charged for it, unless a request of the batch took
-// fair.CoarsePiece or more, or there was heavy work lately (fair.Turns.Counts).
+// leastUse is the least time of a batch for which users are charged. There are two exceptions: a request of the batch
+// took fair.CoarsePiece or more, or there was heavy work lately (fair.Turns.Counts).
 const leastUse = 2 * time.Millisecond
 
 // noteUse charges users with the time that their requests in a batch took, and begins the interval after long reads. It leaves out

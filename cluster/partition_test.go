@@ -205,10 +205,9 @@ func (c *bubbled) burst(counted, each int) int {
 	return counted
 }
 
-// What the clients of a leader with a minority are told, and the clients of nodes
-// that are alone with it: CLUSTERDOWN for what has no effect, now or later,
-// INDETERMINATE for a write whose fate nobody knows, and no sooner than after
-// FailoverWait.
+// A leader is cut off with a minority. The clients of the leader, and of the nodes that are with
+// it, get CLUSTERDOWN for a command that has no effect, now or later. They get INDETERMINATE for a
+// write of unknown outcome, and no sooner than after FailoverWait.
 func TestRealRaftMinority(t *testing.T) {
 	clustertest.Slow(t)
 	const leader, follower = 0, 1

@@ -129,8 +129,8 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c.same()
 }
 
-// A process that always ends before Raft looks whether a snapshot is due takes
-// one when it has applied its log at the start.
+// A process may end each time before Raft checks whether a snapshot is due. So a node takes a
+// snapshot that is due as soon as it has applied its log at the start.
 func TestSnapshotIsTakenAtTheStart(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 100, time.Hour, 10

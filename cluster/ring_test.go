@@ -44,8 +44,8 @@ func (c *nodeTime) jump(d time.Duration) {
 	c.wall += d
 }
 
-// ring is a cluster whose log is in memory. The test decides who leads, whose
-// process stands still, and who learns what when.
+// ring is a cluster with its log in memory. The test decides which node leads, which process is
+// suspended, and when each node learns of each entry.
 type ring struct {
 	t     *testing.T
 	table *store.Table

@@ -327,8 +327,8 @@ func TestEndlessWorkOfManyClients(t *testing.T) {
 	}
 }
 
-// Work that ends by itself just before its limit has less time, too, if lighter work waits meanwhile; heavy work that
-// waits for heavy work does not count.
+// If work ends by itself just before its limit, and lighter work was waiting meanwhile, the limit of its user becomes
+// shorter. Heavy work that waits does not have this effect.
 func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
 	for _, work := range []string{"RUN %v", "SPIN %v", "MULTI RUN %v", "MULTI SPIN %v"} {
 		bubble(t, func(t *testing.T) {

@@ -236,8 +236,8 @@ func TestReadsSurviveReelection(t *testing.T) {
 	})
 }
 
-// Without a leader a request waits; when one is found in time it is executed,
-// else the client is told that it was not.
+// Without a leader a request waits. If the node finds a leader in time, the leader executes the
+// request. Otherwise the client learns that the request was not executed.
 func TestRequestsWaitForALeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

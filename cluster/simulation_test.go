@@ -143,8 +143,8 @@ func TestSimulationIsDeterministic(t *testing.T) {
 // simPatience is for how long seeds are compared on a machine that is too busy for it.
 const simPatience = 30 * time.Second
 
-// undisturbed plays a seed until the machine lets it run; false if it never
-// does. It does not look at what the run was like.
+// undisturbed plays a seed up to five times, until the machine does not disturb the run. It returns
+// false if the machine disturbs all five runs. It does not check the run.
 func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
 	for range 5 {
 		if res = simulate(t, seed, nil); !res.disturbed {

@@ -26,10 +26,11 @@ const stopTimeout = 2 * time.Second
 // hopePause is how often a stopping node looks whether there is a majority.
 const hopePause = 50 * time.Millisecond
 
-// HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership, and this
-// node goes on as a follower. HandOver returns when the peers have the outcomes of their requests here and have closed their
-// links, so that Close loses nothing. It gives up when no majority answers, or after handoverTimeout. On a follower it returns at
-// once. If there are other voters, this node gives up its waits from now on when no majority answers (hope).
+// HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership,
+// and this node goes on as a follower. HandOver returns when the peers have the outcomes of the requests that they sent
+// here, and have closed their links. Then Close loses nothing. HandOver gives up when no majority answers, or after
+// handoverTimeout. On a follower it returns at once. If there are other voters, this node from now on stops waiting as
+// soon as no majority answers (hope).
 func (n *Node) HandOver() {
 	n.stopping.Store(true)
 	if !n.others() {

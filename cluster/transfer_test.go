@@ -40,8 +40,9 @@ func (f crampedFile) Reserve(from, length int64, fill bool) error {
 	return f.File.Reserve(from, length, fill)
 }
 
-// An heir that lives but cannot take the log's last entries does not get the leadership,
-// and the leader that was to hand over can lead in that term and in later ones.
+// A leader hands over to a follower that lives but cannot store the log's last entries. That
+// follower does not get the leadership. The old leader can still lead in that term and in later
+// ones.
 func TestRealRaftTransferToAFullDisk(t *testing.T) {
 	const leader, heir = 0, 2
 	var full atomic.Bool

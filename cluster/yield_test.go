@@ -22,8 +22,8 @@ var (
 	lightHost = netip.MustParseAddr("192.0.2.2")
 )
 
-// Heavy work takes 100 ms here. Where others take locks it leaves them nine tenths of the time, however it is
-// submitted; where nobody else is it never waits.
+// Heavy work takes 100 ms here. While other clients take locks, heavy work leaves them nine tenths of the
+// time, in whatever way it is submitted. While there is no other client, heavy work never waits.
 func TestHeavyWorkGivesWay(t *testing.T) {
 	clustertest.Slow(t)
 	mega := strings.Repeat("x", 1<<20)

@@ -230,9 +230,9 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the name of the user whose calls these are; "" is the default user. If a node makes the calls in its own name, or
-// there are no calls, any is false and name is "". There is one exception: for the call that asks for the version of the users,
-// name is store.SystemUser, because clients that log in wait for that call.
+// User returns the name of the user whose calls these are; "" is the default user. any is false, and name "", if there
+// are no calls or a node makes the calls in its own name. There is one exception: for the call that asks for the
+// version of the users, name is store.SystemUser, because clients that log in wait for that call.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false

@@ -136,8 +136,9 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// identify checks that the directory belongs to the node with this id, and that its log is in a log
-// store of this kind (LogWAL or LogBolt; "": either). In a new directory it writes node.json.
+// identify checks that the directory belongs to the node id, and that the directory's log store is
+// of the given kind (LogWAL or LogBolt). An empty kind allows either. In a new directory, identify
+// writes node.json.
 func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := os.ReadFile(path)

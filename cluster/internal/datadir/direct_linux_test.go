@@ -207,8 +207,8 @@ func (f *failingPast) WriteAt(p []byte, _ int64) (int, error) {
 }
 func (f *failingPast) Close() error { f.closed = true; return nil }
 
-// TestDirectFileGivesUp: if a file system refuses to write past the cache, or readers do not
-// see what it wrote so, everything is written through the cache, and nothing is missing.
+// TestDirectFileGivesUp: a file system may refuse writes past the cache, or readers may not see
+// such writes. Then the node writes everything through the cache, and no data is missing.
 func TestDirectFileGivesUp(t *testing.T) {
 	for _, err := range []error{syscall.EINVAL, syscall.EOPNOTSUPP, nil} {
 		f := newDirect(t)

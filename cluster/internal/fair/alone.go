@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file with ten
-// thousand users. Gate.Rest delays a client only after the node has done such work for that client. So if hundreds of clients
-// each sent one such command, all these commands would run at once, for which the node has neither the processors nor the
-// memory. Therefore the node does one piece of each kind at a time (Gate.Alone), and leaves other clients some time between two
-// pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
+// Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file
+// with ten thousand users. Gate.Rest delays a client only after the node has done such work for that client. So if
+// hundreds of clients each sent one such command, all these commands would run at once. The node has neither the
+// processors nor the memory for that. Therefore it does one piece of each kind at a time (Gate.Alone), and leaves other
+// clients some time between two pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
 
 // OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind,
 // because work of some kinds waits for the leader, or for a script that holds the state.

@@ -363,8 +363,9 @@ func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	return now - g.changes
 }
 
-// enter waits for the turn of a piece of heavy work, for no longer than patience, or until ctx ends; then it begins the piece. The
-// caller must end the piece: with done, which gets the number of bytes that were read and replied, or with g.end.
+// enter waits until a piece of heavy work may run, and then begins the piece. It waits no longer than patience, and no
+// longer than ctx. The caller must end the piece, either with done, which gets the number of bytes that were read and
+// replied, or with g.end.
 func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes int, patience time.Duration) (done func(moved int)) {
 	writes := !call.ReadOnly(calls)
 	late := g.clock.Monotonic() + patience

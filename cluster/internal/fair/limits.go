@@ -34,10 +34,10 @@ const (
 	toldName  = 256
 )
 
-// everyone is the name in Limits for all users together. Without it, many users could each keep the others waiting for a whole
-// limit. Work that was stopped, or kept others waiting, and took more than GraceTime adds all its time to the spending of everyone,
-// but each user adds no more than a full limit. The part of that spending above one full limit shortens the limits of all users,
-// down to GraceTime. No user can have this name.
+// everyone is the name in Limits for all users together. Without it, many users could each keep the others waiting for
+// a whole limit. Work of more than GraceTime counts here if it was stopped or kept others waiting. All its time is
+// added to the spending of everyone, but at most a full limit for each user. The part of that spending above one full
+// limit shortens the limits of all users, down to GraceTime. No user can have this name.
 const everyone = store.SystemUser + "all"
 
 // Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.
@@ -174,8 +174,8 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over a list from another node; age is how old the list is. Of each user it takes over the halvings, and the time that
-// is spent, only where they are more than this node knows of.
+// Learn takes over a list from another node; age is the age of the list. For each user, Learn takes over the halvings
+// and the spent time, but only where they exceed what this node knows.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -201,10 +201,10 @@ type LargeWrite struct {
 	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit charges the users of an entry's large writes with the evaluation of these writes, and with their shares of the extra
-// time: how much longer the entry took to be committed than an entry of light work does. If the entry has no large writes, the extra
-// time is added to the coarse work of the batch, up to applyTimes, because all nodes do that work again when they apply the entry.
-// The parameter entry is the length of the entry.
+// NoteCommit charges the users of an entry's large writes. Each pays for the evaluation of its writes, and for its
+// share of the extra time. The extra time is how much longer the commit took than that of an entry of light work. If
+// the entry has no large writes, NoteCommit adds the extra time to the coarse work of the batch, up to applyTimes,
+// because all nodes repeat that work when they apply the entry. entry is the length of the entry.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {

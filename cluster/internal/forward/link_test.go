@@ -184,8 +184,8 @@ func TestRetiredLinkEndsWithTheLastResult(t *testing.T) {
 	})
 }
 
-// Sending never waits for the peer. One that does not read for a while loses
-// the Link, and so does one that has too much waiting.
+// Sending never waits for the peer. A peer loses its Link if it does not read for a while, or if
+// too much output waits for it.
 func TestSlowPeer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, far := testLink()

@@ -163,8 +163,8 @@ func (p *peerAddrs) has(addr netip.Addr) bool {
 	return ok
 }
 
-// addrs returns the addresses at which peers have proved themselves to this node; there are none if the
-// node asks for no proof.
+// addrs returns the addresses at which peers have proved themselves to this node. It returns none if
+// the node asks peers for no proof.
 func (g *peerGate) addrs() *peerAddrs {
 	if g == nil {
 		return new(peerAddrs)

@@ -99,9 +99,9 @@ func TestSnapshotsAreGivenTime(t *testing.T) {
 	})
 }
 
-// Of the callers that have not proved that they are peers, one is cut off at the address that
-// most of them come from: the one that has been there longest. A caller that has sent a
-// handshake goes last, and a proven peer never.
+// If there are too many callers, the node cuts one off. It takes the address with most unproven
+// callers, and there the caller that has been connected longest. It spares callers that have sent a
+// handshake as long as there are others. It never cuts off a proven peer.
 func TestWhoIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStrangers(new(clustertest.Log).Logger())

@@ -197,10 +197,10 @@ func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	return up
 }
 
-// answersFor reports whether f, the answer from the address of the member m, is the member's own. At that address there may now be
-// a node of another cluster that has the same id, or one that has lost the member's data directory. Neither gives this
-// node its vote. A voter names its directory, unless it knows this node at another address: then it cannot say whether this node
-// is the member (standing).
+// answersFor reports whether f, an answer from the address of the member m, comes from m. At that address there may now
+// be a node of another cluster with the same id, or a node that has lost the member's data directory. Neither gives
+// this node its vote. A voter names its directory, unless it knows this node at another address: then it cannot say
+// whether this node is the member (standing).
 func (w *Watcher) answersFor(f Status, m raftnode.Member) bool {
 	own := w.cfg.Raft().Cluster()
 	if f.ID != m.ID || own != "" && f.Cluster != "" && f.Cluster != own {

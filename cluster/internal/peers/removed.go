@@ -46,9 +46,9 @@ func (w *Watcher) HasMember(id string) bool {
 	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 }
 
-// judge decides whether this node has been removed, from the configuration that it knows and the answers of the
-// others. A node with a leader does not count as removed, because a new member that copies the log reads
-// configurations that do not contain it yet.
+// judge decides whether this node has been removed. It uses the configuration that this node knows and the
+// answers of the other members. A new member reads, while it copies the log, configurations that do not contain
+// it yet. So a node that has a leader does not count as removed.
 func (w *Watcher) judge(members []raftnode.Member) {
 	led := w.cfg.Leader().ID != ""
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == w.cfg.ID })
@@ -108,8 +108,8 @@ func (w *Watcher) Misplaced() string {
 	return ""
 }
 
-// outcast reports whether another member has lately answered that this node is a stranger, or that it has met this node with
-// another data directory. Only answers of members that have applied at least as much as this node count.
+// outcast reports whether another member has lately answered that this node is a stranger, or that it has met this node
+// with another data directory. It counts only the answers of members that have applied at least as much as this node.
 func (w *Watcher) outcast() bool {
 	own := w.Own()
 	now := w.cfg.Clock.Monotonic()

@@ -43,8 +43,8 @@ import (
 
 const maxAppend = 1 << 20
 
-// errNotSpoken means that Raft's own transport has to send a request, because the peer does not speak
-// this codec, or would refuse this request in it as too long.
+// errNotSpoken means that Raft's own transport has to send a request. Either the peer does not speak
+// this codec, or the peer would refuse the request in this codec as too long.
 var errNotSpoken = errors.New("cluster: to be asked by Raft's own transport")
 
 // appendRefusal is an error that the peer has sent as its answer.

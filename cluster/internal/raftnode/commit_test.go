@@ -108,8 +108,8 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 	}
 }
 
-// termGate is a disk that takes its time for a later term, and still writes the
-// earlier one after it, as one that is asked for both at once may.
+// termGate is a disk that is slow to write a later term, and writes an earlier term after it. A
+// real disk may do so if it gets both writes at once.
 type termGate struct {
 	raft.StableStore
 	later   uint64

@@ -18,8 +18,8 @@ import (
 // or TrailingLogs entries if they are fewer. The log (datadir.Log) still keeps all entries after the previous snapshot.
 
 const (
-	// logPerData: the size of the log since the last snapshot causes a new one only if it is more than this many times the
-	// size of the data.
+	// The log since the last snapshot must be more than logPerData times as large as the data before its size causes
+	// a new snapshot.
 	logPerData = 4
 	// After a snapshot because of the size of the log, one in trailingShare of the entries since the previous
 	// snapshot stays in the log (or TrailingLogs entries, if they are fewer). Followers that are a little late

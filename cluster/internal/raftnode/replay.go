@@ -174,8 +174,8 @@ func (t *transport) toRaft(rpc raft.RPC) bool {
 	}
 }
 
-// turnAway refuses a request. It first reads the snapshot that belongs to the request, so that the
-// next request on the connection can be read, unless the snapshot is absurdly long.
+// turnAway refuses a request. First it reads the snapshot that follows the request, because the
+// next request comes after it on the connection. It does not read an absurdly long snapshot.
 func turnAway(rpc raft.RPC, why error) {
 	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && req.Size <= maxSnapshot {
 		if _, err := io.Copy(io.Discard, rpc.Reader); err != nil {

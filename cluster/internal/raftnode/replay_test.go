@@ -56,8 +56,8 @@ func TestWhatWaitsForTheStateMachineIsBounded(t *testing.T) {
 	}
 }
 
-// A node has caught up when it has applied what was committed when it asked, and
-// what was committed in the meantime.
+// A node asks which entries are committed. It has caught up when it has applied these entries, and
+// those that were committed in the meantime.
 func TestCaughtUp(t *testing.T) {
 	var p progress
 	done := uint64(0)

@@ -173,9 +173,9 @@ func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
 }
 
-// lookAtEntry checks the content of an entry. conf is the configuration before the entry, without servers if it is not
-// known; if the entry is a configuration, lookAtEntry sets conf to it. own is the term of the settled entry with the
-// same index in this node's log; 0: there is none.
+// lookAtEntry checks the content of an entry. conf is the configuration before the entry; it has no servers if that
+// configuration is unknown. If the entry is a configuration, lookAtEntry sets conf to it. own is the term of the
+// settled entry with the same index in this node's log, or 0 if there is none.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
 	if len(l.Data) > maxEntry || len(l.Extensions) > 0 {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
