@@ -157,9 +157,9 @@ func (a *accounts) protected() bool {
 	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
 }
 
-// admits reports whether a password is right for a user. Until this node has caught up with the leader,
-// it admits neither users that need no password nor the default user of its own configuration: the
-// leader may know other rules, and the leader does not check the password again.
+// admits reports whether a password is right for a user. The leader may know newer rules, and does not
+// check the password again. So until this node has caught up with the leader, it admits neither users
+// that need no password nor the default user of its own configuration.
 func (a *accounts) admits(acc *account, password []byte) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)
@@ -319,8 +319,9 @@ func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session
 	return ends
 }
 
-// listensElsewhere reports whether a session has a subscription that the rules in u do not permit, or whether the remaining steps
-// (*left) do not suffice to find out. If u is nil, no subscription is permitted. The caller holds Hub.mu.
+// listensElsewhere reports whether a session has a subscription that the rules in u do not permit. It also returns true
+// if the remaining steps (*left) do not suffice to find out. If u is nil, no subscription is permitted. The caller
+// holds Hub.mu.
 func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	for kind := range s.subs {
 		for name := range s.subs[kind].all() {

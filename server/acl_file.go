@@ -43,9 +43,9 @@ func (srv *Server) hasUsers() bool {
 	return ok && cmd.Run != nil
 }
 
-// usersVersion asks the leader for the version of the users. It tells the leader the hash of the password that this
-// node was started with and, until the node has caught up for the first time, the users of its ACL file.
-// The node sends the command as the system user; no client can send it.
+// usersVersion asks the leader for the version of the users. It sends the leader the hash of the password that this
+// node was started with. Until the node has caught up for the first time, usersVersion also sends the users of the
+// node's ACL file. The node sends the command as the system user; no client can send it.
 func (srv *Server) usersVersion() store.Reply {
 	again, current := "", srv.hub.accounts.current.Load()
 	if s := srv.backend.Status(); s.Role == cluster.Leader && srv.backend.Topology().Members <= 1 && !current {

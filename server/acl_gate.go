@@ -217,8 +217,9 @@ func asksNodeAlone(cmd *store.Command) bool {
 // readsAll reports whether a command shows all of the data.
 func readsAll(cmd *store.Command) bool { return cmd.FullName() == "lockstep|backup" }
 
-// readsOn reports whether a command asks for a piece of a backup. The pieces are many, and LOCKSTEP BACKUP BEGIN has looked for a leader
-// already, so such a command does not wait until there is one. If there is one, it is asked for each piece.
+// readsOn reports whether a command asks for a piece of a backup. LOCKSTEP BACKUP BEGIN has already looked for a
+// leader, and the pieces are many. So such a command does not wait for a leader. If there is a leader, this node asks
+// it for each piece.
 func readsOn(cmd *store.Command, args [][]byte) bool {
 	return readsAll(cmd) && len(args) > 2 && strings.EqualFold(string(args[2]), "read")
 }

@@ -182,9 +182,9 @@ func TestLogGroups(t *testing.T) {
 	}
 }
 
-// TestAnonymousUntilCurrent: a client that connected before this node knew the
-// users must authenticate when the default user turns out to be off; the leader
-// refuses its commands in any case.
+// TestAnonymousUntilCurrent: a client connected before this node knew the users. When the node
+// learns that the default user is off, the client must authenticate. The leader refuses the
+// client's commands in any case.
 func TestAnonymousUntilCurrent(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -73,8 +73,8 @@ type Observer interface {
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns the flags that a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// RunningFunction asks the leader whether it runs a function. If so, it returns the reply to FUNCTION STATS; if
-	// not, Nil; if the leader cannot be asked, an error.
+	// RunningFunction returns the reply to FUNCTION STATS if the leader runs a function, and Nil if the leader runs
+	// none. It returns an error if the leader does not answer.
 	RunningFunction(users uint64) store.Reply
 	// Busy reports whether this node is the leader and has been running a script for longer than the busy
 	// threshold. The server calls it before every command, so it must cost little.

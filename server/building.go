@@ -11,9 +11,9 @@ import (
 // command adds to its client's tables and lists (holdings). The server counts it during the command and not
 // afterwards, because a short command may have a long reply.
 
-// goesOn reports whether a command that uses more and more memory may continue; it may not if its
-// client has been cut off. If all clients together hold too much, goesOn first cuts off the clients
-// that hold most.
+// goesOn reports whether a command that uses more and more memory may continue. It returns false if
+// the command's client has been cut off. If all clients together hold too much, goesOn first cuts
+// off those that hold most.
 func (s *session) goesOn() bool {
 	if s.script != nil {
 		return true // the script has its own limits

@@ -94,9 +94,10 @@ func (c *Certificates) Reload() error {
 	return err
 }
 
-// Watch reads the files again if one has changed since the last read, or if that read failed. For example, only one of two files
-// that belong together (the certificate and its key) may have been new, or this process may not have had the right to read a file:
-// a chmod changes neither the size nor the time of the file.
+// Watch reads the files again if one of them has changed since the last read. It also does so if that read failed,
+// because the cause may be gone although no file has changed. For example, the certificate may have been new before its
+// key was. Or this process could not read a file until a chmod, which changes neither the size nor the time of the
+// file.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

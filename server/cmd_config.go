@@ -105,8 +105,8 @@ func (srv *Server) WarnOfMaxMemory(limit int64) {
 // ProtectedMode reports whether the parameter protected-mode is yes now.
 func (srv *Server) ProtectedMode() bool { return srv.params.protected.Load() }
 
-// MaxMemory returns maxmemory: the value that the cluster has set, as this node knows it, or that of the node's own configuration if
-// the cluster has set none. 0 means no limit.
+// MaxMemory returns maxmemory. That is the value that the cluster has set, as far as this node knows. If the cluster
+// has set none, it is the value of the node's own configuration. 0 means no limit.
 func (srv *Server) MaxMemory() int64 { return maxMemory(srv.backend, &srv.cfg) }
 
 func maxMemory(backend Backend, cfg *Config) int64 {

@@ -64,8 +64,8 @@ func subscribeTo(kind subKind) handler {
 	}
 }
 
-// unsubscribeFrom returns the handler for the subscriptions of one kind. If the command names none, the handler ends all that the
-// client has; if the client has none, it still gets one confirmation.
+// unsubscribeFrom returns the handler that ends subscriptions of one kind. If the command names no subscription, the
+// handler ends all subscriptions of the client. If the client has none, the client still gets one confirmation.
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {

@@ -50,7 +50,7 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 }
 
 // encodedSize estimates how many bytes a reply takes on the wire. The caller allocates that many at
-// once, because a buffer that grows would leave five times as much garbage as one that does not.
+// once, because a growing buffer would leave five times as much garbage.
 func encodedSize(r *store.Reply) int {
 	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)

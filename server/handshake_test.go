@@ -242,9 +242,9 @@ func serial(t *testing.T, ts *testServer, c *tls.Config) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// TestCertificatesAreReadAgain: a new certificate is served once its files are there, by
-// itself, by Reload or by CONFIG SET; open connections stay; files that cannot be used
-// change nothing and are logged.
+// TestCertificatesAreReadAgain: the server uses a new certificate once its files are there. It
+// finds them by itself, by Reload or by CONFIG SET. Open connections stay. Unusable files change
+// nothing, and the server logs them.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	ts, log, files, good := secretServer(t, 1)
 	a := authorityOf(t, files, ts)

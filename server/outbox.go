@@ -250,9 +250,9 @@ func (o *outbox) sendPushed() {
 	}
 }
 
-// lend returns the pending output for the caller to write; the caller must then call settle. It returns nil if
-// another goroutine writes, if the connection has failed, or if the output is empty, larger than lendLimit, or in
-// several pieces.
+// lend returns the pending output for the caller to write; the caller must then call settle. It returns nil in
+// these cases: another goroutine writes, the connection has failed, or the output is empty, larger than
+// lendLimit, or in several pieces.
 func (o *outbox) lend() []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()

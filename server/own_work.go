@@ -66,8 +66,8 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 	w.took.Add(int64(took))
 }
 
-// isMuch reports whether the node has worked so much that each client has only ownSlice/ownCrowd. It does not look at the clock, so
-// it may report true for a second that is over, until add counts new work.
+// isMuch reports whether the node has worked so much that each client has only ownSlice/ownCrowd. It does not look at
+// the clock. So it may still report true when the second is over, until add counts new work.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
 // add charges the client for work that has just ended. took is how long it lasted; add subtracts the fields paid and waited. bytes are

@@ -56,8 +56,8 @@ var titleVariables = map[string]bool{
 	"title": true, "server-mode": true, "unixsocket": true, "listen-addr": false, "port": false, "tls-port": false, "config-file": false,
 }
 
-// checkTitle accepts a template that has only known variables and never results in a blank title, even if every variable that may
-// be empty is empty.
+// checkTitle accepts a template that has only known variables and never results in a blank title. It assumes that every
+// variable that may be empty is empty.
 func checkTitle(value string) (canonical, fault string) {
 	const bad = "template format is invalid or contains unknown variables"
 	shown := ""

@@ -106,9 +106,9 @@ func (s *session) asksAnew() func() knowledge {
 	}
 }
 
-// upToDate tries to make this node learn what the leader knows of the users, and returns how far that succeeded. The argument search
-// bounds the search for a leader, and the argument patience bounds the wait for the leader's answer. A node whose process was
-// stopped for a while searches longer (stoppedTimes), because it may be about to find a leader or to connect to it again.
+// upToDate tries to learn from the leader the users that the leader knows, and returns how far it succeeded. search
+// bounds the search for a leader; patience bounds the wait for the leader's answer. A node whose process was suspended
+// searches longer (stoppedTimes), because it may be about to find a leader or to reconnect to one.
 func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():

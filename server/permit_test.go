@@ -217,8 +217,8 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 	})
 }
 
-// TestStoppedNodeIsTold: a node whose process was stopped runs no command of operators until its leader has told it of the
-// users, however long that takes. A node that was not stopped relies after some time on what it knows.
+// TestStoppedNodeIsTold: a node whose process was suspended runs no operators' commands until its leader has sent it
+// the users, however long that takes. A node that was not suspended uses, after some time, the users that it knows.
 func TestStoppedNodeIsTold(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned // or it would ask

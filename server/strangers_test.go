@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestStrangersHoldLittle: clients that have not authenticated hold a small share of what
-// clients may hold, all of them together, at any time; who knows the password is let in.
+// TestStrangersHoldLittle: all clients that have not authenticated hold, together and at any time,
+// only a small share of the memory for clients. A client that knows the password still gets in.
 func TestStrangersHoldLittle(t *testing.T) {
 	arg := "$16384\r\n" + strings.Repeat("x", 16384) + "\r\n"
 	for name, half := range map[string]string{

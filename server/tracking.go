@@ -274,8 +274,8 @@ func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	return nil, before > maxRead
 }
 
-// readsMuch reports whether a command and the collected calls together may read more than fewRead keys, so that it would take long
-// to remember the keys. It takes each argument of the command for a key.
+// readsMuch reports whether a command and the collected calls together may read more than fewRead keys. It would take
+// long to remember so many. readsMuch takes each argument of the command for a key.
 func (s *session) readsMuch(cmd *store.Command, args [][]byte) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || !mayRead(cmd) {
