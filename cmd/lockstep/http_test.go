@@ -96,8 +96,8 @@ func TestPagesAndRights(t *testing.T) {
 	checkHealth(t, []string{"--http-listen", n.HTTPAddr}, exitRuntime, "")
 }
 
-// TestPagesWithoutPassword: while there is no password, /debug is for this machine, and not
-// for a page of somebody else's that a browser here was made to open.
+// TestPagesWithoutPassword: without a password, only clients on this machine may read /debug. A web
+// page of somebody else must not read it through a browser on this machine.
 func TestPagesWithoutPassword(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	for host, want := range map[string]int{"": 200, "localhost:8379": 200, "evil.example": 401, "evil.example:8379": 401} {

@@ -159,10 +159,11 @@ var memoryLimit struct {
 	planned, set int64
 }
 
-// collectorLimit returns the limit for the collector of a process that may use limit bytes. It is less, because memory grows
-// while the collector runs, and grows without bound once the collector takes half of the processor time: in a flood, a collection
-// must begin and end before all memory is used. The size of the ballast is added, because the collector counts the ballast, which
-// takes no physical memory; otherwise the collector would run all the time in a small container.
+// collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. The result is less
+// than limit. In a flood, a collection must begin and end before all memory is used, because memory grows while the
+// collector runs, and grows without bound once the collector takes half of the processor time. The collector counts the
+// ballast, which takes no physical memory. So collectorLimit adds the size of the ballast; otherwise the collector
+// would run all the time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit

@@ -17,8 +17,8 @@ import (
 // version is the last release; "+dev" means that the program is newer.
 const version = "0.1.0+dev"
 
-// versionText returns the output of `lockstep version`. It includes the version of Go and, if the build has recorded it, the
-// commit, so that users can look up the known faults of Go and of lockstep.
+// versionText returns the output of `lockstep version`. It includes the version of Go, and the commit if the build has
+// recorded one. With these, users can look up the known faults of Go and of lockstep.
 func versionText() string {
 	text := "lockstep " + version
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -27,9 +27,9 @@ func isError(err error, code string) bool {
 	return ok && strings.HasPrefix(string(reply), code)
 }
 
-// waitBusy asks until the server says that a script keeps it busy. If a question
-// is in one batch with the script, the answer comes only when the script ends; so
-// waitBusy asks again without it.
+// waitBusy sends commands until the server answers that a script keeps it busy. A command in the
+// same batch as the script gets its answer only when the script ends. So waitBusy does not wait for
+// such an answer, and sends another command.
 func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -52,9 +52,9 @@ func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	}
 }
 
-// TestEndlessScript runs scripts that never end on three nodes. Others are
-// told BUSY, SCRIPT KILL ends them from any node, the time limit ends them
-// without it, nothing that they wrote stays, and leadership does not move.
+// TestEndlessScript runs endless scripts on three nodes. Other clients get BUSY. SCRIPT KILL ends
+// the scripts from any node; without it, the time limit ends them. None of their writes stays. The
+// leader keeps its leadership.
 func TestEndlessScript(t *testing.T) {
 	list := nodes.Start(t, 3, "--script-time-limit", "3s")
 	leader := nodes.Leader(list)
@@ -188,8 +188,8 @@ func TestExpiryAcrossNodes(t *testing.T) {
 	}
 }
 
-// TestScriptOnEphemeralNode: a node without a log runs scripts where it serves
-// connections; yet only those who need the outcome wait for it.
+// TestScriptOnEphemeralNode: a node without a log runs scripts on the goroutines that serve
+// connections. Still, only the clients that need the outcome of a script wait for it.
 func TestScriptOnEphemeralNode(t *testing.T) {
 	node, stop := startInProcess(t, nil)
 	defer stop()

@@ -152,8 +152,8 @@ func TestPortFaults(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTheProcess: what a node was given as a password can be seen neither in its
-// arguments nor in its log, whether it came by a flag, a file or the environment.
+// TestSecretsOfTheProcess: a node gets passwords by flags, files and the environment. None of these
+// passwords can be read in the arguments of the process or in its log.
 func TestSecretsOfTheProcess(t *testing.T) {
 	const secret = "sehrgeheim"
 	file := filepath.Join(t.TempDir(), "password")
