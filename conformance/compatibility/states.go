@@ -12,8 +12,8 @@ var noEffect = map[string]string{
 	"cluster|saveconfig": "the members are in the Raft log",
 }
 
-// refused are the commands that are known and answered by an error, as by a
-// Redis that is not set up for them, and why they can do nothing here.
+// refused has the commands that lockstep knows but always answers with an error, as a Redis without
+// the needed configuration does. Each has the reason why it can do nothing here.
 var refused = map[string]string{
 	"cluster|addslots":         oneShard,
 	"cluster|addslotsrange":    oneShard,

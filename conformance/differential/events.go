@@ -76,10 +76,10 @@ func (l *listener) compare(control *pair, has traits) (*difference, error) {
 	return compareEvents(ours, theirs, has), nil
 }
 
-// compareEvents compares the notifications of a step, or of many without
-// traits. A SORT reads the elements of a set or sorted set, and so what belongs
-// to each, in no order that is defined. When a server finds out that a key has
-// expired is not defined, only that it does before the next event of that key.
+// compareEvents compares the notifications of a step, or of many steps without traits. Two orders
+// are undefined. SORT reads the elements of a set or sorted set, and the keys that belong to them,
+// in any order. A server may notice that a key has expired at any time before the next event of
+// that key.
 func compareEvents(ours, theirs []string, has traits) *difference {
 	if has.sorts {
 		sortMissed(ours)

@@ -94,10 +94,9 @@ func isRefusal(text string) bool {
 	return false
 }
 
-// isLost reports whether an error comes from the connection to the killed node.
-// MOVED is among them: a follower redirects to the leader that it knows, until
-// it notices that this leader is dead, and go-redis follows three redirects (as
-// with a Redis Cluster).
+// isLost reports whether an error comes from the loss of the killed node. MOVED is such an error. A
+// follower redirects clients to the leader that it knows, until it notices that this leader is
+// dead. go-redis follows three redirects, and then returns MOVED, as with a Redis Cluster.
 func isLost(text string) bool {
 	for _, part := range []string{"MOVED", "EOF", "connection refused", "connection reset", "broken pipe", "i/o timeout", "closed"} {
 		if strings.Contains(text, part) {

@@ -49,9 +49,9 @@ func newClient(r *run, id int, at *place) *client {
 		counter: judge.Counter{Name: "counter:" + name}}
 }
 
-// do sends a command and returns its reply; false if nobody knows what became
-// of it, because the client's node was killed: the next command then makes a new
-// connection. An error reply, or none from a node that lives, is a fault.
+// do sends a command, and returns its reply. known is false if the client's node was killed, so
+// that the outcome is unknown; the next command then makes a new connection. An error reply is a
+// fault, and so is a missing reply from a node that lives.
 func (c *client) do(args ...string) (reply any, known bool) {
 	if c.conn == nil && !c.connect() {
 		return nil, false
