@@ -200,8 +200,8 @@ func TestLongRepliesAreNotBuilt(t *testing.T) {
 	}
 }
 
-// TestDenialsOfOneScript: a script that is refused again and again brings as many refusals to the ACL log as that can show, and
-// no more of a key than helps to recognize it.
+// TestDenialsOfOneScript: a script is refused again and again. The ACL log gets only as many refusals as it can show.
+// Of each key it gets only enough to recognize the key.
 func TestDenialsOfOneScript(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBitsWriteLittle: of a long string only what has changed goes into the
-// log, and the string that Apply makes is the one that the command saw.
+// TestBitsWriteLittle: if a command changes a part of a long string, the log gets only that part.
+// The string after Apply equals the string that the command saw.
 func TestBitsWriteLittle(t *testing.T) {
 	long := strings.Repeat("x", 10000)
 	for _, tc := range []struct {

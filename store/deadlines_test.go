@@ -159,8 +159,8 @@ func TestDeadlinesOfOneMoment(t *testing.T) {
 	checkDeadlines(t, &d, model)
 }
 
-// TestDeadlinesBesideMany: a lock that comes and goes beside many leases that end in one
-// other moment leaves them where they are.
+// TestDeadlinesBesideMany: many leases end at one moment, and a lock with another deadline is set
+// and deleted again and again. This does not move the other leases in the index.
 func TestDeadlinesBesideMany(t *testing.T) {
 	const n, locks = 50_000, 200
 	for _, at := range []int64{6, 8, math.MinInt64, math.MaxInt64} {

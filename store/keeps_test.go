@@ -23,9 +23,8 @@ func leasesOf(txn *Txn) map[lapsedKey]lease {
 	return all
 }
 
-// keeping has an example or more for each command that writes, on keys of the type
-// that it is for, all of which have a deadline. "sets" means that the command is one
-// that gives a deadline.
+// keeping has at least one example for each command that writes. Each example uses keys of the
+// command's type, and all its keys have a deadline. "sets" marks a command that sets a deadline.
 var keeping = map[string]struct {
 	sets bool
 	runs []string

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// checkSizes compares what a store and the transaction that was applied to it say
-// they take with what each key and element take, counted anew.
+// checkSizes counts anew how much each key and element takes. It compares the sums with the sizes
+// that the store reports, and with those of the transaction that was applied to the store.
 func checkSizes(t *testing.T, s *Store, txn *Txn) {
 	t.Helper()
 	total := int64(0)

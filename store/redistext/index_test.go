@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// killers are pairs of a text and a longer one without it, each of some n bytes, for which strings.Index or simpler searches
-// take time that grows with the square of n.
+// killers are pairs of a text and a longer pattern that does not occur in the text, each of about n bytes. With these,
+// strings.Index or simpler searches take time that grows with the square of n.
 func killers(n int) map[string][2]string {
 	unit := "b" + strings.Repeat("a", 15)
 	units := strings.Repeat(unit, n/len(unit))
