@@ -232,8 +232,8 @@ func (t *twin) run(tb testing.TB, before [][]string, command []string) (fast boo
 	return c != nil && c.fast != nil && c.fast.regret == 0
 }
 
-// TestFastPathIsTheSame: reply, writes and what is traced are those of gopher-lua, over
-// the corpus and random scripts; most of the latter are run by the fast path.
+// TestFastPathIsTheSame: the fast path gives the same reply, writes and trace as gopher-lua, for
+// the corpus and for random scripts. It runs most of the random scripts.
 func TestFastPathIsTheSame(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil {
@@ -320,8 +320,8 @@ func TestFastPathRunsLocks(t *testing.T) {
 	}
 }
 
-// TestFastPathGivesUp: if the fast path has to leave a script to gopher-lua most of the time,
-// it does not try the script any more; if only seldom, it does.
+// TestFastPathGivesUp: if the fast path leaves a script to gopher-lua most of the time, the engine
+// no longer tries the fast path for that script. If it does so only seldom, the engine still tries.
 func TestFastPathGivesUp(t *testing.T) {
 	for every, kept := range map[int]bool{2: false, 10: true} {
 		w := newWorld(t, Options{})

@@ -26,8 +26,8 @@ func TestHostileScripts(t *testing.T) {
 	replay(t, cases, golden)
 }
 
-// TestHostileLeavesNothing: after each script, those included that run into limits, all that
-// scripts share is what it was.
+// TestHostileLeavesNothing: after each hostile script, everything that scripts share is unchanged.
+// That includes scripts that the engine stops at a limit.
 func TestHostileLeavesNothing(t *testing.T) {
 	fresh := newCanary(New(Options{})).shape.String()
 	w := newWorld(t, Options{Now: tick(), TimeLimit: 50 * time.Millisecond, MemoryLimit: 16 << 20})

@@ -90,8 +90,8 @@ func keep(t *testing.T, code string, calls int64, ends bool) {
 	}
 }
 
-// TestSmallStateIsKept: what libraries keep stays, however often they are called, and
-// another one that keeps too much is no reason to lose it.
+// TestSmallStateIsKept: the state of a small library stays, however often its functions are called,
+// and even if another library keeps too much.
 func TestSmallStateIsKept(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 8 << 20})
 	w.mustLoad(t, counterLibrary)
@@ -119,8 +119,8 @@ local t = {}
 redis.register_function('fill', function() for i = 1, 100000 do t[#t+1] = {i} end return #t end)
 redis.register_function('walk', function() for i = 1, 200000 do end return #t end)`
 
-// TestOnlyWhatMayHaveGrownIsMeasured: the calls of one library cost no walk over what another one keeps, and calls that do
-// little cost none at all.
+// TestOnlyWhatMayHaveGrownIsMeasured: a call of one library causes no walk over the data of another library. A call
+// that does little causes no walk at all.
 func TestOnlyWhatMayHaveGrownIsMeasured(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 128 << 20})
 	w.mustLoad(t, largeLibrary)

@@ -209,8 +209,8 @@ func TestCopiedValuesAreSteps(t *testing.T) {
 	}
 }
 
-// A script of a transaction has the time that those before it have left, and the transaction
-// learns that it was stopped.
+// A script of a transaction may take the time that the scripts before it have left. The transaction
+// learns that the script was stopped.
 func TestTimeOfATransaction(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
 	const loop = "for i = 1, 1e5 do end return 'done'" // 391 looks at the clock, 1 ms apart

@@ -278,8 +278,8 @@ func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	}
 }
 
-// TestCompiledFormHasALimit: a script whose compiled forms would fill the room for all of them is refused whenever it comes,
-// and so is never compiled for each call.
+// TestCompiledFormHasALimit: the engine refuses a script whose compiled form would fill the whole cache of compiled
+// forms. So such a script is not compiled again at each call.
 func TestCompiledFormHasALimit(t *testing.T) {
 	script := "local x={" + strings.Repeat("function()end,", 20000) + "} return #x"
 	size := 2*compiledSize(mustCompile(t, script)) + int64(len(script))

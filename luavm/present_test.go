@@ -41,8 +41,8 @@ func askWhileRunning(t *testing.T, name string, args [][]byte) (r store.Reply, a
 	return r, again
 }
 
-// TestStatsOfALargeCall: whoever asks for FUNCTION STATS makes no copy of a large call, neither for its reply nor while the
-// function's end waits for it. Of a large call FUNCTION STATS shows what SLOWLOG does.
+// TestStatsOfALargeCall: FUNCTION STATS makes no copy of a large call, neither for its reply nor while the end of the
+// function waits for that reply. It shows as much of a large call as SLOWLOG does.
 func TestStatsOfALargeCall(t *testing.T) {
 	const most = 16 << 10
 	for what, args := range map[string][][]byte{

@@ -66,8 +66,8 @@ for k = 1, 100 do
 end
 return {a or 0, (select(40, kept[100]()))}`
 
-// TestErrorsLeaveVariablesAlone: an error that is raised moves no variable, however many calls it ends; the pcall that
-// catches it moves each of them once.
+// TestErrorsLeaveVariablesAlone: raising an error moves no captured variable, however many calls the error ends. The
+// pcall that catches the error moves each variable once.
 func TestErrorsLeaveVariablesAlone(t *testing.T) {
 	for name, fail := range map[string]string{
 		"a text":               "local function fail() error('x') end ",

@@ -103,8 +103,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzChunk: a text is refused in one line that says where, or compiled into
-// instructions that stay within their function.
+// FuzzChunk: the compiler refuses a text with one line that says where the error is, or compiles it
+// into instructions that stay within their function.
 func FuzzChunk(f *testing.F) {
 	for _, source := range []string{
 		"local a, b, c = 1, 'x', nil a, b = b, a return a, b, c",
