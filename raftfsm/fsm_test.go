@@ -178,8 +178,8 @@ func sameHash(t *testing.T, leader *FSM, nodes []*FSM) {
 	}
 }
 
-// A snapshot is a state at one instant: what is applied while it is written
-// is not in it, and writing it races with nothing (run with -race).
+// A snapshot is the state at one instant. It does not have what is applied while it is written. Its
+// writer has no data race with the state machine (run with -race).
 func TestSnapshotIsFrozen(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	f := New(nil)
