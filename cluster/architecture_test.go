@@ -243,8 +243,8 @@ func TestRoomsImportNoMore(t *testing.T) {
 	}
 }
 
-// Each third-party module is imported by one package, or by it and the packages
-// below its internal/, so that it can be replaced.
+// Only one package, with the packages below its internal/, imports each third-party module. So the
+// module can be replaced.
 func TestThirdPartyModulesHaveOneImporter(t *testing.T) {
 	_, files := sources(t)
 	modules := modulesUsed(t)

@@ -326,8 +326,8 @@ func TestBackupFromAFollower(t *testing.T) {
 	r.Close()
 }
 
-// A node that has been started again and finds no leader knows of nothing that is committed
-// behind its last snapshot. Its backup holds what stands in its log all the same.
+// A restarted node without a leader does not know which entries after its last snapshot are
+// committed. Its backup still holds everything that is in its log.
 func TestBackupWithoutALeader(t *testing.T) {
 	for name, snapshot := range map[string]bool{"from the log": false, "from a snapshot and the log": true} {
 		t.Run(name, func(t *testing.T) {

@@ -167,8 +167,8 @@ func TestBlockedInDoubtForEver(t *testing.T) {
 	})
 }
 
-// A leader that has been replaced and does not know it must not tell a blocked
-// client that there was no element: its successor may have one.
+// A replaced leader that does not know that it was replaced must not tell a blocked client that
+// there was no element. The new leader may have one.
 func TestBlockedOnReplacedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

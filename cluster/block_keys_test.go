@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// A client that waits for very many keys stands in no queue until one of them is ready. So neither beginning to wait nor ending it
-// takes time for each key, and the order is that of arrival all the same.
+// A client that waits for very many keys is in no queue until one of the keys is ready. So the leader does not need
+// time for each key when the client begins or ends its wait. Still, clients are served in the order of arrival.
 func TestWaitingForManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

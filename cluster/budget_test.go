@@ -107,8 +107,8 @@ func TestBudgetIsBounded(t *testing.T) {
 	})
 }
 
-// A request whose time is over ends when its leader is lost, though there may be another
-// leader already: how often a request is sent is not left to chance.
+// When the time of a request is over and its leader is lost, the request ends, even if there is
+// already another leader. So chance does not decide how often the node sends a request.
 func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {

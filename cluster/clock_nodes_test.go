@@ -60,8 +60,8 @@ func TestLeasesWhereClocksDiffer(t *testing.T) {
 	}
 }
 
-// Ten changes of leader within one lease neither shorten it nor lengthen it by
-// more than the time without a leader.
+// Ten changes of leader within one lease do not shorten the lease. They lengthen it by no more than
+// the time without a leader.
 func TestElectionStorm(t *testing.T) {
 	for _, leaderless := range []time.Duration{0, 37 * ms, 600 * ms} {
 		for _, quick := range []bool{true, false} {

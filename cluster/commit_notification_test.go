@@ -14,8 +14,8 @@ func (c *bubbled) write(i int) time.Duration {
 	return time.Since(asked)
 }
 
-// A follower whose clients listen has every entry at once, and hears of its commit when the
-// leader does, though nothing follows.
+// A follower whose clients listen for messages gets every entry at once. It learns that the entry
+// is committed when the leader does, even if no further entry follows.
 func TestRealRaftMessagesReachFollowersAtOnce(t *testing.T) {
 	const leader = 0
 	var listens [3]atomic.Bool

@@ -168,8 +168,8 @@ func overwrite(t *testing.T, path string, b []byte) {
 	}
 }
 
-// A directory that cannot be used ends the start with one line that names it
-// and says what to do. It never panics, and it never starts afresh.
+// If a directory is unusable, the node ends at its start, with one line that names the directory
+// and says what to do. The node never panics, and never begins with an empty state.
 func TestUnusableDirectories(t *testing.T) {
 	eachLogStore(t, func(t *testing.T, logStore string) {
 		whole := filled(t, logStore)

@@ -11,8 +11,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// together queues pipelines behind an entry in flight, so that they are
-// evaluated as one batch in this order, and returns their replies.
+// together queues pipelines while an entry is in flight. So the leader evaluates them as one batch,
+// in this order. together returns their replies.
 func (n *testNode) together(lines ...string) []string {
 	n.t.Helper()
 	n.log.decides(10*ms, once(commitSlowly))
@@ -336,8 +336,8 @@ func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 	})
 }
 
-// A script in time, and two scripts that are only together too long, make
-// nobody busy; the threshold can be changed while the node runs.
+// Nobody gets BUSY because of a script within the threshold, nor because of two scripts that exceed
+// it only together. The threshold can be changed while the node runs.
 func TestNotBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scriptCommand)

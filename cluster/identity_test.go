@@ -144,8 +144,8 @@ func TestMessagesInThePlaceOfACutTail(t *testing.T) {
 	}
 }
 
-// A leader stops although what it has proposed is not committed, and its followers, whose
-// disks are full, answer its heartbeats.
+// A leader can be stopped although its proposals are not committed. The disks of its followers are
+// full, but the followers answer its heartbeats.
 func TestCloseOfALeaderThatCommitsNothing(t *testing.T) {
 	clustertest.Slow(t)
 	full := map[string]*atomic.Bool{}

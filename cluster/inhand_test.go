@@ -157,8 +157,9 @@ func TestLargeRepliesPutOff(t *testing.T) {
 	})
 }
 
-// A large array stays as the leader has sent it until it is encoded for the client, be it the reply to a command or to
-// one of a transaction. A request of the node itself, without a client, gets the elements.
+// A large array stays in the encoding of the leader until the node encodes it for the client. That holds for the reply
+// to a command, and for one within the reply to a transaction. A request of the node itself, without a client, gets
+// the decoded elements.
 func TestFollowersRepliesStayPacked(t *testing.T) {
 	elems := make([]store.Reply, 100_000)
 	for i := range elems {
@@ -204,8 +205,8 @@ func TestFollowersRepliesStayPacked(t *testing.T) {
 	}
 }
 
-// TestFollowersRepliesOfEmptyElements: nobody waits for room for a result below SmallReply, so what a follower holds of it must be
-// small, too, though each byte may be an element.
+// TestFollowersRepliesOfEmptyElements: a result below SmallReply does not wait for room. So a follower must hold little
+// memory for such a result, even if each of its bytes is an element.
 func TestFollowersRepliesOfEmptyElements(t *testing.T) {
 	nulls := store.List(slices.Repeat([]store.Reply{store.Nil}, 60_000)...)
 	for name, reply := range map[string]store.Reply{

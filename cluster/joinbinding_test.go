@@ -99,8 +99,8 @@ func TestJoiningNodeIsToldAnotherCluster(t *testing.T) {
 	c.voters("n1", "n2", "n3", "n4")
 }
 
-// TestJoiningNodeThatHasTakenNothing: a node that has begun to join one cluster, and has taken nothing of it, does not end when it
-// hears of another cluster. It says what to do and asks on.
+// TestJoiningNodeThatHasTakenNothing: a node has begun to join one cluster, but has stored no data of it. When it hears
+// of another cluster, it does not end. It logs what the operator should do, and continues to ask.
 func TestJoiningNodeThatHasTakenNothing(t *testing.T) {
 	c, w := wired(t, discoverable)
 	i := c.newcomer(w, "n4", 0) // nobody answers: the others do not run

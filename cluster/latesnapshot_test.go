@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A snapshot that was sent before, on a connection that then stood still, arrives
-// when its receiver has gone on by another one. The sender has given it up; it
-// still leads in the same term.
+// A leader sends a snapshot on a connection that then stalls. The receiver goes on over another
+// connection, and the leader gives that snapshot up. The snapshot arrives late, while the same
+// leader still leads in the same term.
 func TestSnapshotThatComesLate(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)

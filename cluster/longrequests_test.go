@@ -117,8 +117,8 @@ func TestFrameBeyondTheLimit(t *testing.T) {
 	})
 }
 
-// TestLongResults: a reply that cannot be sent to the peer is replaced by an error that tells whether the command was executed;
-// the short replies beside it and the link stay.
+// TestLongResults: if the leader cannot send a reply to the peer, it sends an error that tells whether the command was
+// executed. The short replies of the same request arrive, and the link stays.
 func TestLongResults(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		near, far := net.Pipe()

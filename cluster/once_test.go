@@ -92,8 +92,9 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Every node keeps the replies to what may be sent again. However many large ones are on
-// their way at once, they are bounded; small ones, such as those to locks, are always kept.
+// Every node keeps the replies to writes that may be sent again. The memory for large replies is
+// bounded, however many are on their way at once. Small replies, such as those to locks, are always
+// kept.
 func TestKeptRepliesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

@@ -8,8 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// TestNextLeaderKnowsOverruns: a user whose work one leader has stopped has as little time at the next one, whether the old leader has
-// handed over or was cut off. Before, endless scripts had the whole limit again with each leader.
+// TestNextLeaderKnowsOverruns: a leader has stopped work of a user. The user has as little time at the next leader,
+// whether the old leader has handed over or was cut off. Before, endless scripts had the whole limit again with each
+// leader.
 func TestNextLeaderKnowsOverruns(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		stopped := func(i int) time.Duration {

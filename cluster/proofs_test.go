@@ -16,8 +16,9 @@ func certsOf(ca *clustertest.CA) peerport.TLS {
 	return peerport.TLS{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA}
 }
 
-// TestProofsOfDifferentKinds: a node whose peers prove themselves by something else says what it is
-// and what to do, not that a certificate has expired.
+// TestProofsOfDifferentKinds: one node has a secret and its peers have certificates, or the reverse, or
+// the secrets differ. The node's log says this and what to do. It does not say that a certificate has
+// expired.
 func TestProofsOfDifferentKinds(t *testing.T) {
 	ca := clustertest.NewCA(t, "ca")
 	bySecret, byCert := peerport.TLS{Secret: clustertest.Secret}, certsOf(ca)

@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader that is cut off together with a member that has no vote must not take
-// that one's word for leading still: the others have another leader by now. Here
-// its lease is long, so that nothing else stops it from answering.
+// A leader is cut off together with a member without a vote, and the other members elect another
+// leader. The answer of that member must not make the old leader believe that it still leads. The
+// old leader's lease is long here, so that nothing else stops it from answering.
 func TestReadsAreConfirmedByVoters(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) {
 		cfg.FailoverWait = time.Second

@@ -227,8 +227,8 @@ func TestJ11ConfigurationChangesAndCrashes(t *testing.T) {
 	c.same()
 }
 
-// memberFuzz changes the membership of n4 and n5; n1, n2 and n3 stay voters, so
-// that there is a majority whatever becomes of one node.
+// memberFuzz changes the membership of n4 and n5. n1, n2 and n3 stay voters, so there is a majority
+// even if one node fails.
 type memberFuzz struct {
 	c   *three
 	w   *wires

@@ -69,9 +69,8 @@ func (s *stuck) Missed()        {}
 
 var _ store.KeySink = (*stuck)(nil)
 
-// A node that has a long log still to apply is not ready, but it is a member: it
-// acknowledges entries and gives its vote, so when the leader dies it and the
-// third one are a majority.
+// A node that still has to apply a long log is not ready, but it is a member: it acknowledges
+// entries and votes. So when the leader dies, this node and the third one are a majority.
 func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)

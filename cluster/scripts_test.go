@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// TestStatsWaitForThePeer: what a peer's clients ask about a running function waits while much waits to be sent to that peer;
-// a kill does not.
+// TestStatsWaitForThePeer: while much output waits for a peer, the answers to FUNCTION STATS of that peer's clients
+// wait, too. A kill does not wait.
 func TestStatsWaitForThePeer(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()

@@ -187,8 +187,8 @@ func TestKillEndsTheTransaction(t *testing.T) {
 	})
 }
 
-// Whoever waits while a script runs for the whole of its time is told that the server is busy, though it
-// ends at that very moment.
+// A script runs until its time limit, and other clients wait. They get BUSY, even if the script ends at
+// that very moment.
 func TestBusyAtTheTimeLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)

@@ -103,8 +103,8 @@ func TestFateOfAProposal(t *testing.T) {
 	}
 }
 
-// If the fate of a proposal cannot be known in time, that is what the client
-// is told; a node that has stopped hearing of the log cannot know.
+// If the node cannot learn the outcome of a proposal in time, the client gets INDETERMINATE. A node
+// that no longer receives log entries cannot learn it.
 func TestFateUnknown(t *testing.T) {
 	for name, lines := range map[string][]string{
 		"a write":           {"INCR counter"},

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A peer whose handshake is wrong, or that sends what is no request, loses its
-// connection; the node goes on.
+// A peer that makes a wrong handshake, or sends bytes that are no request, loses its connection.
+// The node goes on.
 func TestServeForwardRefusesNonsense(t *testing.T) {
 	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "client:1"}.Append(nil)
 	for name, b := range map[string][]byte{

@@ -26,18 +26,17 @@ type simState struct {
 	end time.Duration // of the lease, at the earliest
 }
 
-// simStep returns the states in which an operation can leave the key, none if
-// it cannot have been told what it was.
+// simStep returns the states in which an operation can leave the key. It returns none if the
+// operation cannot have got its reply in that state.
 type simStep func(*simOp, simState) []simState
 
 var simModels = map[simKind]simStep{
 	simCounter: stepCounter, simList: stepList, simRegister: stepRegister, simLock: stepLock, simHold: stepHold, simQueue: stepList,
 }
 
-// simLinear searches for an order of operations, event by event: at any time
-// it has all the configurations that are possible then, each of which is a state of
-// the key and the operations under way that have taken effect. A configuration that
-// is covered by another one is left out.
+// simLinear searches for an order of operations, event by event. At each event it holds all
+// possible configurations. A configuration is a state of the key, and the set of the unfinished
+// operations that have taken effect. simLinear drops a configuration that another one covers.
 type simLinear struct {
 	step    simStep
 	limit   int      // of configurations

@@ -19,8 +19,8 @@ import (
 	"lockstep/store"
 )
 
-// simNode is a machine: what is left of it when its process dies, and the
-// process if there is one.
+// simNode is a machine of the simulation. It has the process, if one runs, and everything that
+// outlives the process.
 type simNode struct {
 	s      *simulation
 	i      int

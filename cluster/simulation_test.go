@@ -154,9 +154,9 @@ func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
 	return res, false
 }
 
-// quietly has goroutines take turns on one processor, where they wake each other
-// faster, and in one order, which the garbage collector would disturb. It returns what
-// undoes it.
+// quietly makes goroutines take turns on one processor. There they wake each other faster, and in a
+// fixed order. It also switches off the garbage collector, which would disturb that order. It
+// returns the function that undoes this.
 func quietly() (restore func()) {
 	procs, percent := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
 	limit := debug.SetMemoryLimit(2 << 30)

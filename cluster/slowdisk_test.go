@@ -185,10 +185,9 @@ func (c *three) stillLed(before Status) {
 	}
 }
 
-// J13: a leader that was busy lost its leadership, because its heartbeats waited
-// behind its work. Scripts that run for longer than an election takes, and disks
-// whose every sync does, cost nothing but time: the leader stays, every reply is
-// true, leases are renewed and held.
+// J13: a busy leader lost its leadership, because its heartbeats waited behind its work. Here
+// scripts, and every sync of the disks, take longer than an election. They cost only time: the
+// leader stays, every reply is true, owners renew and keep their leases.
 func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	const (
 		beat   = 800 * ms // an election takes one to two of it

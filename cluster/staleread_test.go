@@ -163,8 +163,8 @@ func TestJ16NoStaleReadAfterPause(t *testing.T) {
 	})
 }
 
-// A leader that had been replaced, and did not know it, called a backup complete that lacked what its successor had
-// acknowledged. It need not be deposed any more when it looks: it may have been elected again.
+// A replaced leader that did not know that it was replaced called a backup complete, although writes of the new
+// leader were missing. The check must also find this if the old leader has been elected again by then.
 func TestBackupOfADeposedLeaderIsNotComplete(t *testing.T) {
 	for what, verify := range map[string]func(*fakeLog) error{
 		"deposed":       func(*fakeLog) error { return errDeposed },

@@ -34,8 +34,8 @@ func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 	}
 }
 
-// A leader that hands over stays until its peers know what became of their
-// requests: here the fate of one is only known after a while.
+// A leader that hands over does not end before its peers know the outcomes of their requests. Here
+// the leader learns the outcome of one request only after a while.
 func TestHandOverWaitsForThePeers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

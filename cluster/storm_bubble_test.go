@@ -106,11 +106,10 @@ func (s *storm) strike() string {
 	return fmt.Sprintf("%s dead for %v", s.cfg[i].ID, lasts)
 }
 
-// TestRealRaftStorm: whatever goes wrong with the real Raft, nobody gets the lock
-// before the lease of the last one is over, every write was executed as its client
-// was told, and all nodes end with one state. The seed decides the faults and not
-// what Raft draws by lot, so a run cannot be repeated exactly. $LOCKSTEP_STORMS is how
-// many seeds are played.
+// TestRealRaftStorm: whatever faults the real Raft meets, nobody gets the lock before the lease of
+// its last owner is over. Every write was executed as its client was told, and all nodes end with
+// the same state. The seed decides the faults, but not Raft's own random numbers. So a run cannot
+// be repeated exactly. $LOCKSTEP_STORMS is how many seeds the test plays.
 func TestRealRaftStorm(t *testing.T) {
 	clustertest.Slow(t)
 	seeds := uint64(3)

@@ -30,8 +30,8 @@ func (c *three) seen(what string, pleases func(i int, t *Topology) bool) {
 	})
 }
 
-// TestTopology: every node knows all members with their addresses, who leads
-// and who is down, though only the leader has links to the others.
+// TestTopology: every node knows the addresses of all members, which one leads and which ones are
+// down. Only the leader has links to the other nodes.
 func TestTopology(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)

@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// A transaction of many commands that do not look at the clock themselves has the time limit of a script, and gives way to
-// those before it in its batch.
+// A transaction of many commands has the time limit of a script, although the commands do not check the time
+// themselves. It also stops for a while when requests before it in its batch wait for their replies.
 func TestTransactionOfManyCommandsIsStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		nap := store.Command{Name: "nap", Arity: 1, Flags: store.ReadOnly, Run: func(c *store.Ctx) store.Reply {

@@ -121,8 +121,8 @@ func TestUsersTakeTurns(t *testing.T) {
 	}
 }
 
-// The entry of a large write takes its time on the way to the disks: a client that takes locks waits for one such entry at a
-// time, not for those of all connections of a user, and small writes of the same command stay light.
+// The entry of a large write takes long on its way to the disks. A client that takes locks waits for one such entry at
+// a time, not for those of all connections of a user. Small writes of the same command still count as light.
 func TestLargeWritesTakeTurns(t *testing.T) {
 	for _, large := range []string{"SET %d " + strings.Repeat("v", 1<<20), "MULTI SET %d " + strings.Repeat("v", 1<<20)} {
 		bubble(t, func(t *testing.T) {

@@ -62,8 +62,8 @@ func TestCallsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNobodyIsTheSystemOnTheWire: a node that says that a command is its own gets no more rights by it than
-// anybody, alone and in a transaction.
+// TestNobodyIsTheSystemOnTheWire: a node may claim on the wire that a command is its own. The command gets
+// no more rights by that, neither alone nor in a transaction.
 func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 	calls := sampleCalls(t)
 	for i := range calls {

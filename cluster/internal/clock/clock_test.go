@@ -129,9 +129,9 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 	}
 }
 
-// A deposed leader whose clock is ahead of its successor's must take the
-// successor's time, also if it applied the entries before it knew. Otherwise,
-// elected again, it would end leases early.
+// The clock of a deposed leader is ahead of its successor's. The deposed leader must take the
+// successor's time, even if it applied the successor's entries before it knew that it was deposed.
+// Otherwise, elected again, it would end leases early.
 func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)

@@ -59,9 +59,9 @@ func mustEnd(t *testing.T, what string, c <-chan error) {
 	}
 }
 
-// While a leader's disk is busy its entries can be sent, and count nowhere as written:
-// they are not applied, nobody is told that they are committed, and what replaces or
-// follows them comes after them.
+// While a leader's disk is busy, the leader can send entries that are not written yet. Until they
+// are written, nobody applies them or is told that they are committed. Entries that replace or
+// follow them are written after them.
 func TestUnwrittenEntriesCountNowhere(t *testing.T) {
 	dir := t.TempDir()
 	g := openTestLog(t, dir, true)

@@ -19,8 +19,8 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// promise is what a member has told others that it holds, while it changes its
-// data directory as Raft does.
+// promise changes a member's data directory as Raft does. It records what the member has told others
+// that it holds.
 type promise struct {
 	dir      *datadir.Dir
 	term     uint64            // written

@@ -163,8 +163,8 @@ func (l *fullLog) reaches(last uint64) {
 	}
 }
 
-// A log that has no room for its next segment takes nothing, says so, and goes
-// on when there is room.
+// If there is no room for the log's next segment, the log accepts no entry, and says so. It goes on
+// when there is room.
 func TestFullDiskAtTheEndOfASegment(t *testing.T) {
 	l := newFullLog(t)
 	l.disk.full = true
@@ -297,8 +297,8 @@ func TestFullDiskWhenTheLogIsCut(t *testing.T) {
 	l.reaches(120)
 }
 
-// Raft does not notice that its log is shorter if what was to come after a cut
-// could not be appended. The process must not go on with that.
+// Raft cuts off the log's end and then appends other entries. If the append fails, Raft does not
+// notice that the log is shorter. The process must not go on in that state.
 func TestFullDiskAfterACut(t *testing.T) {
 	l := newFullLog(t)
 	l.must(l.append(11, 100))

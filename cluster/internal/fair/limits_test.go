@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestOverrunsAreLearned: the next leader learns which users have the least time left, and gives them what they have regained since
-// then. A limit that the node itself has lowered further stays.
+// TestOverrunsAreLearned: a new leader learns which users have the least time left, and adds the time that they have
+// regained since then. If the new leader itself has lowered a limit further, that limit stays.
 func TestOverrunsAreLearned(t *testing.T) {
 	const full = 5 * time.Second
 	now := time.Hour

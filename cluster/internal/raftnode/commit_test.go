@@ -76,9 +76,9 @@ func (a *alone) owner() (owner string) {
 	return owner
 }
 
-// A former leader has an entry that nobody else got, and its disk is full: the entry
-// cannot be cut off. With each failure its successor goes back by one entry, until
-// a request holds only entries that both have. Its commit index is beyond them.
+// A former leader has an entry that no other node got. Its disk is full, so it cannot cut that
+// entry off. After each failure the new leader goes back by one entry, until a request holds only
+// entries that both nodes have. The commit index in that request is beyond these entries.
 func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 	a := startAlone(t)
 	noop := &raft.Log{Index: 2, Term: 5, Type: raft.LogNoop}

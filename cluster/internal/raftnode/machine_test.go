@@ -201,8 +201,8 @@ func TestCopyingAwaitsTheWritten(t *testing.T) {
 	}
 }
 
-// TestRestoreAwaitsTheWritten: near the memory limit a node reads no snapshot of a peer beside the state that it is still writing, and
-// others give up their states, such as the one of a backup: there would be three states in memory.
+// TestRestoreAwaitsTheWritten: near the memory limit there is no room for three states. So a node reads no snapshot of
+// a peer while it still writes a state, and other readers give up their states, such as that of a backup.
 func TestRestoreAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	cfg := memberConfig(t, t.TempDir())

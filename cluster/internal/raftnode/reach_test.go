@@ -8,8 +8,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// TestFounderOfEveryAddress: a node founds no cluster under an address that stands for every address, and may do so afterwards under
-// another one.
+// TestFounderOfEveryAddress: a node founds no cluster under an address that stands for every address, such as 0.0.0.0.
+// After the refusal it can still found one under another address.
 func TestFounderOfEveryAddress(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	for _, addr := range []string{"0.0.0.0:7379", "[::]:7379", ":7379"} {

@@ -341,8 +341,8 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 // settledEvery is after how many writes to the log it is noted what is committed.
 const settledEvery = 16
 
-// TestCommittedEntriesAreNotCut: not by the log itself, whoever asks for it, and not after
-// a new start, when Raft does not know how much is committed.
+// TestCommittedEntriesAreNotCut: the log refuses to cut off committed entries, whoever asks for it.
+// It also refuses after a restart, when Raft does not know yet which entries are committed.
 func TestCommittedEntriesAreNotCut(t *testing.T) {
 	a := startAlone(t)
 	a.settle()

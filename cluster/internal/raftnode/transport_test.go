@@ -111,8 +111,8 @@ func (c cutOff) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A peer that was cut off is found again soon, although kept connections lead
-// nowhere, and although entries wait for an answer on one of them.
+// After a network cut the node soon finds its peer again. That holds even though the kept
+// connections are dead, and though entries wait for an answer on one of them.
 func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
 	cut := new(atomic.Bool) // of the connections from now on
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
