@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestACLCommandsAreWatched: the leader runs the commands for users one after the other with all others, so it looks at the clock
-// during those that take long. Each took 0.3 to 2.7 s, and nothing looked.
+// TestACLCommandsAreWatched: all other commands wait while the leader runs a command for users. So the leader checks
+// the time limit during such commands that take long. Some took 0.3 to 2.7 s without a check.
 func TestACLCommandsAreWatched(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -66,8 +66,8 @@ func TestRepliesBehindAFullSocket(t *testing.T) {
 	ts.await(func() bool { return s.held.bytes.Load() == 0 })
 }
 
-// TestManyClientsAreCutOff: those who hold most go first, a few who hold little stay, and
-// however many go the log has a line and then one in a while.
+// TestManyClientsAreCutOff: the server cuts off the clients that hold most, and keeps a few that
+// hold little. The log has one line at once and then few, however many clients the server cuts off.
 func TestManyClientsAreCutOff(t *testing.T) {
 	log := new(lines)
 	ts := newTestServer(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
@@ -214,9 +214,9 @@ func TestUnreadMessagesCount(t *testing.T) {
 	}
 }
 
-// The keys that the node remembers for tracking clients take no more than half of what clients
-// may hold: the readers of further keys are told to forget them. If too many messages are held
-// back for a client, one message takes their place, which tells it to forget all keys.
+// The node remembers keys for tracking clients, in at most half of the memory that clients may
+// hold. It tells the readers of further keys to forget them. If too many messages are held back for
+// a client, the node replaces them by one that tells the client to forget all keys.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other, reader := ts.dial(t), ts.dial(t)

@@ -121,8 +121,8 @@ func (c *client) events(slaves int) (list []string) {
 	return list
 }
 
-// TestEventsOfFailover compares the events of a failover with those of real
-// Sentinels: one that carries it out and one that learns of it.
+// TestEventsOfFailover compares the events of a failover with those of two real Sentinels: one that
+// carried it out, and one that learned of it.
 func TestEventsOfFailover(t *testing.T) {
 	for _, c := range []struct{ name, from, to string }{
 		{"events-promoting", "n2", "n1"},
@@ -413,8 +413,8 @@ func TestFailoversAreFew(t *testing.T) {
 	c.do("SENTINEL FAILOVER mymaster", "+OK\r\n")
 }
 
-// TestWhoIsNoMemberNamesNobody: a node that has been removed, or is not yet a member, names neither itself nor an old leader, so that
-// clients ask another node.
+// TestWhoIsNoMemberNamesNobody: a node that is not a member yet, or that has been removed, names neither itself nor an
+// old leader. So clients ask another node.
 func TestWhoIsNoMemberNamesNobody(t *testing.T) {
 	ts := newTestServer(t, nil)
 	sentinel, node := dialTo(t, ts.sentinel(t)), dialTo(t, ts.face(t, ts.Server, FaceCluster))

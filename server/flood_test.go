@@ -51,9 +51,9 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 	}, client
 }
 
-// TestHandshakeFlood: while one address sends twice as many ClientHellos as the node can
-// sign, a client from another address waits for a few signatures at most; and the
-// clients from the same address come in, too, some time later.
+// TestHandshakeFlood: one address sends twice as many ClientHellos as the node can sign. A client
+// from another address waits for a few signatures at most. The clients from the same address also
+// get in, some time later.
 func TestHandshakeFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -153,8 +153,8 @@ func TestTheProcessorRests(t *testing.T) {
 	})
 }
 
-// TestHandshakesOfManyAddresses: one address has at most half of what is open, and who
-// comes last is not who is cut off.
+// TestHandshakesOfManyAddresses: one address has at most half of the open handshakes. The server
+// does not cut off the client that came last.
 func TestHandshakesOfManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, _ := floodedHandshakes(t)

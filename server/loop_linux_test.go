@@ -219,8 +219,8 @@ func TestLoopManyIdle(t *testing.T) {
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 
-// TestLoopHeldUp: while the backend holds the loop's goroutine, another one
-// serves the others; when it comes back, nothing is lost.
+// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other
+// connections. When the first one comes back, nothing is lost.
 func TestLoopHeldUp(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)

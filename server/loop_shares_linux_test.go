@@ -193,8 +193,8 @@ func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	}
 }
 
-// TestStrangersThatHaveHungUpComeLast: a stranger that waits for its reply does not wait behind those that have left, and these
-// are served in the end.
+// TestStrangersThatHaveHungUpComeLast: a stranger that waits for its reply does not wait behind strangers that have
+// closed their connections. The loop serves these in the end.
 func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 	var s share
 	var conns []*loopConn

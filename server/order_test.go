@@ -144,8 +144,8 @@ func TestHelloBesideMessages(t *testing.T) {
 	}
 }
 
-// TestLongReadsAreRefused: a read has no more bytes of arguments than a write may have, because it delays what others send to
-// the leader.
+// TestLongReadsAreRefused: the arguments of a read may have no more bytes than those of a write may, because they
+// delay what others send to the leader.
 func TestLongReadsAreRefused(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -140,8 +140,8 @@ func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	})
 }
 
-// TestLetInWithoutALeader: if a client has logged in while the node reached no leader, the node refuses its commands, except such
-// as PING, until the leader has confirmed the password.
+// TestLetInWithoutALeader: a client has logged in while the node reached no leader. Until a leader has confirmed the
+// password, the node refuses the client's commands, except those such as PING.
 func TestLetInWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -158,9 +158,9 @@ func TestSoftLimit(t *testing.T) {
 	slow.expectGone()
 }
 
-// TestSubscriberThatMissesMessages: a node that has missed messages ends the
-// connections of its subscribers, so that none waits for a missed message; a
-// removed node takes no subscribers.
+// TestSubscriberThatMissesMessages: a node that has missed messages ends the connections of its
+// subscribers, so that no subscriber waits for a missed message. A removed node accepts no
+// subscribers.
 func TestSubscriberThatMissesMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		var listening []*client

@@ -88,8 +88,8 @@ func TestTheSystemKeepsLittleForClients(t *testing.T) {
 	})
 }
 
-// TestStrangersSendLittleAhead: the operating system keeps little of what a stranger sends ahead, and no more for all clients
-// together than they may hold in this process.
+// TestStrangersSendLittleAhead: the operating system keeps little unread input of each stranger. For all clients
+// together it keeps no more than they may hold in this process.
 func TestStrangersSendLittleAhead(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
@@ -110,8 +110,8 @@ func TestStrangersSendLittleAhead(t *testing.T) {
 	})
 }
 
-// TestNoClientIsOfferedMoreThanItMaySend: a client whose first window was larger than its later ones makes packets that wait
-// for 200 ms each.
+// TestNoClientIsOfferedMoreThanItMaySend: if the first window of a client is larger than its later ones, the client
+// makes packets that wait for 200 ms each.
 func TestNoClientIsOfferedMoreThanItMaySend(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.MaxMemoryClients, c.MaxClients = 300<<20, 10_000 })

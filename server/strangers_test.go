@@ -113,8 +113,9 @@ func TestStrangersReadTheirReplies(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsFindNoRoom: while large commands take much more than clients may hold, and until
-// the clients that hold most are cut off, no further large command is read. Small ones are run.
+// TestLargeCommandsFindNoRoom: while large commands take much more memory than clients may hold,
+// the server reads no further large command. It does so again when it has cut off the clients that
+// hold most. It runs small commands all the time.
 func TestLargeCommandsFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)
@@ -193,7 +194,7 @@ func TestHopelessArguments(t *testing.T) {
 }
 
 // TestStrangersTakeAShare: twenty strangers send as fast as they can. A client that has authenticated waits for a
-// few of them at a time, not for a turn of each, and a newcomer who knows the password gets in.
+// few of them at a time, not for a turn of each. A new client that knows the password gets in.
 func TestStrangersTakeAShare(t *testing.T) {
 	var ticks atomic.Int64
 	ts := newTestServer(t, func(c *Config) {

@@ -396,8 +396,8 @@ func TestPipelinedReadsOfTrackers(t *testing.T) {
 	}
 }
 
-// TestMuchLowerTrackingLimit: if the new limit is much lower, the node does not remove the keys one by one while everybody waits,
-// but tells the readers to forget all.
+// TestMuchLowerTrackingLimit: if the new limit is much lower, the node does not remove the keys one by one, because
+// everybody would wait. It tells the readers to forget all keys.
 func TestMuchLowerTrackingLimit(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)

@@ -99,8 +99,8 @@ func TestUringFaults(t *testing.T) {
 	}
 }
 
-// TestOutboxLends: what was lent and not written goes before what has come since, and nobody
-// else writes meanwhile.
+// TestOutboxLends: if the caller did not write all of the lent output, the rest goes before later
+// output. Nobody else writes meanwhile.
 func TestOutboxLends(t *testing.T) {
 	var sent, cutOff atomic.Int64
 	here, there := net.Pipe()
