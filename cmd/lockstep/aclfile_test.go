@@ -272,8 +272,8 @@ func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
 	}
 }
 
-// TestACLFileOfAnOldCluster: once the users of the cluster have been set, the default user of a node's file does not count at that
-// node, neither for a command nor for a script; before, it counted for commands alone.
+// TestACLFileOfAnOldCluster: a node's ACL file has a line for the default user. Once the users of the cluster have been
+// set, the node does not apply this line, neither to commands nor to scripts. An earlier version applied it to commands.
 func TestACLFileOfAnOldCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {

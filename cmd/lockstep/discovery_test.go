@@ -220,8 +220,8 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	}
 }
 
-// TestWaitAgreesWithInfo: a client that sends WAIT with the number that INFO
-// gives (Redisson) is answered that number, although one of the nodes is gone.
+// TestWaitAgreesWithInfo: a client takes a number of replicas from INFO and sends it with WAIT, as
+// Redisson does. The reply is that number, even while one of the nodes is dead.
 func TestWaitAgreesWithInfo(t *testing.T) {
 	list := startMembers(t)
 	id := list[0].parts.node.Topology().Leader

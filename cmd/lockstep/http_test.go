@@ -44,8 +44,8 @@ func page(t *testing.T, client *http.Client, url, name, password, host string) (
 	return resp.StatusCode, string(body)
 }
 
-// TestPagesAndRights: probes are for everybody, /debug for ACL users with the right to
-// DEBUG, /metrics, if that is asked for, for those who may run INFO.
+// TestPagesAndRights: everybody may read the probes, and ACL users with the right to DEBUG may read
+// /debug. If the operator protects /metrics, only users with the right to INFO may read it.
 func TestPagesAndRights(t *testing.T) {
 	list, _ := nodes.StartSecret(t, 1, "--requirepass", "of all", "--http-metrics-auth", "--http-tls")
 	n := list[0]

@@ -81,8 +81,8 @@ func TestJoinWithoutThePassword(t *testing.T) {
 	}
 }
 
-// The password that a node is started with is the cluster's from then on. A node that is the whole cluster may be
-// started with another one, as a Redis may, but not without, and not after CONFIG SET.
+// The first node's password becomes the password of the cluster. A node that is a whole cluster may restart with
+// another password, as a Redis may. It may not restart without a password, nor with another one after CONFIG SET.
 func TestPasswordOfTheFirstStart(t *testing.T) {
 	n := nodes.Start(t, 1, "--requirepass", "first")[0]
 	knows := func(when, password string, wrong ...string) {

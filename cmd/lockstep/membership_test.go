@@ -309,8 +309,9 @@ func TestJoinWithDataOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestFoundersBesideACluster: nodes that --peers would make a cluster do not start if one of the named nodes is of a cluster without
-// them: after a removal, or after n1 was restored from a backup, they would grant the locks that n1 has granted.
+// TestFoundersBesideACluster: nodes whose --peers would found a cluster do not start if one of the named nodes already
+// belongs to a cluster without them. This can happen after a removal, or after n1 was restored from a backup. The new
+// cluster would grant the locks that n1 has granted.
 func TestFoundersBesideACluster(t *testing.T) {
 	n1 := nodes.Start(t, 1)[0]
 	addrs := ports.Addrs(t, 4)

@@ -219,8 +219,8 @@ func checkMonitor(t *testing.T, cli *redisCLI) {
 	}
 }
 
-// TestDashboardCommands are what RedisInsight and its kin ask for while they
-// show a database; their start-up is in the transcript clients/redisinsight.txt.
+// TestDashboardCommands sends the commands that tools such as RedisInsight use to show a database.
+// The transcript clients/redisinsight.txt has the commands that they send at their start.
 func TestDashboardCommands(t *testing.T) { oneAndThree(t, checkDashboard) }
 
 func checkDashboard(t *testing.T, cli *redisCLI) {

@@ -251,8 +251,8 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 	}
 }
 
-// TestScriptHoldsNobodyUp: what a node answers by itself it answers while a script runs, and
-// while other clients queue writes in a transaction, or call scripts during a pause.
+// TestScriptHoldsNobodyUp: a node answers some commands by itself. It does so while a script runs,
+// while other clients queue writes in a transaction, and while they call scripts during a pause.
 func TestScriptHoldsNobodyUp(t *testing.T) {
 	n := nodes.Start(t, 1, "--script-time-limit", "20s")[0]
 	c, queue := n.Dial(), n.Dial()

@@ -112,10 +112,9 @@ func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
 	}
 }
 
-// J6: clients of a healthy cluster were told that it had no leader. In a soak
-// without a fault, with snapshots all the while, none on any node is told an
-// error, those who wait included, every element goes to somebody, and the leader
-// stays.
+// J6: clients of a healthy cluster got the error that there is no leader. This soak has no faults,
+// but takes snapshots all the time. No client on any node gets an error, not even one that is
+// blocked. Every element goes to a client, and the leader stays the same.
 func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	list := startMembersWith(t, cluster.Default().FailoverWait, func(cfg *cluster.Config) {
 		// A machine that has other work, too, is no fault of the cluster.

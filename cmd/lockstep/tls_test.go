@@ -183,9 +183,9 @@ func TestSecretsOfTheProcess(t *testing.T) {
 	}
 }
 
-// TestSecretsAtRest: a password that a client gives is neither in the data directory, nor
-// in a backup, the log, INFO, the slow log, what monitors see, CLIENT LIST, ACL LOG or the
-// metrics: there is its hash at most.
+// TestSecretsAtRest: a password that a client sends appears in none of these places: the data
+// directory, a backup, the log, INFO, the slow log, the output of MONITOR, CLIENT LIST, ACL LOG,
+// the metrics. At most its hash does.
 func TestSecretsAtRest(t *testing.T) {
 	const secret = "sehrgeheim"
 	n := nodes.Start(t, 1, "--requirepass", secret+"0")[0]

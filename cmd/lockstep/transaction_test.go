@@ -87,9 +87,9 @@ type follower struct{ addr string }
 func (f follower) Dial() (net.Conn, error) { return net.Dial("tcp", f.addr) }
 func (f follower) Advance(time.Duration)   {} // no file that is played asks for it
 
-// TestTransactionTranscriptsThroughAFollower plays the recorded transactions
-// through a follower. It leaves out those that wait, and those that show where
-// subscribers and roles are counted by node.
+// TestTransactionTranscriptsThroughAFollower plays the recorded transactions through a follower. It
+// leaves out transcripts with waits, and those whose replies depend on the node, such as the
+// numbers of subscribers and the roles.
 func TestTransactionTranscriptsThroughAFollower(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// codesNeverSent are those that would make clients do something useless or harmful, because a node that cannot serve a request
-// waits for a leader and forwards it.
+// codesNeverSent are the error codes that would make clients do something useless or harmful. A node needs none of
+// them: if it cannot serve a request itself, it waits for a leader and forwards the request.
 var codesNeverSent = []string{"-LOADING", "-READONLY", "-ASK", "-TRYAGAIN", "-MASTERDOWN", "-NOREPLICAS", "-UNAVAILABLE", "-REDIRECT"}
 
 // TestErrorRows: what a node of three answers when the other two are gone. Clients try a request again on CLUSTERDOWN; what needs no
