@@ -34,8 +34,8 @@ func overlay(root, dir string, files map[string][]byte) (flag string, err error)
 	return "-overlay=" + name, os.WriteFile(name, list, 0o600)
 }
 
-// goCommand runs the go command in root. The overlay goes by the environment,
-// so that a binary that a test builds for itself is the broken one, too.
+// goCommand runs the go command in root. It passes the overlay in the environment. So a test that
+// builds a binary for itself builds the broken one, too.
 func goCommand(ctx context.Context, root, flag string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root

@@ -67,9 +67,9 @@ func (c *speaker) wants(want string, args ...string) {
 	}
 }
 
-// readsAfterPause pauses the leader until another has been elected and the lock
-// has got a new owner, and reads what the old leader says when it wakes up:
-// ask has been sent while it slept, so it is the first thing that it looks at.
+// readsAfterPause pauses the leader until another leader is elected and the lock has a new owner.
+// Then it wakes the old leader and reads its answer to ask. It sends ask during the pause, so the
+// old leader reads ask first when it wakes.
 func readsAfterPause(t *testing.T, ask ...string) {
 	s, old := trio(t)
 	for round := range 3 {

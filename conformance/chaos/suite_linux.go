@@ -39,8 +39,8 @@ const failureLimit = 20
 // now is the time of the histories.
 func (s *suite) now() int64 { return int64(time.Since(s.begun)) }
 
-// run runs epochs until the time is over, one at a time; an epoch is judged
-// while the next one runs.
+// run runs one epoch after the other until the time is over. It judges an epoch while the next one
+// runs.
 func (s *suite) run(total time.Duration, first int) error {
 	s.begun, s.ops, s.faults = time.Now(), map[string]int{}, map[string]int{}
 	if err := s.f.startAll(); err != nil {

@@ -176,8 +176,8 @@ type bsmLocker struct {
 type bsmLock struct{ *redislock.Lock }
 
 func (b bsmLocker) acquire(key string, ttl, wait time.Duration) (held, error) {
-	// The number of tries is to end the wait, not this deadline; without one,
-	// redislock would give up with an error after a lease.
+	// The number of tries should end the wait, not this deadline. Without a deadline, redislock
+	// would give up with an error after the time of a lease.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*wait+10*time.Second)
 	defer cancel()
 	opt := &redislock.Options{}

@@ -44,8 +44,8 @@ func (s *stage) start(t *testing.T, a addrs) {
 
 func (s *stage) contend(l locker) {
 	for ; !s.stop.Load(); time.Sleep(10 * time.Millisecond) {
-		// A grant whose reply is lost with its connection is nobody's until it
-		// ends (as with Redis), so leases are short.
+		// If the reply that grants a lock is lost with its connection, nobody can use or release
+		// the lock until its lease ends, as with Redis. So leases are short here.
 		h, err := l.acquire(s.key, 8*time.Second, 8*time.Second)
 		if err == nil && h != nil {
 			over := s.over.Load()

@@ -29,8 +29,8 @@ func repeat(do func()) (off func()) {
 	return func() { close(stop); <-done }
 }
 
-// plant is harm that no attacker must be able to do, done by the owner; undo
-// takes back what of it stays.
+// plant is a kind of harm that no attacker may be able to do. Here the owner does it. undo removes
+// what stays of it.
 type plant struct {
 	name string
 	want judge.Fault

@@ -27,8 +27,9 @@ const (
 var faults = append(judge.Faults, processEnded, answersLate, leftBehind, rightsBroken, memoryHigh, unlikeRedis)
 
 const (
-	// answerBound is how long an innocent may wait for an answer. An attacker may have a script
-	// run to its limit, several one after the other; a machine that tests other things is slow, too.
+	// answerBound is how long an innocent client may wait for an answer. It is long because an
+	// attacker may run several scripts up to their limit, one after the other, and because a machine
+	// that runs other tests is slow.
 	answerBound = 8 * time.Second
 	// settleLimit is how long what an attack has left may take to go: a reply of heavy work is held for up to 30 s
 	// (yieldCrowd), and a goroutine with it.

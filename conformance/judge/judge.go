@@ -1,8 +1,8 @@
-// Package judge decides from what clients were told whether locks were kept: none
-// lost, held by two or shortened, nothing executed twice.
+// Package judge decides from the replies to clients whether the servers kept the locks: no lock
+// lost, held by two owners or shortened, no command executed twice.
 //
-// It never asks the servers what is right. It knows what they have acknowledged,
-// by one clock, that of this process.
+// It never asks the servers what is right. It uses the acknowledgements and one clock, that of this
+// process.
 package judge
 
 import (

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// Locks that clients contend for. They would outlive the run, so that one
-	// that is left behind is found at its end.
+	// Clients contend for these locks. Their leases would outlive the run, so the end of the run
+	// finds a lock that was left behind.
 	mutexes  = 12
 	foreverS = "86400000"
 	forever  = 24 * time.Hour

@@ -90,8 +90,8 @@ func (w *wire) within(d time.Duration, do func() error) error {
 	return err
 }
 
-// gone are the errors by which one learns that the other end has closed. A server that closes with unread input resets
-// the connection, which is the same to a client; io.ErrClosedPipe is how an in-memory connection puts it.
+// gone are the errors that say that the other end has closed. A server that closes with unread input resets the
+// connection; to a client that is the same. An in-memory connection returns io.ErrClosedPipe.
 var gone = []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe}
 
 func isGone(err error) bool {

@@ -1,5 +1,5 @@
-// Package growth has one client after the other make a cluster of little memory grow, in
-// every way that a client has, and looks at what the others see of it.
+// Package growth has one client after the other fill the memory of a small cluster, in every way
+// that a client has. It checks what the other clients notice.
 package growth
 
 import (
