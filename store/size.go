@@ -193,10 +193,10 @@ func (t *Txn) limit() int64 {
 	return t.MaxEntry() + entryRoom
 }
 
-// tooBig reports whether the current command, script or transaction has exceeded its limit. It
-// counts the bytes in the log and the growth of the data, because COPY and SETRANGE write much data
-// with few bytes in the log. It also counts the bytes of large values that are copied for small changes, and the bytes
-// that are searched and shifted in compact forms, because every node repeats this work.
+// tooBig reports whether the current command, script or transaction has exceeded its limit. It counts the bytes in the
+// log. It also counts the growth of the data, because COPY and SETRANGE write much data with few bytes in the log. And
+// it counts two kinds of work that every node repeats: copying large values for small changes, and searching and
+// shifting bytes in compact forms.
 func (t *Txn) tooBig() bool {
 	limit := t.limit()
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
