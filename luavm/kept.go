@@ -124,8 +124,9 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	return kept
 }
 
-// measure returns an upper bound of the bytes that l, which may still be loading, and all loaded libraries keep. It walks over
-// each of these libraries whose calls have allocated more than size/share bytes since its last measurement, and sets its size.
+// measure returns an upper bound of the bytes that l and all loaded libraries keep. l may still be loading. measure
+// walks over each library whose calls have allocated more than size/share bytes since its last measurement, and sets
+// the size of that library.
 func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	w := walk{e: e, seen: map[unsafe.Pointer]bool{}, blocks: map[uintptr]bool{}}
 	visit := func(l *loadedLibrary) {

@@ -116,10 +116,12 @@ const (
 	plainGlobals = " ARGV KEYS cjson math redis tonumber tostring type "
 )
 
-// isPlain reports whether a script needs no hook. A plain script is short. It has no opcode of the set watched (hook.go), such as
-// those that make functions or begin a numeric for, and no jump back, so it ends after at most as many steps as
-// it has instructions. It uses only the globals in plainGlobals, whose functions run no Lua. It makes no method call
-// (text:rep(n)), has no long text, looks up fields only by constant keys, and compares little. Most scripts of locks are plain.
+// isPlain reports whether a script needs no hook. Most scripts of locks are plain.
+//
+// A plain script is short. It has no jump back, so it ends after at most as many steps as it has instructions. It has
+// no opcode of the set watched (hook.go), such as those that make functions or begin a numeric for. It uses only the
+// globals in plainGlobals, whose functions run no Lua. It makes no method call (text:rep(n)), has no long text, looks
+// up fields only by constant keys, and compares little.
 func isPlain(p *lua.FunctionProto) bool {
 	long := func(v lua.LValue) bool { text, ok := v.(lua.LString); return ok && len(text) >= longText }
 	if len(p.Code) > plainLength || slices.ContainsFunc(p.Constants, long) {

@@ -276,9 +276,9 @@ func (f *function) jumpIf(e *exp, cond int) int {
 	return f.condJump(lua.OP_TESTSET, noReg, e.info, cond)
 }
 
-// goOnIfTrue lets execution go on at the next instruction if e is true, and jump (e.no) if e
-// is false. Even a constant false is tested: with a jump but no test, the earlier jumps that lead
-// to that jump would join e.no, although they carry a value of their own.
+// goOnIfTrue lets execution go on at the next instruction if e is true, and jump (e.no) if e is
+// false. It tests even a constant false. Without the test, earlier jumps that lead to this jump
+// would join e.no, although they carry a value of their own.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump
