@@ -189,10 +189,10 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim sends the leader, which may be this node, a claim if commands are in doubt. The answer is a position of the
-// log. By then the leader has served or given back what this node sent over other links, and refuses what still comes
-// over them. The entries of earlier leaders come before its own. So a command in doubt that has no note in the log up
-// to that position was not served, and will not be.
+// claim sends a claim to the leader, which may be this node, if commands are in doubt. The answer is a position of
+// the log. By then the leader has served or given back the commands that this node sent over other links, and refuses
+// any that still come over them. The entries of earlier leaders come before the leader's own. So a command in doubt
+// that has no note in the log up to that position was not served, and will not be.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
@@ -257,10 +257,10 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends unsent commands and commands in doubt that have waited for too long. These are the commands that no leader
-// has looked at for FailoverWait since they began or, if a sending has failed, since the first failure. They are also the
-// commands in doubt that were asked to end FailoverWait ago or earlier. If this node has been removed from the cluster, giveUp ends
-// all of them: no leader will look at them any more.
+// giveUp ends unsent commands and commands in doubt that have waited for too long. First, it ends those that no leader
+// has looked at for FailoverWait. That time begins with the command or, if a sending has failed, with the first
+// failure. Second, it ends the commands in doubt that were asked to end FailoverWait ago or earlier. If this node has
+// been removed from the cluster, giveUp ends all of them, because no leader will look at them any more.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	removed := k.seq == nil && k.link == nil && k.n.Removed()

@@ -73,10 +73,10 @@ const (
 	quitRefused                  // as quitNow, but answer that there is no memory for it
 )
 
-// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// leader evaluates the command once, and cancels it only when its batch has ended (settle). Before that it is not
-// certain that there was no element: if the batch fails, the elements that another request of the batch has popped are
-// still there, and a leader that has been replaced may not know of an element.
+// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon
+// the leader evaluates the command once, and cancels it only when its batch has ended (settle). Only then it is certain
+// that there is no element. If the batch fails, elements that another request of the batch has popped are still there.
+// And a leader that has been replaced may not know of an element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -266,8 +266,9 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen returns the present queue of the key ended.key. If there is none, it takes the former queue of that key, which is the
-// argument ended, into use again: that queue still has its number, so a round (readyList) that has not come to it yet finds it.
+// reopen returns the present queue of the key ended.key. If there is none, reopen takes ended, the former queue of that
+// key, into use again. That queue still has its number. So a round (readyList) that has not come to that number yet
+// finds the queue.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q

@@ -112,8 +112,9 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// waitFor returns the requests that wait for a script, besides those in the inbox: the rest of the script's batch (the parameter
-// behind), unless that was refused already, what evaluateAgain has cut off from the batch, and the requests that go behind others.
+// waitFor returns the requests that wait for a script, besides those in the inbox. These are the rest of the script's
+// batch (behind) unless it was refused already, the requests that evaluateAgain has cut off from the batch, and the
+// requests that go behind others.
 func (s *sequencer) waitFor(behind []*request, refused bool) []*request {
 	if refused {
 		behind = nil

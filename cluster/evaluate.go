@@ -58,9 +58,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	return b, entry, rest
 }
 
-// evaluateFrom runs the requests q[from:]; those before them have been run. If a request spoils the batch, evaluateFrom
-// runs all of q again on a fresh transaction, without that request, or without the call of it that is to be refused.
-// The result all has the requests that were run, and rest those that are left over.
+// evaluateFrom runs the requests q[from:]; the earlier ones have been run. If a request spoils the batch, evaluateFrom
+// runs all of q again on a fresh transaction, without that request, or without its call that is to be refused. all are
+// the requests that were run, and rest those that are left over.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
 	for again := from == 0; ; now = s.node.clock.Now() {
 		if again {

@@ -275,9 +275,9 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeForgetful removes the non-voter that asks to join again, if it has another data directory than the one that this leader has
-// met: it has lost its disk, so the members refuse its answers, and it would wait for the log in vain. Without a vote it has
-// promised nothing.
+// removeForgetful removes a non-voter that asks to join again with another data directory than the one that this leader
+// has met. That node has lost its disk, so the members refuse its answers, and it would wait for the log in vain. It
+// has promised nothing, because it has no vote.
 func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
 	if a.kind != adminJoin || a.directory == "" || n.cons.Recognize(a.id, a.directory) == nil {
 		return nil

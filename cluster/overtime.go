@@ -77,8 +77,9 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the command or script of the present turn has run for too long, and must stop. forNow is true if it must
-// stop because requests before it in its batch wait for the end of the batch; then it runs again in a later batch.
+// mustStop reports whether the command or script of the present turn has run for too long. forNow is true if it must
+// stop only because requests before it in its batch wait for the end of the batch. Then the leader runs it again in a
+// later batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow

@@ -8,13 +8,13 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// A leader stops in two steps. HandOver transfers leadership, and waits until the requests that this leader has taken, from its own
-// clients and from other nodes, have their outcomes. Then the server lets its clients finish, and Close ends what still runs.
-// All of that usually takes milliseconds, if the other nodes have a majority without this one.
+// A leader stops in two steps. HandOver transfers leadership, and waits for the outcomes of the requests that this
+// leader has taken, from its own clients and from other nodes. Then the server lets its clients finish, and Close ends
+// what still runs. All of that usually takes milliseconds, if the other nodes have a majority without this one.
 //
-// When a whole cluster is stopped, its last nodes have no majority: no node can take over, and no entry will ever settle the fate
-// of the last batch. A stopping node gives up waiting for a leader or an entry as soon as it finds no majority, so that no supervisor
-// kills it because it takes too long.
+// When a whole cluster is stopped, its last nodes have no majority. No node can take over, and no entry will ever tell
+// the outcome of the last batch. So a stopping node gives up its wait for a leader or an entry as soon as it finds no
+// majority. Otherwise a supervisor might kill it because it takes too long.
 
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 4 * time.Second

@@ -35,9 +35,9 @@ func ReadFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// ParseCertificates returns the certificates of a PEM file. It refuses a file with a block that is damaged or has no end,
-// because such a file may be half written; the parsers of the standard library silently skip such a block. It ignores
-// text between the blocks, and blocks of other kinds, such as a key.
+// ParseCertificates returns the certificates of a PEM file. It refuses a file with a block that is damaged or has no
+// end, because such a file may be half written. The parsers of the standard library silently skip such a block.
+// ParseCertificates ignores text between the blocks, and blocks of other kinds, such as a key.
 func ParseCertificates(text []byte) (list []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(text)

@@ -22,8 +22,8 @@ const (
 
 // unseal opens a segment again that a torn write has half closed. With the write that fills a
 // segment, raft-wal also writes an index of the segment. If the power fails during this write,
-// raft-wal drops the write at the next start, but takes the segment for closed because of the
-// index, and reads its entries by that index, which may be incomplete.
+// raft-wal drops the write at the next start. But because of the index it takes the segment for
+// closed, and reads the entries by that index, which may be incomplete.
 func unseal(d Files, path string) error {
 	return wipe(d, path, func(b []byte) (from, to int) {
 		end, index := believed(b)

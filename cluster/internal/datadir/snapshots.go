@@ -414,10 +414,10 @@ func (k *snapshotSink) Close() error {
 
 var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
 
-// late fails if a peer's snapshot is older than this node's newest one, or if this node's log already
-// holds the last entry of the peer's snapshot (Log.outgrown). Such a snapshot comes from a connection that was stuck for a
-// while. Raft would restore it all the same, and delete the entries behind it. The log does not change
-// during the check, because Raft waits for Close.
+// late fails if a peer's snapshot is older than this node's newest one, or if this node's log already holds the
+// snapshot's last entry (Log.outgrown). Such a snapshot comes from a connection that was stuck for a while. Raft would
+// still restore it, and delete the log entries after it. The log does not change during the check, because Raft waits
+// for Close.
 func (k *snapshotSink) late() error {
 	if k.own || k.store.outgrown == nil {
 		return nil

@@ -9,12 +9,11 @@ import (
 	"lockstep/store"
 )
 
-// A large reply is in hand from its evaluation until it is encoded for the client. In that time it takes
-// several times as much memory on the leader as on the wire; a follower keeps it as the leader has sent it. A
-// client that does not read its replies cannot prolong that time. But many clients at once could each have as
-// many bytes in hand as one client may ask for. So a node that makes or receives such replies waits until earlier
-// ones have been encoded: the sequencer before it runs more long reads, and a follower before it reads a large
-// result from its leader.
+// A large reply is in hand from its evaluation until it is encoded for the client. In that time it takes several
+// times as much memory on the leader as on the wire. A follower keeps it as the leader has sent it. A client that
+// does not read its replies cannot prolong that time. But many clients at once could each have as many bytes in
+// hand as one client may ask for. So a node waits until earlier large replies have been encoded. The sequencer
+// waits before it runs more long reads. A follower waits before it reads a large result from its leader.
 
 const (
 	// RepliesInHand is how many bytes of large replies a node has in hand before it waits.

@@ -268,9 +268,8 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs predicts the weight of a request of a user with much coarse work. light: the request is not coarse. long: the
-// request takes HeavyTime or more, so it cannot be the release of a lock. Both are false if weighs knows too little of
-// the request's kind.
+// weighs predicts the weight of a request of a user with much coarse work. light: it is not coarse. long: it takes
+// HeavyTime or more, so it cannot be the release of a lock. Both are false if the request's kind is too little known.
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {
@@ -383,10 +382,10 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	return true
 }
 
-// part splits q into the requests that keep their places (front), those that go behind them (back), and those that are heavy. No
-// request goes before an earlier one of the same user, with two exceptions: requests of which locks are made go before heavy ones,
-// and light requests (weighs) go before requests in back that cannot be of a lock. behind has the users of whom a request in front
-// or back came before their first heavy request.
+// part splits q into the requests that keep their places (front), those that go behind them (back), and those that are
+// heavy. No request goes before an earlier one of the same user, with two exceptions. Requests that may take or release
+// a lock go before heavy ones. Light requests (weighs) go before requests in back that cannot be of a lock. behind has
+// the users who had a request in front or back before their first heavy request.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting

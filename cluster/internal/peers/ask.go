@@ -170,8 +170,8 @@ func (w *Watcher) visit(addr string, own Status) (Status, bool) {
 	return f, err == nil
 }
 
-// Answering asks all other members now, and returns those that answer themselves (answersFor), and this node. It does not go by
-// their last status, because a member that has died since its last status would still count as up.
+// Answering asks all other members now. It returns this node and the members that answer themselves (answersFor). It
+// does not use their last status, because a member that has died since then would still count as up.
 func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	up := map[string]bool{w.cfg.ID: true}
 	answers := make(chan string, len(members))

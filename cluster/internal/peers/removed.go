@@ -18,9 +18,9 @@ import (
 // Before it knows, old entries may make it believe that it still has a leader, but that leader refuses the commands that
 // it forwards.
 
-// standing returns what this node thinks of the node that has sent f. A node that has the id of a member and another
-// address is either that member, which has moved, or a former member whose id another node now has. In the second case
-// the other node answers at the member's address, so the member is alive (Alive).
+// standing returns what this node thinks of the node that has sent f. Suppose that the sender has the id of a member
+// and another address. Either it is that member and has moved, or it is a former member whose id another node now has.
+// In the second case the other node answers at the member's address, so the member is alive (Alive).
 func (w *Watcher) standing(f Status) Standing {
 	members, err := w.cfg.Raft().Members()
 	if err != nil || len(members) == 0 {
@@ -164,11 +164,13 @@ func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }
 
-// disown stops this node if it is a first member that is just beginning (Blank), and another node that
-// has applied at least as much has met it with another data directory: this node has lost that directory.
-// (A node that has a log goes on: it was replaced, and judge finds that it has been removed.) asked is the member at whose
-// address the other node, whose status is by, has answered. The address may have come to a node of another cluster, which may even
-// have the same id: such a node knows nothing of this one, and does not end it.
+// disown stops this node if it has lost its data directory. It concludes that from three facts: this node is a first
+// member that is just beginning (Blank), another node has met it with another data directory, and that other node has
+// applied at least as much. (A node that has a log goes on: it was replaced, and judge finds that it has been removed.)
+//
+// The status by comes from the other node, which has answered at the address of the member asked. That address may now
+// belong to a node of another cluster, which may even have the same id. Such a node knows nothing of this one, and does
+// not end it.
 func (w *Watcher) disown(asked string, by Status) {
 	own := w.Own()
 	if by.ID != asked || by.Cluster != own.Cluster || by.You != Other || by.Applied < own.Applied {

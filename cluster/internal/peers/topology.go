@@ -10,10 +10,9 @@ import (
 
 // What a node knows of the others. A follower has a link only to the leader, but a client may ask any node for
 // all nodes (Sentinel, Cluster). So every node asks every other one for its addresses and its applied index
-// (ask.go). A Topology combines the answers with what Raft says. A Topology is immutable, and a reader gets the
-// current one by one atomic load; its channel Changed closes when it is out of date. Raft alone says who leads.
-// The answers only say which addresses a node has and what it has applied; and a member that sends none for
-// Config.DownAfter counts as down.
+// (ask.go). A Topology combines the answers with what Raft says. Raft alone says which node leads. A member
+// that sends no answer for Config.DownAfter counts as down. A Topology is immutable, and a reader gets the
+// current one by one atomic load. Its channel Changed closes when there is a newer one.
 
 // Addresses holds the addresses of a node for clients, by protocol; "" if the node does not speak the protocol.
 type Addresses struct {

@@ -17,11 +17,13 @@ import (
 )
 
 // transport is the transport of hashicorp/raft with a few changes. It notes which peers have accepted requests of this
-// node, and when (verify.go), and bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
-// after it is closed. And it repeats a request whose connection was broken: Raft keeps a few connections to
-// each peer. After a restart of the peer these connections are dead, and the first request on each
-// would fail. If such a request asks for a vote, the election may fail with it. So the transport repeats the request until the
-// connection is a new one; only a snapshot is not repeated. Peers tolerate any request that comes twice.
+// node, and when (verify.go). It bounds how much of the log Raft applies at once (replay.go). It answers no heartbeat
+// after it is closed.
+//
+// It also repeats a request whose connection was broken. Raft keeps a few connections to each peer. After a restart of
+// the peer these connections are dead, and the first request on each would fail. If such a request asks for a vote, the
+// election may fail with it. So the transport repeats the request until it has used a new connection. It does not
+// repeat a snapshot. Peers tolerate any request that comes twice.
 type transport struct {
 	*raft.NetworkTransport
 	beats     *raft.NetworkTransport // sends heartbeats by Raft's own protocol, with a short timeout

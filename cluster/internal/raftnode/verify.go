@@ -8,10 +8,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft.VerifyLeader alone does not make a read linearizable. It counts the answers of members without a vote,
-// so a leader that is partitioned together with a new member, which does not vote yet, would believe that it
-// leads. It also counts answers to heartbeats that were on their way when it was called. Those may be old: a
-// process that was suspended for minutes finds them when it goes on. So Verify counts for itself: it needs the
+// Raft.VerifyLeader alone does not make a read linearizable, for two reasons. It counts the answers of members
+// without a vote. So a leader that is partitioned together with a new member without a vote would believe that
+// it leads. It also counts answers that were on their way when it was called. Such answers may be old: a
+// process that was suspended for minutes finds them when it goes on. So Verify counts for itself. It needs the
 // answers of a majority of the voters, each to a request that was sent after the call.
 
 // ack says that a member has accepted a request of a leader.
