@@ -334,10 +334,10 @@ func (s *session) listensElsewhere(u *store.User, left *int) bool {
 	return false
 }
 
-// expel closes the connection of a session that has lost its rights. If the session runs no pipeline, or CLIENT PAUSE holds it back,
-// expel closes the connection at once and returns true; then the caller must end the session's subscriptions. Otherwise, the
-// connection is closed when the commands that the session has submitted are answered; until then the client gets replies, and no
-// messages.
+// expel closes the connection of a session that has lost its rights. If the session runs no pipeline, or CLIENT PAUSE
+// holds it back, expel closes the connection at once and returns true. The caller must then end the session's
+// subscriptions. Otherwise the connection is closed when the session's submitted commands have been answered. Until
+// then the client gets replies, and no messages.
 func (s *session) expel() (now bool) {
 	s.mu.Lock()
 	running := s.running

@@ -304,11 +304,11 @@ func (s *session) known() {
 	}
 }
 
-// sure returns why the session may not run a command; "" if it may. It checks the password of the session's login
-// again if this node accepted the password before it knew all that the leader knows (s.unsure). Two kinds of commands
-// need no second check: those for which the function greets returns true and, while this node is the leader and busy
-// with a script, those with the flag AllowBusy. If the leader does not answer, sure permits, besides these two kinds,
-// only commands for which asksNodeAlone returns true.
+// sure returns why the session may not run a command; "" if it may. This node may have accepted the password of the
+// session's login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
+// Two kinds of commands need no second check: those for which the function greets returns true and, while this node
+// is the leader and busy with a script, those with the flag AllowBusy. If the leader does not answer, sure permits,
+// besides these two kinds, only commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""

@@ -55,9 +55,9 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	}, true
 }
 
-// paced waits for the client's turn (Backend.Pace), and then calls the function work. It adds the time of the wait and of work to
-// own.paid, so that the client does not have to wait for another turn because of that time (Backend.Rest). If the client has been
-// cut off, or the node closes, paced returns false and has not called work.
+// paced waits for the client's turn (Backend.Pace), and then calls the function work. It adds the time of the wait and
+// of work to own.paid. So the client does not have to wait again because of that time (Backend.Rest). If the client has
+// been cut off, or the node closes, paced returns false and does not call work.
 func (s *session) paced(work func()) (ok bool) {
 	begun := s.srv.cfg.Clock()
 	defer func() { s.own.paid += s.srv.cfg.Clock().Sub(begun) }()

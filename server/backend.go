@@ -42,9 +42,9 @@ type Submitter interface {
 	// The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
-	// SubmitAsync returns. Flush or FlushWatched must follow: SubmitAsync may only collect the commands, and leave it to them
-	// to submit the commands. Both may run commands on the caller's goroutine; only FlushWatched runs scripts there, so another
-	// goroutine must replace its caller while it does not return.
+	// SubmitAsync returns. The caller must then call Flush or FlushWatched, because SubmitAsync may only collect the
+	// commands. Both may run commands on the caller's goroutine. Only FlushWatched runs scripts there, so another
+	// goroutine must do the caller's work meanwhile.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
 	FlushWatched()

@@ -89,11 +89,11 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's prefixes (old, which is sorted) that overlaps a given prefix. The
-// session's prefixes do not overlap each other, except for "" (all keys), which is old[0]. So if prefixes of
-// the session other than "" overlap the given one, the first of them stands next to it in the sorted order:
-// directly before it, if the given one begins with that prefix, or directly after it, if that prefix begins
-// with the given one.
+// firstMet returns the first of a session's prefixes that overlaps a given prefix. Two prefixes overlap if
+// one begins with the other. old, the session's prefixes, is sorted. They do not overlap each other, except
+// for "" (all keys), which is old[0]. So the first overlapping prefix other than "" is next to the given one
+// in the sorted order. It is directly before the given one, if the given one begins with it; it is directly
+// after, if it begins with the given one.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {

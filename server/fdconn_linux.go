@@ -11,12 +11,12 @@ import (
 )
 
 // fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its
-// events. Read and tryWrite never wait. Only the loop calls Read. Write, which waits until everything has
-// been written, is for other goroutines. Any goroutine may call Close.
+// events. Read and tryWrite never wait. Only the loop calls Read. Write waits until everything has been
+// written, so only other goroutines call it. Any goroutine may call Close.
 //
-// Close only shuts the socket down. The descriptor is closed when the loop has released the connection
-// and no Write is in progress, so that no goroutine uses a number that already belongs to another
-// connection.
+// Close only shuts the socket down. The descriptor is closed later, when the loop has released the
+// connection and no Write is in progress. Otherwise a goroutine could use a number that already belongs
+// to another connection.
 type fdConn struct {
 	net.Conn // nil: it only provides the deadline methods, which nobody calls
 	fd       int

@@ -31,12 +31,13 @@ var (
 	errHandshakeMany = errors.New("it was cut off: too many clients of its address are at the handshake")
 )
 
-// handshakes are the TLS connections that have no session yet. Each handshake in progress has a goroutine, so that a silent client
-// delays no other client. Further clients of an address with fromOne handshakes in progress wait in the lobby (lobby.go).
+// handshakes are the TLS connections that have no session yet. Each handshake in progress has a goroutine, so that a
+// silent client delays no other client. If an address has fromOne handshakes in progress, its further clients wait in
+// the lobby (lobby.go).
 //
-// If a handshake begins while most are in progress, the server cuts off a random one of the address that has the most.
-// If it cut off the oldest one, or the one that has waited longest, an attacker could arrange that it always cuts off an honest
-// client of the same address.
+// If a handshake begins while most are in progress, the server takes the address that has most, and cuts off a random
+// one of its handshakes. If it cut off the oldest one, or the one that has waited longest, an attacker could arrange
+// that it always cuts off an honest client of the same address.
 type handshakes struct {
 	certs *Certificates
 	turns *turns.Turns

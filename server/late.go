@@ -56,8 +56,9 @@ func (t *tracker) renew(s *session, m *message) []byte {
 	return m.notice.frame(s.protocol())
 }
 
-// hears reports whether the session can get messages of CLIENT TRACKING: RESP2 has none but those of subscriptions, so it gets only
-// redirected ones, and only while it has a subscription.
+// hears reports whether the session can get messages of CLIENT TRACKING. With RESP3 it always can. RESP2 has only
+// messages of subscriptions. So a session with RESP2 gets only redirected messages, and only while it has a
+// subscription.
 func (s *session) hears(redirected bool) bool {
 	return s.protocol() > 2 || redirected && s.subscriber()
 }

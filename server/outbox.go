@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends messages; both append
-// whole frames under mu. One goroutine at a time writes to the socket. A loop never waits for the socket: it holds mu while it sends
-// (tryAll), or sends for many connections with one system call (lend, settle). If no loop serves the connection, or the socket has not
-// taken all output of the loop, a goroutine that may wait calls write, which releases mu while it sends: the session's goroutine
-// (flush), or one that push, sendPushed or loop.send has started.
+// outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends
+// messages. Both append whole frames under mu.
+//
+// One goroutine at a time writes to the socket. A loop never waits for the socket: it holds mu while it sends (tryAll),
+// or sends for many connections with one system call (lend, settle). A goroutine that may wait calls write, which
+// releases mu while it sends. This happens if no loop serves the connection, or if the socket has not taken all output
+// of the loop. That goroutine is the session's (flush), or one that push, sendPushed or loop.send has started.
 type outbox struct {
 	conn   net.Conn
 	try    tryWriter     // conn, if a loop serves it

@@ -8,12 +8,13 @@ import (
 	"lockstep/store"
 )
 
-// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). They are in no batch of the leader, so the leader,
-// which lets users take turns, does not limit them. A few connections that pipeline such commands could take all of a node's
-// processors, and a leader without processor time loses its leadership. So once such commands of a client have taken ownSlice within a
-// second, the client gives way before its next such command: it waits while the requests of others for the leader go first
-// (fair.Gate.Rest). While others have requests for the leader, all clients that give way share about a quarter of the time;
-// otherwise they share all of it.
+// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). The leader lets users take turns, but
+// these commands are in none of its batches, so it does not limit them. A few connections that pipeline such commands
+// could take all of a node's processors. A leader without processor time loses its leadership.
+//
+// So a client gives way once such commands of it have taken ownSlice within a second. Before its next such command it
+// waits while the requests of others for the leader go first (fair.Gate.Rest). While others have requests for the
+// leader, all clients that give way share about a quarter of the time; otherwise they share all of it.
 
 // Many clients that each stay below ownSlice could take all processors, too. So once a node has worked for ownAtOnce within
 // a second, for all clients together, each client gives way after a tenth of ownSlice for the rest of that second.

@@ -119,8 +119,9 @@ func findKills(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
-// RunInScript runs a command of this package that a script has called, such as INFO or PUBSUB. The leader runs it during the
-// evaluation of the script, so its handler must not ask the backend for anything that waits until the evaluation is over.
+// RunInScript runs a command of this package, such as INFO or PUBSUB, that a script has called. The leader runs it
+// during the evaluation of the script. So its handler must not ask the backend for anything that waits for the end of
+// the evaluation.
 func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	do := srv.handlers[c.Cmd]
 	if do == nil || c.Cmd.Is(store.NoScript) && !srv.AllowsInScript(c.Cmd) {

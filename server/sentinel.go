@@ -62,12 +62,12 @@ type aside struct{ Backend }
 
 func (aside) Busy() bool { return false }
 
-// NewSentinel makes a Sentinel that calls its master by the given name. Like New, it panics on a configuration
-// that Validate refuses. cfg.Hub must be the Hub of a server that New has made already. The default user of that server may log in to
-// the Sentinel, with the cluster's password. But if cfg.AnyClient is true, cfg.RequirePass is the password.
+// NewSentinel makes a Sentinel that calls its master by the given name. Like New, it panics on a configuration that
+// Validate refuses. cfg.Hub must be the Hub of a server that New has made already. The default user of that server may
+// log in to the Sentinel, with the cluster's password. But if cfg.AnyClient is true, the password is cfg.RequirePass.
 //
-// All clients of a Sentinel get the same events, with the same addresses. Clients with TLS need other addresses
-// than clients without TLS, so they have a Sentinel of their own, for which secret is true.
+// All clients of a Sentinel get the same events, with the same addresses. Clients with TLS need other addresses. So
+// they have a Sentinel of their own, for which secret is true.
 func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server {
 	cfg.secretSentinel = secret
 	users := cfg.Hub.accounts

@@ -238,11 +238,12 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 // roomPatience is how long a new client waits for the end of a session that has been cut off.
 const roomPatience = time.Second
 
-// makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients it cuts off
-// clients that have hung up or, if there are none, one that has not authenticated: otherwise such clients could keep others out. A
-// session ends a moment after it has been cut off, so for that moment there may be an eighth more sessions than maxclients. If there
-// is no room even so, but some sessions have been cut off and will end, makeRoom waits for up to roomPatience until there is room: the
-// new client may be one that will authenticate. The caller holds mu; makeRoom releases mu while it waits.
+// makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients
+// it cuts off clients that have hung up. If there are none, it cuts off one that has not authenticated, because such
+// clients could otherwise keep others out. A session ends a moment after it has been cut off, so for that moment there
+// may be an eighth more sessions than maxclients. If there is still no room, but some sessions that were cut off will
+// end, makeRoom waits for up to roomPatience: the new client may be one that will authenticate. The caller holds mu;
+// makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {

@@ -12,10 +12,10 @@ import (
 	"lockstep/store/redistext"
 )
 
-// The slow log of a node has the commands of its own clients. Redis measures only the execution; this
-// server measures the time until the outcome was safe in the Raft log, because the client waits for that.
-// If the session submitted several commands together, their time is divided equally among them. A script is
-// one entry; Redis also has entries for the commands that the script calls.
+// The slow log of a node has the commands of its own clients. Redis measures only the execution. This
+// server measures the time until the outcome is safe in the Raft log, because the client waits for that. If
+// the session submits several commands together, each counts an equal part of their time. A script is one
+// entry; Redis also has entries for the commands that the script calls.
 
 // maxSlowBytes bounds the size of all entries, whatever slowlog-max-len says: the default number of
 // entries of the largest size takes a quarter of it.
