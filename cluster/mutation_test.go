@@ -15,18 +15,20 @@ const mutationSeeds = 500
 
 // The simulation finds deliberate bugs. Each file of testdata/mutations is one:
 // the path of a source file, after a line "--- old" a text of that file, and after
-// a line "--- new" what replaces it. The test is built with the changed source.
+// a line "--- new" what replaces it. The test is built with the changed source. Without
+// LOCKSTEP_MUTATIONS, TestMutations only checks that each bug still fits its source file.
 func TestMutations(t *testing.T) {
-	if os.Getenv("LOCKSTEP_MUTATIONS") == "" {
-		t.Skip("takes a build for each bug: make mutations")
-	}
 	files, err := filepath.Glob("testdata/mutations/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no mutations: %v", err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			cmd := exec.Command("go", "test", "-count=1", "-overlay", mutate(t, file), "-run", "^TestSimulation$", ".")
+			overlay := mutate(t, file)
+			if os.Getenv("LOCKSTEP_MUTATIONS") == "" {
+				return
+			}
+			cmd := exec.Command("go", "test", "-count=1", "-overlay", overlay, "-run", "^TestSimulation$", ".")
 			cmd.Env = append(os.Environ(), fmt.Sprintf("LOCKSTEP_SEEDS=%d", mutationSeeds), "LOCKSTEP_FIRST=1", "LOCKSTEP_MUTATIONS=")
 			out, err := cmd.CombinedOutput()
 			if err == nil {
