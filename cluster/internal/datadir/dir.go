@@ -143,8 +143,10 @@ func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		if _, err := os.Stat(filepath.Join(d.path, boltFile)); err == nil {
-			return fmt.Errorf("data directory %s has a log but no %s: %s", d.path, nodeFile, AdviceRejoin)
+		// node.json is the first file of a new directory. If there is another one, the directory was in use: then New in node.json would
+		// let the next start delete what this node has acknowledged.
+		if err := d.unused(); err != nil {
+			return err
 		}
 		return d.mark(nodeRecord{ID: id, Log: cmp.Or(kind, LogWAL), New: true, Directory: rand.Text()})
 	}
@@ -183,6 +185,20 @@ func (d *Dir) identify(id, kind string) error {
 	if rec.Directory == "" { // written by an earlier version, which did not name directories
 		rec.Directory = rand.Text()
 		return d.mark(rec)
+	}
+	return nil
+}
+
+// unused fails if the directory has a file that only a directory with a node.json has.
+func (d *Dir) unused() error {
+	for _, part := range ownFiles {
+		_, err := os.Lstat(filepath.Join(d.path, part))
+		if err == nil {
+			return fmt.Errorf("data directory %s has %s but no %s: if a node has used it, %s; if not, name another directory with --data", d.path, part, nodeFile, AdviceRejoin)
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("data directory %s: %w", d.path, err)
+		}
 	}
 	return nil
 }
