@@ -414,7 +414,7 @@ func (g *Log) Read(index uint64, l *raft.Log) error {
 	if g.recent.get(index, l) {
 		return nil
 	}
-	err := g.logStore.GetLog(index, l)
+	err := readSound(g.logStore, index, l)
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.hooks.Logger != nil && !g.closed.Load() {
 		// Without a call of Fatal, Raft would panic on the error, or try to read this entry again and again.
 		advice := "repair the disk and start again"

@@ -177,7 +177,7 @@ func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 // configuration is unknown. If the entry is a configuration, lookAtEntry sets conf to it. own is the term of the
 // settled entry with the same index in this node's log, or 0 if there is none.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
-	if len(l.Data) > maxEntry || len(l.Extensions) > 0 {
+	if len(l.Data) > maxEntry || !datadir.Vouched(l) {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
 	}
 	switch l.Type {
@@ -186,6 +186,9 @@ func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) 
 			return fmt.Errorf("%w: entry %d: %w", errAbsurd, l.Index, err)
 		}
 	case raft.LogNoop, raft.LogBarrier:
+		if len(l.Data) > 0 { // a damaged disk has made it of a command, and the sender has not noticed
+			return absurd("entry %d is of type %s, and has %d bytes", l.Index, l.Type, len(l.Data))
+		}
 	case raft.LogConfiguration:
 		next, err := roster.ReadConfiguration(l.Data)
 		if err != nil {

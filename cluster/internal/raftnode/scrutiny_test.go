@@ -176,6 +176,9 @@ func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 	for what, data := range map[string][]byte{"nothing": nil, "a byte": {1}, "a flip": append(bytes.Clone(taken(4, 5, "x").Data), 0), "version 9": append([]byte{9}, taken(4, 5, "x").Data[1:]...), "version 0": append([]byte{0}, taken(4, 5, "x").Data[1:]...)} {
 		entry("command: "+what, func(l *raft.Log) { l.Data = data })
 	}
+	for _, kind := range []raft.LogType{raft.LogNoop, raft.LogBarrier} { // of a command, on a damaged disk
+		entry(fmt.Sprintf("type %s with data", kind), func(l *raft.Log) { l.Type = kind })
+	}
 	entry("extensions", func(l *raft.Log) { l.Extensions = []byte("x") })
 	for what, data := range a.configurations() {
 		entry("configuration: "+what, func(l *raft.Log) { l.Type, l.Data = raft.LogConfiguration, data })

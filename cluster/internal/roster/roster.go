@@ -55,16 +55,24 @@ func ReachesNobody(addr string) bool {
 	return err == nil && (host == "" || ip != nil && ip.IsUnspecified())
 }
 
-// ReadConfiguration decodes a configuration, and fails on one that no node of lockstep makes (Check). hashicorp/raft panics on
-// bytes that it cannot decode, and a cluster whose configuration has no voter never has a leader again.
-func ReadConfiguration(data []byte) (conf raft.Configuration, err error) {
+// ReadConfiguration decodes a configuration, and fails on one that no node of lockstep makes (Check). A cluster whose configuration
+// has no voter never has a leader again.
+func ReadConfiguration(data []byte) (raft.Configuration, error) {
+	conf, err := DecodeConfiguration(data)
+	if err != nil {
+		return conf, err
+	}
+	return conf, Check(conf)
+}
+
+// DecodeConfiguration decodes a configuration. hashicorp/raft panics on bytes that it cannot decode.
+func DecodeConfiguration(data []byte) (conf raft.Configuration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = errors.New("its configuration cannot be read")
 		}
 	}()
-	conf = raft.DecodeConfiguration(data)
-	return conf, Check(conf)
+	return raft.DecodeConfiguration(data), nil
 }
 
 // Check fails on a configuration that a member would refuse if a peer sent it (ReadConfiguration).

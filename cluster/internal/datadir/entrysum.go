@@ -1,0 +1,100 @@
+package datadir
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/hashicorp/raft"
+
+	"lockstep/cluster/internal/roster"
+)
+
+// errEntry means that an entry on the disk is not the one that was written.
+var errEntry = errors.New("it is not what was written")
+
+// readSound reads an entry of a log store. It fails if the entry is not sound.
+func readSound(log raft.LogStore, index uint64, l *raft.Log) error {
+	if err := log.GetLog(index, l); err != nil {
+		return err
+	}
+	return sound(index, l)
+}
+
+// sound fails if l, which the log store has returned as the entry at index, is an entry that no version of lockstep writes. The
+// checksum in an entry's data (raftfsm.Entry) does not cover the entry's type. If a flipped bit changes that of a command, Raft takes
+// the entry for one of its own: it does not apply the command, and all later commands, which name the state after it, have no effect.
+func sound(index uint64, l *raft.Log) error {
+	if l.Index != index {
+		return fmt.Errorf("%w: it has the index %d", errEntry, l.Index)
+	}
+	switch l.Type {
+	case raft.LogCommand:
+		return nil
+	case raft.LogNoop, raft.LogBarrier:
+		if len(l.Data) > 0 {
+			return fmt.Errorf("%w: type %s has no data, and it has %d bytes", errEntry, l.Type, len(l.Data))
+		}
+		return nil
+	case raft.LogConfiguration:
+		if _, err := roster.DecodeConfiguration(l.Data); err != nil {
+			return fmt.Errorf("%w: %w", errEntry, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: it has the type %d", errEntry, l.Type)
+}
+
+// entrySum returns the checksum of an entry that boltLog keeps in the entry's Extensions: the crc32c of its index, term, type and data.
+func entrySum(l *raft.Log) []byte {
+	head := binary.LittleEndian.AppendUint64(nil, l.Index)
+	head = binary.LittleEndian.AppendUint64(head, l.Term)
+	head = append(head, byte(l.Type))
+	sum := crc32.Update(crc32.Checksum(head, markTable), markTable, l.Data)
+	return binary.LittleEndian.AppendUint32(nil, sum)
+}
+
+// Vouched reports whether the Extensions of an entry are its checksum or empty. A leader of version 0.1.0 sends the checksum if it runs on
+// a directory that a later version has written.
+func Vouched(l *raft.Log) bool {
+	return len(l.Extensions) == 0 || bytes.Equal(l.Extensions, entrySum(l))
+}
+
+// boltLog is raft-boltdb as a log store. The term and the vote are in the same file. bbolt keeps no checksum of its data, so boltLog
+// adds one to each entry; the rest of the program does not see it. The entries of version 0.1.0 have none.
+type boltLog struct{ raft.LogStore }
+
+// StoreLog implements raft.LogStore.
+func (l boltLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
+
+// StoreLogs implements raft.LogStore. It adds errNoRoom to the error of a full disk, because a
+// transaction of bbolt that fails for lack of space has changed nothing.
+func (l boltLog) StoreLogs(logs []*raft.Log) error {
+	summed := make([]*raft.Log, len(logs))
+	for i, e := range logs {
+		e := *e // a copy, because Raft and others use the entry
+		e.Extensions = entrySum(&e)
+		summed[i] = &e
+	}
+	return wantsRoom(l.LogStore.StoreLogs(summed))
+}
+
+// GetLog implements raft.LogStore.
+func (l boltLog) GetLog(index uint64, e *raft.Log) error {
+	*e = raft.Log{} // if a field is missing on the disk, raft-boltdb leaves it as it was
+	if err := l.LogStore.GetLog(index, e); err != nil {
+		return err
+	}
+	if !Vouched(e) {
+		return fmt.Errorf("%w: its checksum does not match", errEntry)
+	}
+	e.Extensions = nil
+	return nil
+}
+
+func (boltLog) prepare() error    { return nil }
+func (boltLog) room() int64       { return 0 }
+func (boltLog) IsMonotonic() bool { return false }
+func (boltLog) Close() error      { return nil } // Dir.Close closes raft.db
