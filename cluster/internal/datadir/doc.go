@@ -26,6 +26,9 @@
 //     may acknowledge that entry to the next leader too early (see asyncWrites).
 //   - Open distinguishes a damaged end of the log from a write that a crash has torn, as far as
 //     log.last had reached the disk (see Log). A torn write was never acknowledged, and is dropped.
+//   - Open refuses a log of raft-wal in which a bit has changed (seal.go). The entries in bbolt are
+//     checked when they are read, and so is the type of every entry (entrysum.go).
+//   - Open makes a new directory only where there is nothing of an old one.
 //   - The log does not replace committed entries, not even for a leader, unless the newest
 //     snapshot holds them (see settled.go).
 //   - The log goes back far enough for the older of the two snapshots, in case the newer one

@@ -67,7 +67,8 @@ func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 // rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
 // with the write that fills it, and adds the next one to the list a little later. If the
 // process ends in between, raft-wal opens the log at the next start, but accepts
-// no entries any more. So Load adds the missing segment before raft-wal gets the list.
+// no entries any more. So Load adds the missing segment before raft-wal gets the list. Load
+// also checks the segments, and clears what a torn write has left (seal.go).
 type rotatedMeta struct {
 	types.MetaStore
 	files Files
@@ -108,27 +109,35 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 		return state, err
 	}
 	tail := &state.Segments[len(state.Segments)-1]
+	for _, segment := range state.Segments {
+		if segment.SealTime.IsZero() {
+			continue
+		}
+		if err := checkFull(filepath.Join(dir, segments.FileName(segment)), segment); err != nil {
+			return state, err
+		}
+	}
 	if !tail.SealTime.IsZero() {
 		return state, nil
 	}
 	path := filepath.Join(dir, segments.FileName(*tail))
-	if err := unseal(m.files, path); err != nil {
-		return state, err
-	}
-	w, err := m.filer.RecoverTail(*tail)
+	good, err := checkTail(path, tail.BaseIndex, m.reached)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil // nothing was written to the segment
 	}
+	if err != nil || good.last(tail.BaseIndex) < m.reached {
+		return state, err // a log that is too short stays as it is, because Open refuses it
+	}
+	if err := clearTail(m.files, path, good.end); err != nil {
+		return state, err
+	}
+	w, err := m.filer.RecoverTail(*tail)
 	if err != nil {
 		return state, err
 	}
 	sealed, indexStart, err := w.Sealed()
 	last := max(w.LastIndex(), tail.BaseIndex-1)
-	if err = errors.Join(err, w.Close()); err == nil && !sealed && last >= m.reached {
-		// The log is complete. A shorter log stays as it is, because Open refuses it.
-		err = clearTail(m.files, path)
-	}
-	if err != nil || !sealed {
+	if err = errors.Join(err, w.Close()); err != nil || !sealed {
 		return state, err
 	}
 	tail.SealTime, tail.MaxIndex, tail.IndexStart = tail.CreateTime, last, indexStart

@@ -1,12 +1,18 @@
 package datadir
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
-	"io/fs"
+	"io"
+	"math"
 	"os"
+	"path/filepath"
+
+	"github.com/hashicorp/raft-wal/types"
 )
 
 // raft-wal writes a segment as a header and then frames. A frame begins with its type, three zero
@@ -20,81 +26,158 @@ const (
 	frameCommit   = 3
 )
 
-// unseal opens a segment again that a torn write has half closed. With the write that fills a
-// segment, raft-wal also writes an index of the segment. If the power fails during this write,
-// raft-wal drops the write at the next start. But because of the index it takes the segment for
-// closed, and reads the entries by that index, which may be incomplete.
-func unseal(d Files, path string) error {
-	return wipe(d, path, func(b []byte) (from, to int) {
-		end, index := believed(b)
-		if index < end {
-			return 0, 0
+// raft-wal compares only the last of these checksums, and that only if no frame follows. But a write begins only when the one
+// before it is synced, so only the last write can be torn. Where another commit does not have its checksum, the segment is damaged:
+// an entry may be another one than this node has acknowledged. Therefore Open compares all of them.
+
+// commit is a commit frame, with what the segment holds up to it.
+type commit struct {
+	end     int64  // offset of the end of the frame
+	entries uint64 // number of entries before it
+	index   int64  // offset of the last index frame before it; -1 if there is none
+	whole   bool   // the checksum is that of the bytes since the commit before it
+}
+
+// last returns the index of the last entry before c in a segment whose first entry has the index base.
+func (c commit) last(base uint64) uint64 { return base + c.entries - 1 }
+
+// commits reads a segment and passes its commits to each, until each returns false. It ends at the first bytes that are no frame.
+func commits(r io.Reader, each func(c commit) bool) error {
+	in := bufio.NewReaderSize(r, 256<<10)
+	c, at := commit{index: -1}, int64(segmentHeader)
+	sum, err := sumOf(in, 0, segmentHeader)
+	for err == nil {
+		var head []byte
+		if head, err = in.Peek(frameHeader); err != nil {
+			break
 		}
-		return index, index + frameHeader // raft-wal stops reading at zeros
-	})
-}
-
-// clearTail overwrites with zeros what a torn write has left behind the last valid commit. raft-wal's
-// next write might cover only a part of that. raft-wal also trusts a commit without a check if
-// entries follow it: if the next write is torn, too, the old remains may look like such entries.
-func clearTail(d Files, path string) error {
-	return wipe(d, path, func(b []byte) (from, to int) {
-		end, _ := believed(b)
-		return end, len(bytes.TrimRight(b, "\x00"))
-	})
-}
-
-// wipe calls the function find with the content of a segment, and writes zeros over the range of the segment
-// that the function returns. It does nothing if the range is empty, or if the segment has no file because
-// nothing was written to it.
-func wipe(d Files, path string, find func(b []byte) (from, to int)) error {
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		kind, word := head[0], binary.LittleEndian.Uint32(head[4:])
+		size := int64(frameHeader)
+		switch kind {
+		case frameEntry, frameIndex:
+			size += (int64(word) + 7) &^ 7
+		case frameCommit:
+			c.end, c.whole = at+size, sum == word
+			if !each(c) {
+				return nil
+			}
+		default:
+			return nil
+		}
+		if kind == frameEntry {
+			c.entries++
+		}
+		if kind == frameIndex {
+			c.index = at
+		}
+		if sum, err = sumOf(in, sum, size); kind == frameCommit {
+			sum = 0
+		}
+		at += size
 	}
+	if err == io.EOF {
+		err = nil
+	}
+	return err
+}
+
+// sumOf adds the next n bytes of in to a checksum.
+func sumOf(in *bufio.Reader, sum uint32, n int64) (uint32, error) {
+	for n > 0 {
+		b, err := in.Peek(int(min(n, int64(in.Size()))))
+		if len(b) == 0 {
+			return sum, err
+		}
+		sum = crc32.Update(sum, markTable, b)
+		n -= int64(len(b))
+		if _, err := in.Discard(len(b)); err != nil {
+			return sum, err
+		}
+	}
+	return sum, nil
+}
+
+func damagedBehind(path string, base uint64, c commit) error {
+	return fmt.Errorf("%s: what follows entry %d is not what was written", filepath.Base(path), c.last(base))
+}
+
+// checkFull fails if the bytes of a full segment, up to the end of its index, are not what was written. It ignores the bytes
+// behind the index, which version 0.1.0 did not clear after a torn write.
+func checkFull(path string, s types.SegmentInfo) error {
+	f, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	from, to := find(b)
-	if from >= to {
-		return nil
+	defer f.Close() // only read
+	var good commit
+	full := false
+	err = commits(f, func(c commit) bool {
+		if c.whole {
+			good = c
+			full = c.index+frameHeader == int64(s.IndexStart) && c.last(s.BaseIndex) >= s.MaxIndex
+		}
+		return c.whole && !full
+	})
+	if err == nil && !full {
+		err = damagedBehind(path, s.BaseIndex, good)
+	}
+	return err
+}
+
+// checkTail reads the newest segment, whose first entry has the index base. It returns the last commit that is whole; what
+// follows that commit is a torn write. checkTail fails if there is damage: a commit is not whole although a later one is, or
+// although this node has acknowledged its entries, because reached is the index of the last entry that the log should have.
+// If it cannot be known how far the log has reached, Open refuses the log anyway.
+func checkTail(path string, base, reached uint64) (good commit, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return good, err
+	}
+	defer f.Close() // only read
+	good = commit{end: segmentHeader, index: -1}
+	torn, damaged := false, false
+	err = commits(f, func(c commit) bool {
+		acknowledged := c.entries > good.entries && good.last(base) < reached && reached != math.MaxUint64
+		damaged = torn && c.whole || !c.whole && acknowledged
+		if torn = torn || !c.whole; !torn {
+			good = c
+		}
+		return !damaged
+	})
+	if err == nil && damaged {
+		err = damagedBehind(path, base, good)
+	}
+	return good, err
+}
+
+// clearTail overwrites with zeros what a torn write has left in a segment from the offset end on, the end of the last whole commit.
+// raft-wal's next write might cover only a part of that. raft-wal also trusts a commit without a check if entries follow it: if the
+// next write is torn, too, the old remains may look like such entries. With the write that fills a segment, raft-wal also writes an
+// index of the segment. If that write is torn, raft-wal would drop it, but take the segment for closed because of the index, and read
+// its entries by that index, which may be incomplete.
+func clearTail(d Files, path string, end int64) error {
+	left, err := leftFrom(path, end)
+	if err != nil || left == 0 {
+		return err
 	}
 	f, err := d.Open(path)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(make([]byte, to-from), int64(from))
+	_, err = f.WriteAt(make([]byte, left), end)
 	if err == nil {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
 }
 
-// believed returns the end of the last commit that raft-wal takes for valid: the last commit in
-// the file if entries follow it or its checksum is right, else the commit before it. index is
-// the offset of the last index frame; -1 if there is none.
-func believed(b []byte) (end, index int) {
-	last, before := segmentHeader, segmentHeader // end of the last commit, and of the commit before it
-	from := 0                                    // start of the bytes that the next commit covers
-	index, whole := -1, true
-	for at := segmentHeader; at+frameHeader <= len(b); {
-		word := binary.LittleEndian.Uint32(b[at+4:])
-		next := at + frameHeader
-		switch b[at] {
-		case frameEntry:
-			whole = true
-		case frameIndex:
-			index = at
-		case frameCommit:
-			whole = crc32.Checksum(b[from:at], markTable) == word
-			last, before, from, word = next, last, next, 0
-		default:
-			word, next = 0, len(b)
-		}
-		at = next + (int(word)+7)&^7
+// leftFrom returns how many bytes a file has from the offset end on, without the zeros at its end.
+func leftFrom(path string, end int64) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
 	}
-	if !whole {
-		last = before
-	}
-	return last, index
+	defer f.Close() // only read
+	b, err := io.ReadAll(io.NewSectionReader(f, end, math.MaxInt64-end))
+	return len(bytes.TrimRight(b, "\x00")), err
 }
