@@ -176,11 +176,11 @@ func TestFullDiskAtTheEndOfASegment(t *testing.T) {
 		}
 		stored++
 	}
-	if !errors.Is(err, errNoRoom) || l.fatal != nil {
+	if !errors.Is(err, ErrNoRoom) || l.fatal != nil {
 		t.Fatalf("after entry %d: %v, fatal %v", stored, err, l.fatal)
 	}
 	for range 3 { // Raft tries again
-		if err := l.append(stored+1, stored+1); !errors.Is(err, errNoRoom) {
+		if err := l.append(stored+1, stored+1); !errors.Is(err, ErrNoRoom) {
 			t.Fatalf("again: %v", err)
 		}
 	}
@@ -248,7 +248,7 @@ func TestRoomIsTakenAhead(t *testing.T) {
 				if err == nil {
 					continue
 				}
-				if !errors.Is(err, errNoRoom) {
+				if !errors.Is(err, ErrNoRoom) {
 					t.Fatal(err)
 				}
 				break
@@ -281,7 +281,7 @@ func TestFullDiskWhenTheLogIsCut(t *testing.T) {
 	l.must(l.append(11, 100))
 	l.disk.full = true
 	for range 3 {
-		if err := l.st.Log.DeleteRange(60, 100); !errors.Is(err, errNoRoom) || l.fatal != nil {
+		if err := l.st.Log.DeleteRange(60, 100); !errors.Is(err, ErrNoRoom) || l.fatal != nil {
 			t.Fatalf("%v, fatal %v", err, l.fatal)
 		}
 		l.reaches(100)
@@ -484,7 +484,7 @@ func TestFullDiskWhenTheMembersChange(t *testing.T) {
 	l.st.Log.hooks.Leads = func() bool { return leads }
 	l.disk.full = true
 	change := &raft.Log{Index: 11, Term: 1, Type: raft.LogConfiguration, Data: make([]byte, 2*roomStep)}
-	if err := l.st.Log.StoreLog(change); !errors.Is(err, errNoRoom) || l.fatal != nil {
+	if err := l.st.Log.StoreLog(change); !errors.Is(err, ErrNoRoom) || l.fatal != nil {
 		t.Fatalf("a follower: %v, fatal %v", err, l.fatal)
 	}
 	leads = true

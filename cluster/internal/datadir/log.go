@@ -50,8 +50,8 @@ type Log struct {
 	async  asyncWrites
 	grown  growth
 
-	trouble atomic.Pointer[string] // why the log accepts no entries at present; nil: it accepts them
-	hooks   Hooks                  // of the running node; empty until Open sets them at its end
+	trouble trouble
+	hooks   Hooks // of the running node; empty until Open sets them at its end
 
 	configs configLog
 	noted   atomic.Uint64 // the index in log.settled
@@ -267,10 +267,13 @@ func (g *Log) append(logs []*raft.Log) error {
 		err = errors.Join(g.set(mark{logs[len(logs)-1].Index, g.mark.base}), g.noteSettled())
 	}
 	if err != nil {
-		return g.failed(err, errors.Is(err, errNoRoom) && !g.cut && !g.configures(logs))
+		g.trouble.wants(sizeOf(logs), g.logStore.lacked())
+		return g.failed(err, errors.Is(err, ErrNoRoom) && !g.cut && !g.configures(logs))
 	}
 	g.cut = false
-	g.recovered()
+	if sizeOf(logs) >= g.trouble.size {
+		g.recovered()
+	}
 	return nil
 }
 
@@ -319,6 +322,7 @@ func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 		return true, err
 	}
 	if err := g.prepare(); err != nil {
+		g.trouble.wants(0, g.logStore.lacked())
 		return true, g.failed(err, true)
 	}
 	g.recent.forget()
@@ -442,14 +446,6 @@ func (g *Log) Close() error {
 	return err
 }
 
-// Trouble returns why the log accepts no entries at present; "" if it accepts them.
-func (g *Log) Trouble() string {
-	if why := g.trouble.Load(); why != nil {
-		return *why
-	}
-	return ""
-}
-
 // AwaitWritten waits until the entry at index is on the disk. After a failed write it fails for every index.
 func (g *Log) AwaitWritten(index uint64) error { return g.async.wait(index) }
 
@@ -459,40 +455,3 @@ func (g *Log) WriteError() error { return g.async.failed() }
 
 // WrittenUpTo returns index, or the index of the last entry on the disk if that is lower.
 func (g *Log) WrittenUpTo(index uint64) uint64 { return g.async.upTo(index) }
-
-// failed handles the error err of an append or of a cut of the log's end; the caller holds mu. If
-// unchanged is true, the log is as it was, and Raft knows it: then the node goes on, but is not ready
-// until an append succeeds. If unchanged is false, the content of the disk is unknown, or Raft takes the log
-// for longer than it is, and failed ends the process: only a new start can read the true log, and until
-// then the node must not vote or acknowledge.
-func (g *Log) failed(err error, unchanged bool) error {
-	if g.hooks.Logger == nil {
-		return err // Open has not set the hooks, so Raft has not started
-	}
-	text := err.Error()
-	before := g.trouble.Swap(&text)
-	if !unchanged {
-		g.lost = notWritten("the log", err)
-		g.hooks.Fatal(g.lost)
-		return g.lost
-	}
-	if before == nil {
-		g.hooks.Logger.Error("The disk is full: the log takes no entry, and this node is not ready until there is room", "error", err)
-	}
-	return err
-}
-
-// giveUp ends the process when entries that Raft takes for written cannot be written.
-func (g *Log) giveUp(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lost == nil {
-		_ = g.failed(err, false) // failed itself passes this error to Fatal
-	}
-}
-
-func (g *Log) recovered() {
-	if g.trouble.Load() != nil && g.trouble.Swap(nil) != nil {
-		g.hooks.Logger.Info("The log can be written again")
-	}
-}

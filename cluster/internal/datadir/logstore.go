@@ -32,6 +32,8 @@ type logStore interface {
 	prepare() error
 	// room returns how many bytes can be appended in the disk space that is already reserved.
 	room() int64
+	// lacked returns how many bytes of disk space the last append or prepare that failed lacked; 0 if that is not known.
+	lacked() int64
 	Close() error
 }
 
@@ -102,6 +104,7 @@ func (l walLog) StoreLogs(logs []*raft.Log) error {
 
 func (l walLog) prepare() error { return l.files.prepare() }
 func (l walLog) room() int64    { return l.files.left.Load() }
+func (l walLog) lacked() int64  { return l.files.lacked }
 
 func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 	state, err := m.MetaStore.Load(dir)
@@ -151,6 +154,19 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 
 // Close implements logStore.
 func (l walLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
+
+// boltLog is raft-boltdb as a log store. The term and the vote are in the same file.
+type boltLog struct{ raft.LogStore }
+
+// StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a
+// transaction of bbolt that fails for lack of space has changed nothing.
+func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore.StoreLogs(logs)) }
+
+func (boltLog) prepare() error    { return nil }
+func (boltLog) room() int64       { return 0 }
+func (boltLog) lacked() int64     { return 0 }
+func (boltLog) IsMonotonic() bool { return false }
+func (boltLog) Close() error      { return nil } // Dir.Close closes raft.db
 
 // touchEnds reads the first and the last entry of a log, so that damage to them is found at
 // the start and not under load. It returns the index of the last entry.

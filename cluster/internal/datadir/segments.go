@@ -39,6 +39,8 @@ type segmentFiles struct {
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment in the room that is reserved, before the segment is full.
 	left atomic.Int64
+	// lacked is how many bytes of disk space the last write or prepare that failed lacked. Log.mu guards it.
+	lacked int64
 }
 
 const (
@@ -54,8 +56,8 @@ const (
 	spareFile = "spare"
 )
 
-// errNoRoom means that the disk is full, and that therefore a change of the log has not begun.
-var errNoRoom = errors.New("no room on the disk for the log")
+// ErrNoRoom means that the disk is full, and that therefore a change of the log has not begun.
+var ErrNoRoom = errors.New("no room on the disk for the log")
 
 var _ types.VFS = (*segmentFiles)(nil)
 
@@ -122,7 +124,8 @@ func (s *segmentFiles) prepare() error {
 		err = errors.Join(f.Reserve(0, roomStep, true), f.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errNoRoom, err)
+		s.lacked = roomStep
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
 	}
 	s.spare = true
 	return nil
@@ -174,6 +177,7 @@ func (f *segmentFile) WriteAt(p []byte, at int64) (int, error) {
 	}
 	end := at + int64(len(p))
 	if err := f.reserve(end, len(p)); err != nil {
+		f.fs.lacked = steps(end) - f.room
 		return 0, wantsRoom(err)
 	}
 	f.filled = max(f.filled, min(steps(end), f.room))
@@ -220,10 +224,10 @@ func steps(n int64) int64 { return (n + roomStep - 1) / roomStep * roomStep }
 // index returns an upper bound of the bytes that raft-wal needs for the index that it writes at the end of the newest segment.
 func (s *segmentFiles) index() int64 { return (s.entries.Load()+2*asyncCount)*4 + EntryOverhead }
 
-// wantsRoom adds errNoRoom to the error of a full disk. Call it only if the failed operation has changed nothing.
+// wantsRoom adds ErrNoRoom to the error of a full disk. Call it only if the failed operation has changed nothing.
 func wantsRoom(err error) error {
 	if isFull(err) {
-		return fmt.Errorf("%w: %w", errNoRoom, err)
+		return fmt.Errorf("%w: %w", ErrNoRoom, err)
 	}
 	return err
 }

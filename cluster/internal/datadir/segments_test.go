@@ -113,7 +113,7 @@ func TestLeadersDiskFull(t *testing.T) {
 				on.full = l.rnd.Intn(3) == 0
 				logs := l.next(4, among)
 				err := l.store(logs)
-				if errors.Is(err, errNoRoom) {
+				if errors.Is(err, ErrNoRoom) {
 					refused++
 					on.full = false
 					err = l.store(logs)
@@ -300,7 +300,7 @@ func TestFullDiskIsAskedOnce(t *testing.T) {
 	l := newSizedLog(t, d, 1)
 	for end := 0; ; end += 300 + EntryOverhead {
 		on.full = end > roomStep/2
-		if err := l.store(l.next(1, []int{300})); errors.Is(err, errNoRoom) {
+		if err := l.store(l.next(1, []int{300})); errors.Is(err, ErrNoRoom) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

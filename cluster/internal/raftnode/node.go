@@ -180,6 +180,7 @@ func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	}
 	go r.boundLog(last)
 	go r.watchDirectory(last)
+	go r.watchTrouble()
 	return nil
 }
 
@@ -198,8 +199,8 @@ func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<
 			return
 		}
 	}
-	// A single node whose disk is full is elected again and again, and cannot write even the first entry of its
-	// term. So report holds its leadership back until its log accepts entries.
+	// A single node whose disk is full is elected all the same. So report holds its leadership back until its log
+	// accepts entries (trouble.go).
 	held := false
 	look := time.NewTicker(heldTick)
 	defer look.Stop()
@@ -358,7 +359,7 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 	f := r.raft.Apply(entry, applyTimeout)
 	switch err := r.await(f); {
 	case err == nil:
-	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout):
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, datadir.ErrNoRoom):
 		return raftfsm.Outcome{}, ErrNotExecuted
 	default:
 		return raftfsm.Outcome{}, fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -431,9 +432,6 @@ func (r *Node) Snapshot() error {
 	}
 	return nil
 }
-
-// Trouble says why the log accepts no entries at present; "" if it accepts them.
-func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 
 // LastContact returns when this node last heard from a leader, and false if it has heard from none since its start.
 func (r *Node) LastContact() (time.Duration, bool) {

@@ -1,0 +1,56 @@
+package raftnode
+
+import (
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// What a node does while its disk is full. Its log is in trouble (datadir.Log) from the first entry that does not fit, and Raft
+// deposes the node if it led. If the node is elected again, it serves nobody (report): the disk would have no room for the next
+// long entry either, and each such entry would depose the node again. Its clients are told that the disk is full instead. If there are
+// other voters, the node hands its leadership to one of them.
+
+// troubleTick is how often watchTrouble checks whether the log is in trouble.
+const troubleTick = 500 * time.Millisecond
+
+// Trouble says why the log accepts no entries at present; "" if it accepts them.
+func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
+
+// watchTrouble ends the trouble of the log when there is room, and hands over leadership while there is none.
+func (r *Node) watchTrouble() {
+	tick := time.NewTicker(troubleTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+		if r.Trouble() == "" {
+			continue
+		}
+		r.dir.Log.Probe()
+		if r.Trouble() != "" && r.raft.State() == raft.Leader {
+			r.handOver()
+		}
+	}
+}
+
+// handOver hands leadership to the first other voter that can take it.
+func (r *Node) handOver() {
+	members, err := r.Members()
+	if err != nil {
+		return // Raft is being stopped
+	}
+	for _, m := range members {
+		if !m.Voter || m.ID == r.cfg.ID {
+			continue
+		}
+		err := r.Transfer(m.ID)
+		if err == nil {
+			return
+		}
+		r.cfg.Logger.Debug("this node cannot lead, because its disk is full, and cannot hand over", "to", m.ID, "error", err)
+	}
+}
