@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/store"
 )
@@ -53,4 +54,48 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 			return err == nil && size < quota
 		})
 	}
+}
+
+// A directory whose two snapshots are larger than its quota gains nothing by another one. So a node does not write all data again
+// and again because of renewals, but it does when keys have been deleted.
+func TestQuotaThatSnapshotsExceed(t *testing.T) {
+	const quota = 8 << 20
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		c.expect(leader, "OK", "SET lock me PX 60000000")
+		value, written := strings.Repeat("x", 200_000), 0
+		for refused := 0; refused < 100; {
+			if c.do(leader, fmt.Sprintf("SET k%d %s", written, value)) == "OK" {
+				written, refused = written+1, 0
+				continue
+			}
+			refused++
+			time.Sleep(100 * ms)
+		}
+		snapshots, last := 0, ""
+		for range 90 {
+			c.expect(leader, "1", "PEXPIRE lock 60000000")
+			time.Sleep(4 * time.Second)
+			if list, err := raftOf(c.nodes[leader]).Dir.Snapshots.List(); err != nil {
+				t.Fatal(err)
+			} else if list[0].ID != last {
+				last = list[0].ID
+				snapshots++
+			}
+		}
+		if snapshots > 10 {
+			t.Errorf("%d snapshots in 6 minutes, which free nothing", snapshots)
+		}
+		for i := range written * 3 / 4 {
+			c.expect(leader, "1", fmt.Sprintf("DEL k%d", i))
+		}
+		began := time.Now()
+		c.until("room", func() bool { return c.do(leader, "SET k0 "+value) == "OK" })
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("room after %v", took)
+		}
+	}, func(cfg *Config) {
+		cfg.DataQuota = quota
+		cfg.disk.SegmentSize = smallSegments().SegmentSize
+	})
 }

@@ -8,15 +8,23 @@ import (
 
 // The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses
 // requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Any node
-// with a full directory takes a snapshot every quotaPause if there are new entries. After it the node can delete the
-// log up to the previous snapshot.
+// with a full directory takes snapshots, because after each one it can delete the log up to the previous snapshot.
+//
+// But a snapshot writes all data, and it frees nothing if the two snapshots that the node keeps are larger than the quota
+// by themselves. So the pause between two snapshots doubles with each one that frees little (shortenings).
 
 const (
 	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.
 	quotaTick = 250 * time.Millisecond
 	sizeTick  = 5 * time.Second
-	// quotaPause is the pause between two snapshots that a full directory causes.
-	quotaPause = 2 * time.Second
+	// quotaPause is the pause between two snapshots that a full directory causes, and quotaPauseMost the pause if snapshots free
+	// little.
+	quotaPause     = 2 * time.Second
+	quotaPauseMost = 4 * time.Minute
+	// A snapshot frees little if it frees less than one part in littleShare of the quota. The state has changed much if the log
+	// has grown, or the data have shrunk, by one part in muchShare of the quota.
+	littleShare = 64
+	muchShare   = 8
 )
 
 // quota is what is known of the size of the data directory.
@@ -43,17 +51,21 @@ func (r *Node) watchDirectory(last uint64) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	troubles := newSeldom(r.cfg.Logger, slog.LevelWarn, r.cfg.Time.Monotonic)
-	var shortened time.Duration
-	for {
+	measure := func() {
 		if err := r.measureDirectory(); err != nil {
 			troubles.say("measure", "the data directory cannot be measured", "error", err)
 		}
-		now := r.cfg.Time.Monotonic()
-		if r.quota.full.Load() && now-shortened > quotaPause && r.applied(last) {
-			shortened = now
+	}
+	s := shortenings{quota: r.cfg.DataQuota}
+	for {
+		measure()
+		size, data := r.quota.size.Load(), r.fsm.DataSize()
+		if s.due(r.cfg.Time.Monotonic(), size, data, r.dir.Log.SinceSnapshot()) && r.applied(last) {
 			if err := r.snapshotShort(); err != nil {
 				troubles.say("snapshot", "the snapshot that would make room in the data directory failed", "error", err)
 			}
+			measure()
+			s.ended(r.cfg.Time.Monotonic(), size, r.quota.size.Load(), data)
 		}
 		select {
 		case <-r.stop:
@@ -61,6 +73,53 @@ func (r *Node) watchDirectory(last uint64) {
 		case <-tick.C:
 		}
 	}
+}
+
+// shortenings decides when a full directory causes a snapshot.
+type shortenings struct {
+	quota int64         // 0: the directory is never full
+	at    time.Duration // when the last snapshot ended, monotonic
+	pause time.Duration // how long to wait after it; 0: the directory was not full since
+	size  int64         // the bytes of the directory after the last snapshot
+	data  int64         // the bytes of the data that it holds
+}
+
+// due reports whether to take a snapshot now. The parameters are the bytes of the directory, of the data, and of the log since the
+// newest snapshot.
+func (s *shortenings) due(now time.Duration, size, data, log int64) bool {
+	switch {
+	case size <= s.quota || s.quota == 0:
+		s.pause = 0
+		return false
+	case now-s.at <= quotaPause:
+		return false
+	case s.pause == 0:
+		return true
+	case s.changed(size, data, log):
+		s.pause = quotaPause
+		return true
+	}
+	return now-s.at > s.pause && (log > 0 || s.pause == quotaPause)
+}
+
+// changed reports whether snapshots promise to free more than the last one did: the state has changed much, or the data have
+// shrunk so much that two snapshots of them may make the directory small enough.
+func (s *shortenings) changed(size, data, log int64) bool {
+	shrunk, much := s.data-data, s.quota/muchShare
+	return log >= much || shrunk >= much || shrunk > 0 && size-2*shrunk <= s.quota
+}
+
+// ended notes what a snapshot of so many bytes of data has done: before it, the directory had the bytes before, and now it has after.
+func (s *shortenings) ended(now time.Duration, before, after, data int64) {
+	if s.pause == 0 {
+		s.size = before
+	}
+	if s.size-after >= s.quota/littleShare {
+		s.pause = quotaPause
+	} else {
+		s.pause = min(2*max(s.pause, quotaPause), quotaPauseMost)
+	}
+	s.at, s.size, s.data = now, after, data
 }
 
 func (r *Node) measureDirectory() error {
