@@ -69,7 +69,7 @@ type boltLog struct{ raft.LogStore }
 // StoreLog implements raft.LogStore.
 func (l boltLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// StoreLogs implements raft.LogStore. It adds errNoRoom to the error of a full disk, because a
+// StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a
 // transaction of bbolt that fails for lack of space has changed nothing.
 func (l boltLog) StoreLogs(logs []*raft.Log) error {
 	summed := make([]*raft.Log, len(logs))
@@ -96,5 +96,6 @@ func (l boltLog) GetLog(index uint64, e *raft.Log) error {
 
 func (boltLog) prepare() error    { return nil }
 func (boltLog) room() int64       { return 0 }
+func (boltLog) lacked() int64     { return 0 }
 func (boltLog) IsMonotonic() bool { return false }
 func (boltLog) Close() error      { return nil } // Dir.Close closes raft.db

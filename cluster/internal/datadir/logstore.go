@@ -155,19 +155,6 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 // Close implements logStore.
 func (l walLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
 
-// boltLog is raft-boltdb as a log store. The term and the vote are in the same file.
-type boltLog struct{ raft.LogStore }
-
-// StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a
-// transaction of bbolt that fails for lack of space has changed nothing.
-func (l boltLog) StoreLogs(logs []*raft.Log) error { return wantsRoom(l.LogStore.StoreLogs(logs)) }
-
-func (boltLog) prepare() error    { return nil }
-func (boltLog) room() int64       { return 0 }
-func (boltLog) lacked() int64     { return 0 }
-func (boltLog) IsMonotonic() bool { return false }
-func (boltLog) Close() error      { return nil } // Dir.Close closes raft.db
-
 // touchEnds reads the first and the last entry of a log, so that damage to them is found at
 // the start and not under load. It returns the index of the last entry.
 func touchEnds(log raft.LogStore) (last uint64, err error) {
