@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"iter"
+	"math"
 	"net"
 	"slices"
 	"strconv"
@@ -10,7 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"lockstep/store"
 	"lockstep/store/redistext"
 )
 
@@ -301,11 +301,11 @@ func checkClientLimit(v string) (canonical, fault string) {
 		}
 		return v, ""
 	}
-	n, ok := store.ParseMemory(v)
-	if !ok {
+	n, ok := memoryOf(v)
+	if !ok || n > math.MaxInt64 {
 		return "", "argument must be a memory or percent value"
 	}
-	return strconv.FormatInt(n, 10), ""
+	return strconv.FormatUint(n, 10), ""
 }
 
 // setClientLimit makes a value of maxmemory-clients effective. The caller holds mu, or nobody else has p yet.

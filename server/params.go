@@ -66,6 +66,7 @@ type paramDef struct {
 	alias     string
 	kind      paramKind
 	min, max  int64
+	unsigned  bool // a memoryParam for which Redis takes amounts from 2^63 on: here they count as 2^63-1
 	words     []string
 	value     string // the default
 	fixed     bool   // cannot be changed while the server runs
@@ -249,10 +250,16 @@ func (d *paramDef) parse(value, old string) (canonical, fault string) {
 		return canonical, fault
 	case memoryParam:
 		n, ok := memoryOf(value)
-		if !ok {
+		switch {
+		case !ok:
 			return "", "argument must be a memory value"
+		case n > math.MaxInt64 && !d.unsigned:
+			return "", faultRange(d.min, d.max)
 		}
-		return d.inRange(n)
+		if canonical, fault = d.inRange(int64(min(n, math.MaxInt64))); fault == "" && d.check != nil {
+			return d.check(canonical)
+		}
+		return canonical, fault
 	case boolParam:
 		switch strings.ToLower(value) {
 		case "yes", "no":

@@ -3,6 +3,7 @@ package server
 import (
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"lockstep/store/redistext"
@@ -62,7 +63,7 @@ func accepted(cfg *Config) []*paramDef {
 		text("cluster-announce-ip", "", ""),
 		num("cluster-announce-port", "", "0", 0, 65535),
 		num("cluster-announce-tls-port", "", "0", 0, 65535),
-		mem("cluster-link-sendbuf-limit", "", "0", 0, math.MaxInt64),
+		{name: "cluster-link-sendbuf-limit", kind: memoryParam, max: math.MaxInt64, unsigned: true, value: "0"},
 		num("cluster-migration-barrier", "", "1", 0, math.MaxInt32),
 		num("cluster-node-timeout", "", "15000", 0, math.MaxInt64),
 		{name: "cluster-preferred-endpoint-type", kind: enumParam, words: []string{"ip", "hostname", "unknown-endpoint"}, value: "ip"},
@@ -103,7 +104,7 @@ func accepted(cfg *Config) []*paramDef {
 		hidden(num("rdb-key-save-delay", "", "0", math.MinInt32, math.MaxInt32)),
 		flag("rdb-save-incremental-fsync", "", "yes"),
 		flag("rdbcompression", "", "yes"),
-		mem("repl-backlog-size", "", "1048576", 1, math.MaxInt64),
+		{name: "repl-backlog-size", kind: memoryParam, min: 1, max: math.MaxInt64, value: "1048576", check: checkBacklog},
 		num("repl-backlog-ttl", "", "3600", 0, math.MaxInt64),
 		flag("repl-disable-tcp-nodelay", "", "no"),
 		{name: "repl-diskless-load", kind: enumParam, words: []string{"disabled", "on-empty-db", "swapdb"}, value: "disabled"},
@@ -133,6 +134,11 @@ func accepted(cfg *Config) []*paramDef {
 		hidden(flag("use-exit-on-panic", "", "no")),
 		hidden(num("watchdog-period", "", "0", 0, math.MaxInt32)),
 	}
+}
+
+// checkBacklog raises a small repl-backlog-size to 16 KiB, as Redis does. The value is a valid number.
+func checkBacklog(value string) (canonical, fault string) {
+	return strconv.FormatInt(max(number(value), 16<<10), 10), ""
 }
 
 // checkScores accepts three integers from -2000 to 2000, for oom-score-adj-values.

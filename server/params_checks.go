@@ -95,9 +95,9 @@ func checkPassword(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// memoryOf parses an amount of memory as Redis does: an empty text or a unit without a number is 0, and an amount above
-// math.MaxInt64 is math.MaxInt64.
-func memoryOf(value string) (n int64, ok bool) {
+// memoryOf parses an amount of memory as Redis does: an empty text or a unit without a number is 0. An amount that does not fit
+// into 64 bits is math.MaxUint64; Redis lets some of these wrap around.
+func memoryOf(value string) (n uint64, ok bool) {
 	digits := strings.TrimRight(value, "bBkKmMgG")
 	unit, ok := store.ParseMemory("1" + value[len(digits):])
 	if !ok || strings.Trim(digits, "0123456789") != "" {
@@ -107,10 +107,11 @@ func memoryOf(value string) (n int64, ok bool) {
 		return 0, true
 	}
 	number, err := strconv.ParseUint(digits, 10, 64)
-	if high, low := bits.Mul64(number, uint64(unit)); err != nil || high > 0 || low > math.MaxInt64 {
-		return math.MaxInt64, true
+	high, low := bits.Mul64(number, uint64(unit))
+	if err != nil || high > 0 {
+		return math.MaxUint64, true
 	}
-	return int64(number) * unit, true
+	return low, true
 }
 
 // absolute returns a directory as CONFIG GET dir shows it.

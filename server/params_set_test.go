@@ -150,3 +150,28 @@ func TestLongPassword(t *testing.T) {
 		t.Error(r.Text)
 	}
 }
+
+// TestTLSBetweenNodesNeedsCertificates: as in Redis, tls-cluster and tls-replication cannot be set without certificates.
+func TestTLSBetweenNodesNeedsCertificates(t *testing.T) {
+	for _, has := range []bool{false, true} {
+		log := new(lines)
+		ts := newTestServer(t, func(c *Config) {
+			c.Log = slog.New(slog.NewTextHandler(log, nil))
+			if has {
+				c.TLS, _ = testCertificates(t)
+			}
+		})
+		c := ts.dial(t)
+		for _, name := range []string{"tls-cluster", "tls-replication"} {
+			want := "+OK\r\n"
+			if !has {
+				want = "-" + string(errParam(name, faultTLS)) + "\r\n"
+			}
+			c.do("CONFIG SET timeout 7 "+name+" YES", want)
+			c.do("CONFIG SET "+name+" no", "+OK\r\n")
+			if n := log.count("CONFIG SET " + name); n > 0 == has {
+				t.Errorf("certificates: %t, %d log lines about %s", has, n, name)
+			}
+		}
+	}
+}

@@ -43,7 +43,7 @@ func (p *params) table(cfg *Config, backend Backend) []*paramDef {
 		{name: "busy-reply-threshold", alias: "lua-time-limit", kind: intParam, max: math.MaxInt64, value: strconv.Itoa(cfg.BusyReplyThreshold),
 			apply: func(v string) { backend.SetBusyThreshold(busyThreshold(number(v))) }},
 		{name: store.ParamEvents, shared: true, check: checkEvents},
-		{name: store.ParamMaxMemory, kind: memoryParam, max: math.MaxInt64, value: strconv.FormatInt(cfg.Limits.Memory, 10), shared: true},
+		{name: store.ParamMaxMemory, kind: memoryParam, max: math.MaxInt64, unsigned: true, value: strconv.FormatInt(cfg.Limits.Memory, 10), shared: true},
 		{name: store.ParamMaxEntry, kind: memoryParam, min: store.MinEntry, max: store.MaxEntry, value: strconv.FormatInt(cfg.Limits.Entry, 10), shared: true},
 		{name: "tracking-table-max-keys", kind: intParam, max: math.MaxInt64, value: "1000000",
 			apply: func(v string) { cfg.Hub.tracker.setMaxKeys(number(v)) }},

@@ -44,15 +44,26 @@ func secrecy(cfg *Config) []*paramDef {
 	}
 }
 
-// prepareTLS reads the TLS files that a change sets. The function use makes the new settings effective for new connections. The caller
+// faultTLS is Redis's refusal of parameters with which its TLS does not work.
+const faultTLS = "Unable to update TLS configuration. Check server logs."
+
+// prepareTLS reads the TLS files that a change sets. It also refuses tls-cluster and tls-replication without certificates, as Redis
+// does; these two have no effect otherwise. The function use makes the new settings effective for new connections. The caller
 // holds params.setting, so no other CONFIG SET changes a setting in between.
 func (srv *Server) prepareTLS(c change) (use func(), refusal store.Error) {
-	files, first := srv.cfg.TLS.Files(), ""
+	files, first, needs := srv.cfg.TLS.Files(), "", ""
 	for i, def := range c.defs {
-		if def.tls != nil {
+		switch {
+		case def.tls != nil:
 			*def.tls(&files) = c.values[i]
 			first = cmp.Or(first, def.name)
+		case (def.name == "tls-cluster" || def.name == "tls-replication") && c.values[i] == "yes":
+			needs = cmp.Or(needs, def.name)
 		}
+	}
+	if needs != "" && (files.CertFile == "" || files.CACertFile == "" && files.CACertDir == "") {
+		srv.cfg.Log.Warn("CONFIG SET " + needs + " is refused, as by Redis: this node has no certificate, or no authority; set tls-cert-file, tls-key-file and tls-ca-cert-file first")
+		return nil, errParam(needs, faultTLS)
 	}
 	if first == "" {
 		return func() {}, ""
@@ -60,7 +71,7 @@ func (srv *Server) prepareTLS(c change) (use func(), refusal store.Error) {
 	use, err := srv.cfg.TLS.Prepare(files)
 	if err != nil {
 		srv.cfg.Log.Warn("CONFIG SET: the TLS files cannot be used, what was read before goes on to count", "error", err)
-		return nil, errParam(first, "Unable to update TLS configuration. Check server logs.")
+		return nil, errParam(first, faultTLS)
 	}
 	return use, ""
 }
