@@ -159,7 +159,10 @@ func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal stor
 		case readsOn(cmd, args):
 			search = 0
 		}
-		if k := srv.upToDate(search, patience); k == knowsPast || k == knowsSelf && changesCluster(cmd) {
+		switch k := srv.upToDate(search, patience); {
+		case k != knowsAll && changesCluster(cmd):
+			return errNoAnswer
+		case k == knowsPast:
 			return errRightsUnknown
 		}
 	}

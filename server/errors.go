@@ -78,6 +78,7 @@ const (
 	errWatchInMulti   store.Error = "ERR WATCH inside MULTI is not allowed"
 	errNotInMulti     store.Error = "ERR Command not allowed inside a transaction"
 	errRightsUnknown  store.Error = "TRYAGAIN The leader does not tell in time whether the user may do this"
+	errNoAnswer       store.Error = "TRYAGAIN The leader does not answer in time, or there is none: nothing was changed, try again"
 	errExecAborted    store.Error = "EXECABORT Transaction discarded because of previous errors."
 	errLongPattern    store.Error = "ERR the pattern takes too long to look for among the channels: use one with fewer stars and classes"
 	errSetting        store.Error = "ERR CONFIG SET failed: another CONFIG SET is in progress and waits for the leader; nothing was changed, try again"

@@ -352,3 +352,16 @@ func TestAnotherUserOfTheSameName(t *testing.T) {
 		stays.do("GET b", "$-1\r\n")
 	})
 }
+
+// TestChangesOfTheClusterNeedAnAnswer: without a leader, who asks for a change of the cluster is told that the leader does not answer.
+// The answer says nothing of rights: a cluster may have no users.
+func TestChangesOfTheClusterNeedAnAnswer(t *testing.T) {
+	ts := newTestServer(t, nil)
+	<-ts.learned
+	ts.patient.Store(int64(5 * time.Millisecond))
+	ts.fake.unready.Store(true)
+	c := ts.dial(t)
+	for _, line := range []string{"LOCKSTEP ADD n4 127.0.0.1:7004", "LOCKSTEP REMOVE n3", "LOCKSTEP TRANSFER", "FAILOVER"} {
+		c.do(line, "-TRYAGAIN The leader does not answer in time, or there is none: nothing was changed, try again\r\n")
+	}
+}
