@@ -144,7 +144,7 @@ func merged(a, b []string) []string {
 // removes them all.
 const maxPrefixes = 10_000
 
-var errManyPrefixes = errf("ERR The client would listen to too many prefixes: it may have %d short ones, fewer if they are long", maxPrefixes)
+var errManyPrefixes = errf("ERR The client would listen to too many prefixes: together they may take %d bytes, counting %d more for each", maxPrefixes*prefixCost, prefixCost)
 
 func doClientTracking(s *session, args [][]byte) store.Reply {
 	o, refusal := s.trackingOptions(args[3:])
