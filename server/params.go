@@ -104,7 +104,7 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
 // paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. That many steps take
-// some milliseconds and suffice for some 400 patterns; clients usually send one. A match of one pattern against one name counts as
+// some milliseconds and suffice for some hundred patterns; clients usually send one. A match of one pattern against one name counts as
 // triedSteps steps plus the steps that redistext.MatchFoldWithin returns.
 const (
 	paramSteps = 1 << 20

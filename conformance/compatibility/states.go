@@ -3,13 +3,13 @@ package compatibility
 // noEffect are the commands that answer as Redis does and change nothing, and
 // why that is right here.
 var noEffect = map[string]string{
-	"asking":             "there is no slot migration: one shard holds all slots",
-	"readonly":           "every node serves reads and writes",
-	"readwrite":          "every node serves reads and writes",
+	"asking":             "there is no slot migration: one shard holds all slots" + clusterOnly,
+	"readonly":           "every node serves reads and writes" + clusterOnly,
+	"readwrite":          "every node serves reads and writes" + clusterOnly,
 	"replicaof":          onlyNoOne,
 	"slaveof":            onlyNoOne,
 	"debug":              "some subcommands do nothing, and some work; they are for tests, and off by default as in Redis",
-	"cluster|saveconfig": "the members are in the Raft log",
+	"cluster|saveconfig": "the members are in the Raft log" + clusterOnly,
 }
 
 // refused has the commands that lockstep knows but always answers with an error, as a Redis without
@@ -39,6 +39,7 @@ var refused = map[string]string{
 const (
 	oneShard      = "one shard holds all slots"
 	membersOfRaft = "`lockstep add`, `lockstep remove` and `--join` change the members"
+	clusterOnly   = "; off the Cluster port it is answered `ERR This instance has cluster support disabled`, as by a Redis without Cluster"
 	onlyNoOne     = "the leader answers OK to NO ONE, and all else is refused, because nodes replicate by Raft; `lockstep transfer` hands leadership over"
 	noModules     = "Redis modules are C code"
 	noReplicas    = "nodes replicate by Raft, not as replicas of Redis"
