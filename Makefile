@@ -176,5 +176,6 @@ LOCKLOSS ?=
 lockloss: build
 	$(GO) -C bench run ./lockloss -lockstep ../lockstep $(LOCKLOSS)
 
+# It does not touch lockstep-data, where a node keeps its durable data.
 clean:
-	rm -rf lockstep lockstep-bench lockstep-data conformance/java/target conformance/java/*/target
+	rm -rf lockstep lockstep-bench conformance/java/target conformance/java/*/target

@@ -72,7 +72,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.failoverWait, "failover-wait", d.FailoverWait, "how long a command waits for a leader")
 	fs.BoolVar(&o.leaseReads, "lease-reads", false, "answer reads without asking the followers each time, if they run with it, too: faster, and right as long as no machine's clock stands still (docs/guarantees.md)")
 	fs.StringVar(&o.maxMemory, "maxmemory", "", "`bytes` (100mb, 2gb) of data from which on nothing may be added; 0: no limit; CONFIG SET maxmemory wins over it (default: a share of the container's memory, if that has a limit)")
-	fs.IntVar(&o.maxClients, "maxclients", 0, "`number` of clients from which on more are refused (default 10000; in a container one for each 284 KB of its memory, if that is less)")
+	fs.IntVar(&o.maxClients, "maxclients", 0, "`number` of clients from which on more are refused; 0: 10000, or in a container one for each 284 KB of its memory, if that is less")
 	fs.StringVar(&o.quotaDataDir, "quota-data-dir", "", "`bytes` (2gb) of the data directory from which on nothing may be added, on the leader; 0: no limit, else at least 256mb")
 	fs.StringVar(&o.maxEntry, "max-entry-size", "8mb", "`bytes` that one command, script or transaction may write: nobody else is served meanwhile; CONFIG SET max-entry-size wins over it")
 	fs.BoolVar(&o.sameOwnerNX, "same-owner-nx", false, "answer OK, and renew, to SET … NX of the value that is there: for owners whose values are their own, on all nodes (docs/guarantees.md)")
@@ -198,7 +198,7 @@ func (o *options) validate() error {
 		faults = append(faults, err)
 	}
 	if o.maxClients < 0 {
-		faults = append(faults, fmt.Errorf("--maxclients %d: want a number from 1 on", o.maxClients))
+		faults = append(faults, fmt.Errorf("--maxclients %d: want a number from 1 on, or 0 for the default", o.maxClients))
 	}
 	if o.scriptLimit <= 0 {
 		faults = append(faults, errors.New("--script-time-limit must be more than 0, such as 5s"))
@@ -315,7 +315,7 @@ func writeFlags(b *bytes.Buffer, fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		arg, usage := flag.UnquoteUsage(f)
 		fmt.Fprintf(b, "  --%s\n", strings.TrimSpace(f.Name+" "+arg))
-		if f.DefValue != "" && f.DefValue != "false" {
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" { // 0 is in the usage, with what it stands for
 			usage += " (default " + f.DefValue + ")"
 		}
 		fmt.Fprintf(b, "        %s\n", usage)
