@@ -204,12 +204,13 @@ func TestAppendThatIsRefused(t *testing.T) {
 	b.meet = func(_, _, _ []byte) error { return datadir.ErrOtherDirectory }
 	for range 3 {
 		for _, req := range []raft.AppendEntriesRequest{aHeartbeat, anEntry} {
-			if err := a.send(b.address(), req); err == nil || !strings.Contains(err.Error(), datadir.ErrOtherDirectory.Error()) {
+			err := a.exchange("b", raft.ServerAddress(b.address()), &req, &raft.AppendEntriesResponse{}, a.sender(a.appends, a.NetworkTransport))
+			if err == nil || !strings.Contains(err.Error(), datadir.ErrOtherDirectory.Error()) {
 				t.Errorf("a peer that refuses: %v", err)
 			}
 		}
 	}
-	if dialed != 2 {
+	if dialed != 1 {
 		t.Errorf("%d connections", dialed)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -201,14 +200,12 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, args
 	return t.knownAs(id, to, resp.RPCHeader, resp.Term, 0)
 }
 
-// AppendEntries sends heartbeats and entries. When a peer is back after some seconds, Raft would send it no
-// entries for up to ten more seconds, although it answers heartbeats. So when entries do not arrive,
-// AppendEntries waits for an answer to a heartbeat, and sends the entries again then.
+// AppendEntries sends heartbeats and entries. It sends entries again until they arrive (resend.go).
 func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	asked, send := t.asking(args.Term), t.sender(t.appends, t.NetworkTransport)
 	if heartbeat(args) {
-		send = t.sender(t.beating, t.beats)
-	} else if t.log != nil {
+		return t.exchange(id, to, args, resp, t.sender(t.beating, t.beats))
+	}
+	if t.log != nil {
 		if err := t.log.LoadBatch(args, maxAppend); err != nil {
 			return err
 		}
@@ -219,18 +216,23 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 			args = &capped
 		}
 	}
+	return t.deliver(id, to, args, resp)
+}
+
+// exchange sends a request once, checks the answer, and notes what it says of the peer.
+func (t *transport) exchange(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, send sendAppend) error {
+	asked := t.asking(args.Term)
 	err := send(id, to, args, resp)
-	if !heartbeat(args) && away(err) && t.back(id, args.Term) {
-		asked = t.asking(args.Term)
-		err = send(id, to, args, resp)
-	}
 	if err == nil {
 		err = t.knownAs(id, to, resp.RPCHeader, resp.Term, resp.LastLog)
 	}
-	if err == nil && heartbeat(args) {
+	if err != nil {
+		return err
+	}
+	if heartbeat(args) {
 		t.answered(id)
 	}
-	if err == nil && resp.Success {
+	if resp.Success {
 		by := saidBy(resp.RPCHeader)
 		asked.promised = by.promises
 		t.note(id, asked)
@@ -238,7 +240,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 			t.accept(id, to, args, by.listens)
 		}
 	}
-	return err
+	return nil
 }
 
 type sendAppend func(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error
@@ -307,56 +309,4 @@ func (t *transport) header() raft.RPCHeader {
 // heartbeat reports whether a request is a heartbeat, by the same rule as Raft's transport.
 func heartbeat(args *raft.AppendEntriesRequest) bool {
 	return args.PrevLogEntry == 0 && args.PrevLogTerm == 0 && len(args.Entries) == 0 && args.LeaderCommitIndex == 0
-}
-
-// away reports whether an error means that the peer could not be reached. A refusal does not count.
-func away(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) || peerport.Broken(err)
-}
-
-// answered notes that a peer has answered a heartbeat.
-func (t *transport) answered(id raft.ServerID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.steps++
-	t.heard[id] = t.steps
-}
-
-// backTick is the interval at which the function back looks for an answer to a heartbeat.
-const backTick = 10 * time.Millisecond
-
-// back waits until a peer that was away has answered a heartbeat. It returns false if this node no longer leads
-// the peer in the term, or stops.
-func (t *transport) back(id raft.ServerID, term uint64) bool {
-	since := t.step()
-	tick := time.NewTicker(backTick)
-	defer tick.Stop()
-	for {
-		t.mu.Lock()
-		heard := t.heard[id] > since
-		t.mu.Unlock()
-		if heard {
-			return true
-		}
-		select {
-		case <-t.stop:
-			return false
-		case <-tick.C:
-		}
-		if !t.leads(id, term) {
-			return false
-		}
-	}
-}
-
-// leads reports whether this node leads in a term and the peer is a member. While Raft starts it returns true.
-func (t *transport) leads(id raft.ServerID, term uint64) bool {
-	r := t.raft.Load()
-	if r == nil {
-		return true
-	}
-	conf := r.GetConfiguration()
-	return r.State() == raft.Leader && r.CurrentTerm() == term && conf.Error() == nil &&
-		slices.ContainsFunc(conf.Configuration().Servers, func(s raft.Server) bool { return s.ID == id })
 }

@@ -20,6 +20,8 @@ type peer struct {
 	*transport
 	port *peerport.Port
 	stop chan struct{}
+
+	answer atomic.Pointer[raft.AppendEntriesResponse] // nil: yes
 }
 
 func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
@@ -43,6 +45,10 @@ func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
 	go p.relay()
 	go p.answerAppends(port)
 	yes := func(rpc raft.RPC) {
+		if a := p.answer.Load(); a != nil {
+			rpc.Respond(a, nil)
+			return
+		}
 		rpc.Respond(&raft.AppendEntriesResponse{RPCHeader: raft.RPCHeader{ID: []byte("b"), Addr: []byte("b\x00D")}, Success: true}, nil)
 	}
 	p.SetHeartbeatHandler(yes)
