@@ -76,6 +76,8 @@ type membership interface {
 type progressing interface {
 	// Trouble says why the log accepts no entries at present; "" if it accepts them.
 	Trouble() string
+	// Overdue says that a write to the disk is overdue: the disk hangs, or is very slow. "": none is.
+	Overdue() string
 	// Full reports whether the data directory is at its quota.
 	Full() bool
 	// Holds reports whether every entry up to an index has been applied to the state.
@@ -110,6 +112,7 @@ func (diskless) Recognize(string, string) error      { return nil }
 func (diskless) Met(string, string) (met, same bool) { return false, false }
 func (diskless) Blank() bool                         { return false }
 func (diskless) Trouble() string                     { return "" }
+func (diskless) Overdue() string                     { return "" }
 func (diskless) Full() bool                          { return false }
 func (diskless) Holds(uint64) bool                   { return true }
 func (diskless) CaughtUp() bool                      { return true }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -373,8 +374,8 @@ func (n *Node) LeaderClient() (id, addr string) {
 }
 
 // Trouble says why the log of this node accepts no entries at present, although the process keeps running: its
-// disk is full. It returns "" if the log accepts entries.
-func (n *Node) Trouble() string { return n.cons.Trouble() }
+// disk is full, or hangs. It returns "" if the log accepts entries.
+func (n *Node) Trouble() string { return cmp.Or(n.cons.Trouble(), n.cons.Overdue()) }
 
 // Busy reports whether a script on this node, the leader, has run for longer
 // than the busy threshold.

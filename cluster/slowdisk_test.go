@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +21,8 @@ type slowDisk struct {
 	crashdisk.SystemFiles
 	takes atomic.Int64 // time.Duration
 	syncs atomic.Int64 // that took so long
+
+	hang sync.RWMutex // held for writing while no sync ends
 }
 
 func (d *slowDisk) disk() datadir.Disk {
@@ -30,6 +33,8 @@ func (d *slowDisk) disk() datadir.Disk {
 }
 
 func (d *slowDisk) wait() {
+	d.hang.RLock()
+	defer d.hang.RUnlock()
 	if takes := time.Duration(d.takes.Load()); takes > 0 {
 		time.Sleep(takes) // real time: Raft's own timers run meanwhile
 		d.syncs.Add(1)
@@ -247,4 +252,27 @@ func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	}
 	c.same()
 	c.expect(0, fmt.Sprint(rounds), "GET spun")
+}
+
+// TestNodeWhoseDiskHangsIsNotReady: a follower whose disk hangs counts for no majority, so an operator must not take it for ready
+// and stop another node. It does not say that its disk is full.
+func TestNodeWhoseDiskHangsIsNotReady(t *testing.T) {
+	disks := map[string]*slowDisk{"n1": {}, "n2": {}, "n3": {}}
+	c := startThree(t, func(cfg *Config) { cfg.disk = disks[cfg.ID].disk() })
+	c.start(0, 1, 2)
+	leader := c.leader()
+	follower := (leader + 1) % 3
+	n := c.nodes[follower]
+	c.until("a ready node", n.Ready)
+	disk := disks[n.cfg.ID]
+	disk.hang.Lock()
+	goOn := sync.OnceFunc(disk.hang.Unlock)
+	t.Cleanup(goOn) // before the nodes are closed
+	c.expect(leader, "OK", "SET k v")
+	c.until("a node that is not ready", func() bool { return !n.Ready() && strings.Contains(n.Trouble(), "the disk hangs") })
+	if got := n.downError(); got != ErrClusterDown {
+		t.Errorf("clients would be told %q", got)
+	}
+	goOn()
+	c.until("a ready node again", func() bool { return n.Ready() && n.Trouble() == "" })
 }

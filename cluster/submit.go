@@ -412,7 +412,7 @@ func (c *carried) whyNot() store.Error {
 
 // downError returns the error for clients while there is no leader.
 func (n *Node) downError() store.Error {
-	if n.Trouble() != "" {
+	if n.cons.Trouble() != "" {
 		return ErrDiskFull
 	}
 	return ErrClusterDown

@@ -54,6 +54,8 @@ type Dir struct {
 	bolt  *raftboltdb.BoltStore
 	votes *sealedVotes // keeps its values in bolt; Stable wraps it
 	store logStore     // Log wraps it
+
+	voting underway // a write of the term or the vote
 }
 
 // Open opens the data directory at path; if there is none yet, Open makes it.

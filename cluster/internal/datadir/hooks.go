@@ -58,7 +58,7 @@ func (h *Hooks) reached() uint64 {
 // hook sets the hooks of the running node.
 func (d *Dir) hook(h Hooks) {
 	d.Log.hooks = h
-	d.Stable = fatalStable{d.votes, h.Fatal}
+	d.Stable = timedStable{fatalStable{d.votes, h.Fatal}, &d.voting, h.Clock}
 	if h.Clock != nil {
 		d.Snapshots.pace = func() *pace { return newPace(h.Clock, h.Stop) }
 		d.Snapshots.clock = h.Clock

@@ -50,8 +50,9 @@ type Log struct {
 	async  asyncWrites
 	grown  growth
 
-	trouble trouble
-	hooks   Hooks // of the running node; empty until Open sets them at its end
+	trouble atomic.Pointer[string] // why the log accepts no entries at present; nil: it accepts them
+	hooks   Hooks                  // of the running node; empty until Open sets them at its end
+	writing underway               // an append, or a cut of the log's end
 
 	configs configLog
 	noted   atomic.Uint64 // the index in log.settled
@@ -262,6 +263,7 @@ func (g *Log) append(logs []*raft.Log) error {
 	if g.lost != nil {
 		return g.lost
 	}
+	defer g.writing.begin(g.hooks.Clock)()
 	err := g.logStore.StoreLogs(logs)
 	if err == nil {
 		err = errors.Join(g.set(mark{logs[len(logs)-1].Index, g.mark.base}), g.noteSettled())
@@ -318,6 +320,7 @@ func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	if g.lost != nil {
 		return true, g.lost
 	}
+	defer g.writing.begin(g.hooks.Clock)()
 	if err := g.refuseCut(first); err != nil {
 		return true, err
 	}

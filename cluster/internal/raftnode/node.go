@@ -433,6 +433,12 @@ func (r *Node) Snapshot() error {
 	return nil
 }
 
+// Trouble says why the log accepts no entries at present; "" if it accepts them.
+func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
+
+// Overdue says that a write to the disk is overdue; "" if none is.
+func (r *Node) Overdue() string { return r.dir.Overdue() }
+
 // LastContact returns when this node last heard from a leader, and false if it has heard from none since its start.
 func (r *Node) LastContact() (time.Duration, bool) {
 	last := r.raft.LastContact()

@@ -1,0 +1,73 @@
+package datadir
+
+import (
+	"cmp"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// A disk that hangs returns no error: a write to it just does not end. While a write to the log, or of the term or the vote, is
+// overdue, this node acknowledges nothing and counts for no majority, so it must not be taken for ready.
+
+// overdueAfter is how long a write may take before it is overdue.
+const overdueAfter = time.Second
+
+// underway knows since when a write has been going on. The caller makes sure that there is only one at a time.
+type underway struct {
+	since atomic.Int64 // monotonic time, in ns; 0: no write is going on
+}
+
+// begin notes that a write begins, and returns a function that notes its end. Without a clock it notes nothing.
+func (u *underway) begin(clock func() time.Duration) (end func()) {
+	if clock == nil {
+		return func() {}
+	}
+	u.since.Store(int64(max(clock(), 1)))
+	return func() { u.since.Store(0) }
+}
+
+// overdue says that the write of what is overdue; "" if it is not.
+func (u *underway) overdue(clock func() time.Duration, what string) string {
+	since := time.Duration(u.since.Load())
+	if since == 0 || clock == nil {
+		return ""
+	}
+	if took := clock() - since; took > overdueAfter {
+		return fmt.Sprintf("the disk hangs, or is very slow: a write of %s has been going on for %d s", what, took/time.Second)
+	}
+	return ""
+}
+
+// Overdue says that a write to the disk is overdue; "" if none is.
+func (d *Dir) Overdue() string {
+	clock := d.Log.hooks.Clock
+	return cmp.Or(d.Log.writing.overdue(clock, "the log"), d.voting.overdue(clock, "the term or a vote"))
+}
+
+// timedStable notes when the term and the vote are written. Only Raft's main goroutine writes them.
+type timedStable struct {
+	raft.StableStore
+	writing *underway
+	clock   func() time.Duration
+}
+
+func (s timedStable) Set(k, v []byte) error {
+	defer s.writing.begin(s.clock)()
+	return s.StableStore.Set(k, v)
+}
+
+func (s timedStable) SetUint64(k []byte, v uint64) error {
+	defer s.writing.begin(s.clock)()
+	return s.StableStore.SetUint64(k, v)
+}
+
+// Trouble returns why the log accepts no entries at present; "" if it accepts them.
+func (g *Log) Trouble() string {
+	if why := g.trouble.Load(); why != nil {
+		return *why
+	}
+	return ""
+}
