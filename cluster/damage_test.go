@@ -189,3 +189,27 @@ func TestTermBehindTheLog(t *testing.T) {
 		mustNotOpen(t, cfg.Data, fmt.Sprintf("raft.db holds term %d", term), "lockstep remove")
 	}
 }
+
+// TestNodeWhoseDirectoryIsRemovedEnds: a node whose data directory is removed ends. What it acknowledged after that would be lost at
+// its end.
+func TestNodeWhoseDirectoryIsRemovedEnds(t *testing.T) {
+	cfg := dataConfig(t, filepath.Join(t.TempDir(), "data"))
+	fatal := make(chan error, 8)
+	cfg.Fatal = func(err error) { fatal <- err }
+	n := openNode(t, cfg)
+	defer closeNode(t, n)
+	if got := lines(t, n, "SET lock me"); got != "OK" {
+		t.Fatal(got)
+	}
+	if err := os.RemoveAll(cfg.Data); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-fatal:
+		if want := "was removed, moved or replaced"; !strings.Contains(err.Error(), want) {
+			t.Errorf("it ends with %q, which does not say %q", err, want)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on")
+	}
+}

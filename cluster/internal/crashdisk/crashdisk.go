@@ -204,7 +204,7 @@ func (c crashFiles) Mkdir(path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	return c.d.act(func() error { return os.MkdirAll(path, 0o700) }, func() {
+	return c.d.act(func() error { return os.Mkdir(path, 0o700) }, func() {
 		dir, name := c.d.lookup(path)
 		dir.names[name] = newInode(true)
 	}, "mkdir %s", c.d.rel(path))

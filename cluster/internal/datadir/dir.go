@@ -48,6 +48,7 @@ type Dir struct {
 	amending sync.Mutex   // held while rec is changed and written to node.json
 	naming   sync.RWMutex // guards rec and refused; never held during disk I/O
 	lock     *os.File
+	locked   os.FileInfo // of lock
 
 	refused map[string]string // by member id: the wrong directory with which a node of that id was refused last
 
@@ -60,7 +61,7 @@ type Dir struct {
 
 // Open opens the data directory at path; if there is none yet, Open makes it.
 func Open(path string, o Options) (*Dir, error) {
-	if err := o.Disk.Mkdir(path); err != nil {
+	if err := makePlace(o.Disk, path); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w; name another one with --data", path, err)
 	}
 	d := &Dir{path: path, disk: o.Disk}
@@ -107,6 +108,9 @@ func (d *Dir) open(o Options) (err error) {
 	if !o.Unfinished {
 		if d.lock, err = acquire(d.path); err != nil {
 			return err
+		}
+		if d.locked, err = d.lock.Stat(); err != nil {
+			return fmt.Errorf("data directory %s: %w", d.path, err)
 		}
 		if err := checkRestored(d.path); err != nil {
 			return err

@@ -30,7 +30,7 @@ type Files interface {
 	Create(path string) (File, error)
 	// Open opens a file that exists, for reading and writing.
 	Open(path string) (File, error)
-	Mkdir(path string) error // no error if the directory exists
+	Mkdir(path string) error // no error if the directory exists; but the one above it must exist
 	Rename(from, to string) error
 	Remove(path string) error // also everything in a directory; no error if path does not exist
 	SyncDir(path string) error
@@ -69,9 +69,15 @@ func (systemFiles) Create(path string) (File, error) {
 }
 
 func (systemFiles) Open(path string) (File, error) { return openFile(path, 0) }
-func (systemFiles) Mkdir(path string) error        { return os.MkdirAll(path, 0o700) }
 func (systemFiles) Rename(from, to string) error   { return os.Rename(from, to) }
 func (systemFiles) Remove(path string) error       { return os.RemoveAll(path) }
+
+func (systemFiles) Mkdir(path string) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil
+	}
+	return os.Mkdir(path, 0o700)
+}
 
 func (systemFiles) SyncDir(path string) error {
 	d, err := os.Open(path)

@@ -53,7 +53,7 @@ func Make(disk Disk, path string, fill func(path string) error) error {
 	fail := func(err error) error { return fmt.Errorf("data directory %s: %w", path, err) }
 	_, err := os.Stat(path)
 	made := errors.Is(err, os.ErrNotExist)
-	if err := disk.Mkdir(path); err != nil {
+	if err := makePlace(disk, path); err != nil {
 		return fail(err)
 	}
 	lock, err := acquire(path)

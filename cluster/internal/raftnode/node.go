@@ -180,7 +180,7 @@ func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	}
 	go r.boundLog(last)
 	go r.watchDirectory(last)
-	go r.watchTrouble()
+	go r.watchPlace()
 	return nil
 }
 
