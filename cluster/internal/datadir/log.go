@@ -180,11 +180,11 @@ func (g *Log) join() error {
 	newest := g.snaps.Newest()
 	switch {
 	case g.mark.last == 0 && newest.Index < g.mark.base:
-		return fmt.Errorf("the snapshot of entry %d, which the log begins with, is missing or damaged; the newest whole one is of entry %d", g.mark.base, newest.Index)
+		return g.snaps.lacking(fmt.Errorf("the snapshot of entry %d, which the log begins with, is missing or damaged; the newest whole one is of entry %d", g.mark.base, newest.Index))
 	case g.mark.last == 0:
 		return nil
 	case first > newest.Index+1:
-		return fmt.Errorf("it begins at entry %d; the snapshots of entry %d and later are missing or damaged, the newest whole one is of entry %d", first, first-1, newest.Index)
+		return g.snaps.lacking(fmt.Errorf("it begins at entry %d; the snapshots of entry %d and later are missing or damaged, the newest whole one is of entry %d", first, first-1, newest.Index))
 	case newest.Index < first:
 		return nil
 	}

@@ -71,54 +71,16 @@ type Snapshots struct {
 	clock func() time.Duration
 	// outgrown is Log.outgrown. nil: the log is not open yet.
 	outgrown func(index, term uint64) (bool, error)
+	unread   error // why the disk could not read a snapshot at the start; nil: it could read all
 
 	mu      sync.Mutex
 	list    []snapshotMeta           // whole snapshots, the newest first
-	spoiled []string                 // ids of damaged snapshots, and of those that could not be deleted
+	spoiled []string                 // ids of damaged and unreadable snapshots, and of those that could not be deleted
 	number  uint64                   // number of the next snapshot
 	read    map[uint64]time.Duration // time of the last read of a snapshot, by the snapshot's index
 }
 
 var _ raft.SnapshotStore = (*Snapshots)(nil)
-
-// openSnapshots verifies every snapshot in the directory. It deletes unfinished ones, leaves damaged
-// ones out of the list, and fails on a snapshot of a newer program.
-func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
-	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
-	if err := fs.Mkdir(s.dir); err != nil {
-		return nil, err
-	}
-	entries, err := os.ReadDir(s.dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name := e.Name()
-		if strings.HasSuffix(name, unfinished) {
-			if err := fs.Remove(filepath.Join(s.dir, name)); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if _, _, number, ok := parseSnapshotID(name); !ok {
-			continue // not a snapshot
-		} else {
-			s.number = max(s.number, number+1)
-		}
-		meta, err := s.verify(name)
-		switch {
-		case errors.Is(err, raftfsm.ErrNewer):
-			return nil, fmt.Errorf("snapshot %s: %w", name, err)
-		case err != nil:
-			log.Error("a snapshot is damaged and is not used; look after the disk", "snapshot", name, "error", err)
-			s.spoiled = append(s.spoiled, name)
-		default:
-			s.list = append(s.list, meta)
-		}
-	}
-	s.sort()
-	return s, nil
-}
 
 func (s *Snapshots) sort() {
 	slices.SortFunc(s.list, func(a, b snapshotMeta) int {
