@@ -50,9 +50,9 @@ type Log struct {
 	async  asyncWrites
 	grown  growth
 
-	trouble atomic.Pointer[string] // why the log accepts no entries at present; nil: it accepts them
-	hooks   Hooks                  // of the running node; empty until Open sets them at its end
-	writing underway               // an append, or a cut of the log's end
+	trouble trouble
+	hooks   Hooks    // of the running node; empty until Open sets them at its end
+	writing underway // an append, or a cut of the log's end
 
 	configs configLog
 	noted   atomic.Uint64 // the index in log.settled

@@ -63,11 +63,3 @@ func (s timedStable) SetUint64(k []byte, v uint64) error {
 	defer s.writing.begin(s.clock)()
 	return s.StableStore.SetUint64(k, v)
 }
-
-// Trouble returns why the log accepts no entries at present; "" if it accepts them.
-func (g *Log) Trouble() string {
-	if why := g.trouble.Load(); why != nil {
-		return *why
-	}
-	return ""
-}

@@ -180,6 +180,7 @@ func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	}
 	go r.boundLog(last)
 	go r.watchDirectory(last)
+	go r.watchTrouble()
 	go r.watchPlace()
 	return nil
 }
@@ -432,9 +433,6 @@ func (r *Node) Snapshot() error {
 	}
 	return nil
 }
-
-// Trouble says why the log accepts no entries at present; "" if it accepts them.
-func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 
 // Overdue says that a write to the disk is overdue; "" if none is.
 func (r *Node) Overdue() string { return r.dir.Overdue() }

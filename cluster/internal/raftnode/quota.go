@@ -75,29 +75,51 @@ func (r *Node) watchDirectory(last uint64) {
 	}
 }
 
-// placeTick is how often the node looks whether its data directory is still in its place. What it acknowledges until then is lost at
-// its end, if it is the only node.
-const placeTick = time.Second
+// shortenings decides when a full directory causes a snapshot.
+type shortenings struct {
+	quota int64         // 0: the directory is never full
+	at    time.Duration // when the last snapshot ended, monotonic
+	pause time.Duration // how long to wait after it; 0: the directory was not full since
+	size  int64         // the bytes of the directory after the last snapshot
+	data  int64         // the bytes of the data that it holds
+}
 
-// watchPlace ends the process when the data directory is not in its place any more.
-func (r *Node) watchPlace() {
-	tick := time.NewTicker(placeTick)
-	defer tick.Stop()
-	troubles := newSeldom(r.cfg.Logger, slog.LevelWarn, r.cfg.Time.Monotonic)
-	for {
-		select {
-		case <-r.stop:
-			return
-		case <-tick.C:
-		}
-		switch moved, err := r.dir.Moved(); {
-		case moved:
-			r.cfg.Fatal(err)
-			return
-		case err != nil:
-			troubles.say("place", "it is not known whether the data directory is still in its place", "error", err)
-		}
+// due reports whether to take a snapshot now. The parameters are the bytes of the directory, of the data, and of the log since the
+// newest snapshot.
+func (s *shortenings) due(now time.Duration, size, data, log int64) bool {
+	switch {
+	case size <= s.quota || s.quota == 0:
+		s.pause = 0
+		return false
+	case now-s.at <= quotaPause:
+		return false
+	case s.pause == 0:
+		return true
+	case s.changed(size, data, log):
+		s.pause = quotaPause
+		return true
 	}
+	return now-s.at > s.pause && (log > 0 || s.pause == quotaPause)
+}
+
+// changed reports whether snapshots promise to free more than the last one did: the state has changed much, or the data have
+// shrunk so much that two snapshots of them may make the directory small enough.
+func (s *shortenings) changed(size, data, log int64) bool {
+	shrunk, much := s.data-data, s.quota/muchShare
+	return log >= much || shrunk >= much || shrunk > 0 && size-2*shrunk <= s.quota
+}
+
+// ended notes what a snapshot of so many bytes of data has done: before it, the directory had the bytes before, and now it has after.
+func (s *shortenings) ended(now time.Duration, before, after, data int64) {
+	if s.pause == 0 {
+		s.size = before
+	}
+	if s.size-after >= s.quota/littleShare {
+		s.pause = quotaPause
+	} else {
+		s.pause = min(2*max(s.pause, quotaPause), quotaPauseMost)
+	}
+	s.at, s.size, s.data = now, after, data
 }
 
 func (r *Node) measureDirectory() error {

@@ -1,0 +1,31 @@
+package raftnode
+
+import (
+	"log/slog"
+	"time"
+)
+
+// placeTick is how often the node looks whether its data directory is still in its place. What it acknowledges until then is lost at
+// its end, if it is the only node.
+const placeTick = time.Second
+
+// watchPlace ends the process when the data directory is not in its place any more.
+func (r *Node) watchPlace() {
+	tick := time.NewTicker(placeTick)
+	defer tick.Stop()
+	troubles := newSeldom(r.cfg.Logger, slog.LevelWarn, r.cfg.Time.Monotonic)
+	for {
+		select {
+		case <-r.stop:
+			return
+		case <-tick.C:
+		}
+		switch moved, err := r.dir.Moved(); {
+		case moved:
+			r.cfg.Fatal(err)
+			return
+		case err != nil:
+			troubles.say("place", "it is not known whether the data directory is still in its place", "error", err)
+		}
+	}
+}
