@@ -34,7 +34,7 @@ func (t *transport) deliver(id raft.ServerID, to raft.ServerAddress, args *raft.
 		if (again || !away(err)) && !t.rest() {
 			return err
 		}
-		if !t.back(id, args.Term) {
+		if !t.back(id, to, args.Term) {
 			return err
 		}
 		err = t.exchange(id, to, args, resp, send)
@@ -75,8 +75,8 @@ func (t *transport) answered(id raft.ServerID) {
 const backTick = 10 * time.Millisecond
 
 // back waits until a peer that was away has answered a heartbeat. It returns false if this node no longer leads
-// the peer in the term, or stops.
-func (t *transport) back(id raft.ServerID, term uint64) bool {
+// the peer in the term at this address, or stops: if the peer has moved, Raft knows its new address.
+func (t *transport) back(id raft.ServerID, to raft.ServerAddress, term uint64) bool {
 	since := t.step()
 	tick := time.NewTicker(backTick)
 	defer tick.Stop()
@@ -92,19 +92,19 @@ func (t *transport) back(id raft.ServerID, term uint64) bool {
 			return false
 		case <-tick.C:
 		}
-		if !t.leads(id, term) {
+		if !t.leads(id, to, term) {
 			return false
 		}
 	}
 }
 
-// leads reports whether this node leads in a term and the peer is a member. While Raft starts it returns true.
-func (t *transport) leads(id raft.ServerID, term uint64) bool {
+// leads reports whether this node leads in a term and the peer is a member at this address. While Raft starts it returns true.
+func (t *transport) leads(id raft.ServerID, to raft.ServerAddress, term uint64) bool {
 	r := t.raft.Load()
 	if r == nil {
 		return true
 	}
 	conf := r.GetConfiguration()
 	return r.State() == raft.Leader && r.CurrentTerm() == term && conf.Error() == nil &&
-		slices.ContainsFunc(conf.Configuration().Servers, func(s raft.Server) bool { return s.ID == id })
+		slices.ContainsFunc(conf.Configuration().Servers, func(s raft.Server) bool { return s.ID == id && s.Address == to })
 }

@@ -262,7 +262,7 @@ func (t *transport) sender(by *appender, other *raft.NetworkTransport) sendAppen
 func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	err := t.NetworkTransport.InstallSnapshot(id, to, args, resp, data)
 	if away(err) {
-		t.back(id, args.Term)
+		t.back(id, to, args.Term)
 	}
 	if err == nil { // this answer does not name its sender
 		err = t.believable(resp.Term, 0)
