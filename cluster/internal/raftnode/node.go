@@ -68,6 +68,7 @@ const (
 func Open(cfg *Config, fsm *raftfsm.FSM, hooks Hooks) (*Node, error) {
 	r := &Node{cfg: cfg, fsm: fsm, stop: make(chan struct{})}
 	if err := r.open(hooks); err != nil {
+		close(r.stop) // ends the watches, if they have begun
 		r.closeParts()
 		return nil, err
 	}
