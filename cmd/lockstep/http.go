@@ -88,6 +88,7 @@ func pages(o options, p *parts) http.Handler {
 	figures := rendering{render: func(w io.Writer) {
 		writeMetrics(w, p.node, p.server)
 		writeClientMemory(w, p.server)
+		writeLines(w, p.lines)
 	}, pace: rate.NewLimiter(figuresRate, figuresBurst)}
 	metrics := figures.serve
 	if o.http.guardMetrics {

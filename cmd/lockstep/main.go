@@ -61,6 +61,8 @@ func main() {
 
 // run executes a command line and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
+	lines := newLineQueue(stderr)
+	defer lines.close()
 	name := "serve"
 	if len(args) == 1 && (args[0] == "--version" || args[0] == "-version" || args[0] == "-v") {
 		args = []string{"version"}
@@ -68,27 +70,27 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]
 	}
-	err := dispatch(name, args, stdout, stderr)
+	err := dispatch(name, args, stdout, lines)
 	var usage usageError
 	switch {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 		return exitOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "lockstep: %s\nSee `lockstep help`.\n", visible(err.Error()))
+		lines.last(fmt.Sprintf("lockstep: %s\nSee `lockstep help`.\n", visible(err.Error())))
 		return exitUsage
 	default:
-		fmt.Fprintf(stderr, "lockstep: %s\n", visible(err.Error()))
+		lines.last(fmt.Sprintf("lockstep: %s\n", visible(err.Error())))
 		return exitRuntime
 	}
 }
 
-func dispatch(name string, args []string, stdout, stderr io.Writer) error {
+func dispatch(name string, args []string, stdout io.Writer, lines *lineQueue) error {
 	if len(args) == 1 && slices.Contains([]string{"-h", "-help", "--help"}, args[0]) && (name == "secret" || name == "version") {
 		return help([]string{name}, stdout) // these commands have no flags of their own
 	}
 	switch name {
 	case "serve":
-		return serve(args, stdout, stderr)
+		return serve(args, stdout, lines)
 	case "status", "members", "add", "remove", "transfer", "snapshot":
 		return administer(name, args, stdout)
 	case "health":

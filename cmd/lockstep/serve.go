@@ -29,7 +29,7 @@ const drainTimeout = 5 * time.Second
 const pagesTimeout = 250 * time.Millisecond
 
 // serve runs a node until SIGTERM, SIGINT or SHUTDOWN, or until one of its client ports fails.
-func serve(args []string, stdout, stderr io.Writer) error {
+func serve(args []string, stdout io.Writer, lines *lineQueue) error {
 	var o options
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	o.define(fs)
@@ -49,10 +49,14 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return usageError{err}
 	}
-	log, err := o.logger(stderr)
+	log, err := o.logger(lines)
 	if err != nil {
 		return usageError{err}
 	}
+	if err := lines.sayBy(o.logger); err != nil {
+		return err
+	}
+	cfg.Fatal = lines.die
 	secretsIn(args, func(int, int) {
 		log.Warn("a password was given on the command line, where others of this machine could read it until now: put it into a file and name that, as with --requirepass-file")
 	})
@@ -63,7 +67,7 @@ func serve(args []string, stdout, stderr io.Writer) error {
 	}
 	stop, cancel, hangups := takeSignals()
 	defer cancel()
-	return runNode(stop, cancel, hangups, o, cfg, log)
+	return runNode(stop, cancel, hangups, o, cfg, log, lines)
 }
 
 // parts are the parts of a node. assemble makes them before the node accepts clients.
@@ -74,6 +78,7 @@ type parts struct {
 	sentinel    *server.Server // nil without --sentinel-listen
 	tlsSentinel *server.Server // nil without --tls-sentinel-listen
 	reload      []reloader     // what SIGHUP makes the node read again, in this order
+	lines       *lineQueue     // what takes the lines of the log; nil in a test
 }
 
 // newEngine makes the engine that runs scripts. Scripts may call INFO and similar commands, which the server answers; srv gets
@@ -142,7 +147,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc := server.Default()
 	cfg.Table, cfg.Scripts, cfg.Sink, cfg.Receivers, cfg.Listens = table, engine, hub, hub.Receivers, hub.Listens
 	cfg.UsersVersion = hub.UsersVersion
-	cfg.Time, cfg.Logger, cfg.Fatal = clock, log, die
+	cfg.Time, cfg.Logger = clock, log
 	cfg.BlockedMemory = plan.client / 2
 	cfg.RunID, cfg.ACL = sc.RunID, hub.ACL(o.password, users)
 	node, err := cluster.Open(cfg)
@@ -177,7 +182,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 // runNode runs a node until the context stop is cancelled or a listener for clients fails. Then it hands leadership over and stops
 // the parts: the servers for clients first, then the node, and the HTTP server last. SHUTDOWN calls the function shutdown, which
 // cancels stop.
-func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger) error {
+func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger, lines *lineQueue) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
 	plan.all = memoryOf(memlimit.FromCgroup, memlimit.FromSystem)
@@ -198,6 +203,7 @@ func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o 
 	if err != nil {
 		return err
 	}
+	p.lines = lines
 	web, err := serveHTTP(o, p, log)
 	if err != nil {
 		return errors.Join(err, p.listeners.close(), p.node.Close())
@@ -243,10 +249,11 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	}
 }
 
-// die ends the process at once. It is the node's Config.Fatal, for errors after which the node could not keep its promises, such as
-// a disk that fails.
-func die(err error) {
-	fmt.Fprintf(os.Stderr, "lockstep: %v\n", err)
+// die ends the process at once, or after a moment if nobody reads its log. It is the node's Config.Fatal, for errors after which the
+// node could not keep its promises, such as a disk that fails.
+func (q *lineQueue) die(err error) {
+	q.last(fmt.Sprintf("lockstep: %v\n", err))
+	q.flush()
 	os.Exit(exitRuntime)
 }
 
@@ -339,6 +346,13 @@ func writeMetrics(w io.Writer, node *cluster.Node, srv *server.Server) {
 		m.write(w)
 	}
 	writeLeaderless(w, s)
+}
+
+// writeLines writes the metric of the node's log.
+func writeLines(w io.Writer, lines *lineQueue) {
+	if lines != nil {
+		metric{"lockstep_log_lines_lost_total", "counter", "Lines that the log lacks, because nobody read it in time or because it could not be written.", lines.lost.Load()}.write(w)
+	}
 }
 
 // writeClientMemory writes the metrics of the memory that clients use on the node.

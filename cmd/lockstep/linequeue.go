@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// queuedLines is how many bytes of lines may wait in a lineQueue.
+	queuedLines = 1 << 20
+	// lastWordsStall is how long a process that ends waits while it can write none of the lines that are left, and lastWordsTime is
+	// how long it waits in all. While somebody reads, a line takes microseconds.
+	lastWordsStall = 250 * time.Millisecond
+	lastWordsTime  = 2 * time.Second
+)
+
+// lineQueue is what a process writes to its standard error: the log of a node, and the error with which a command ends. Nobody who
+// writes to it ever waits: its own goroutine passes the lines on, in order. If nobody reads the pipe behind the standard error, the
+// goroutine hangs in its write. A leader must not hang there: it would go on with its heartbeats and serve nobody.
+//
+// If more than queuedLines would wait, the queue leaves lines out until half of that has been written. Where lines are missing, one
+// line says how many these are.
+type lineQueue struct {
+	to    io.Writer
+	more  chan struct{} // has room for one; add puts something in when lines has a new line or over is set
+	moved chan struct{} // has room for one; run puts something in after each line
+	lost  atomic.Uint64 // lines that were left out since the start
+
+	mu      sync.Mutex
+	lines   [][]byte // run has not taken them yet
+	size    int      // bytes of all lines that are not written yet
+	skipped uint64   // lines that were left out behind those in lines
+	over    bool     // close has been called
+	say     func(missing uint64) []byte
+
+	failed uint64 // lines that run could not write, because of an error, since the last one that it could; only run uses it
+}
+
+// newLineQueue makes a queue of lines for a writer, and starts its goroutine, which close ends.
+func newLineQueue(to io.Writer) *lineQueue {
+	q := &lineQueue{to: to, more: make(chan struct{}, 1), moved: make(chan struct{}, 1), say: func(missing uint64) []byte {
+		return fmt.Appendf(nil, "lockstep: %d lines are missing here\n", missing)
+	}}
+	go q.run()
+	return q
+}
+
+// nudge puts something into a channel that has room for one, unless something is there already.
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Write queues one line, or leaves it out. It never fails and never waits.
+func (q *lineQueue) Write(line []byte) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	// Without the second condition, a reader who is too slow would get the line of say before every other line.
+	if q.size > 0 && q.size+len(line) > queuedLines || q.skipped > 0 && q.size > queuedLines/2 {
+		q.skipped++
+		q.lost.Add(1)
+		return len(line), nil
+	}
+	q.add(line)
+	return len(line), nil
+}
+
+// last queues the line with which the process ends, however many lines wait.
+func (q *lineQueue) last(line string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.add([]byte(line))
+}
+
+// add queues one line, behind the number of those that were left out before it; the caller holds mu.
+func (q *lineQueue) add(line []byte) {
+	if q.skipped > 0 {
+		q.put(q.say(q.skipped))
+		q.skipped = 0
+	}
+	q.put(bytes.Clone(line))
+	nudge(q.more)
+}
+
+func (q *lineQueue) put(line []byte) {
+	q.lines, q.size = append(q.lines, line), q.size+len(line)
+}
+
+// run writes the queued lines until close has been called and none is left.
+func (q *lineQueue) run() {
+	for {
+		lines, over := q.take()
+		for _, line := range lines {
+			q.write(line)
+		}
+		if len(lines) > 0 {
+			continue
+		}
+		if over {
+			return
+		}
+		<-q.more
+	}
+}
+
+// take takes all queued lines. If lines were left out behind them, the last line that it returns says so: when that line is written,
+// there is room again, and perhaps nobody writes a further line for hours.
+func (q *lineQueue) take() (lines [][]byte, over bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.lines) == 0 && q.skipped > 0 {
+		q.put(q.say(q.skipped))
+		q.skipped = 0
+	}
+	lines, q.lines = q.lines, nil
+	return lines, q.over
+}
+
+// write writes one line. Nobody can be told of an error, such as that of a full disk: the line is lost, and the next one that can be
+// written has the number of lost lines before it.
+func (q *lineQueue) write(line []byte) {
+	var err error
+	if q.failed > 0 {
+		_, err = q.to.Write(q.saying(q.failed))
+	}
+	if err == nil {
+		q.failed = 0
+		_, err = q.to.Write(line)
+	}
+	if err != nil {
+		q.failed++
+		q.lost.Add(1)
+	}
+	q.mu.Lock()
+	q.size -= len(line)
+	q.mu.Unlock()
+	nudge(q.moved)
+}
+
+func (q *lineQueue) saying(missing uint64) []byte {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.say(missing)
+}
+
+// sayBy has a logger write the line about missing lines, so that it has the format of the others. loggerTo makes the logger for a writer.
+func (q *lineQueue) sayBy(loggerTo func(io.Writer) (*slog.Logger, error)) error {
+	var b bytes.Buffer
+	log, err := loggerTo(&b)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.say = func(missing uint64) []byte {
+		b.Reset()
+		// At a lower level, --log-level error would hide the line.
+		log.Error("lines of the log are missing here: nobody read the log in time, or it could not be written", "lines", missing)
+		return bytes.Clone(b.Bytes())
+	}
+	return nil
+}
+
+// flush waits until all lines are written. It gives up when no line has been written for lastWordsStall, and after lastWordsTime.
+func (q *lineQueue) flush() {
+	timeout := time.After(lastWordsTime)
+	for !q.written() {
+		select {
+		case <-q.moved:
+		case <-time.After(lastWordsStall):
+			return
+		case <-timeout:
+			return
+		}
+	}
+}
+
+func (q *lineQueue) written() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.size == 0 && q.skipped == 0
+}
+
+// close ends the goroutine of the queue when all lines are written, and waits for that as flush does.
+func (q *lineQueue) close() {
+	q.flush()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.over = true
+	nudge(q.more)
+}
