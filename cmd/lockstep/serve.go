@@ -65,6 +65,11 @@ func serve(args []string, stdout io.Writer, lines *lineQueue) error {
 			log.Debug("the runtime's monitor is not relaxed", "error", err)
 		}
 	}
+	if !o.ephemeral { // otherwise nothing is written to a disk
+		if err := keepMainThread(); err != nil {
+			log.Debug("the main thread is not kept from the disk: if the disk hangs, SIGTERM may not end this node", "error", err)
+		}
+	}
 	stop, cancel, hangups := takeSignals()
 	defer cancel()
 	return runNode(stop, cancel, hangups, o, cfg, log, lines)

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func keepMainThread() error { return nil } // only Linux is known to give a signal to a thread that cannot take it
