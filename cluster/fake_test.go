@@ -83,6 +83,7 @@ type fakeLog struct {
 	barrier   func() error                // nil: as a leader's
 	contact   time.Time                   // zero: right now
 	deposed   bool
+	overdue   string
 	index     uint64
 	term      uint64
 	limbo     []limboEntry
@@ -231,6 +232,12 @@ func (l *fakeLog) Members() ([]raftnode.Member, error) {
 }
 func (l *fakeLog) Snapshot() error { return nil }
 func (l *fakeLog) Close() error    { return nil }
+
+func (l *fakeLog) Overdue() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.overdue
+}
 
 func (l *fakeLog) LastContact() (time.Duration, bool) {
 	l.mu.Lock()

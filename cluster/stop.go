@@ -28,9 +28,9 @@ const hopePause = 50 * time.Millisecond
 
 // HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership,
 // and this node goes on as a follower. HandOver returns when the peers have the outcomes of the requests that they sent
-// here, and have closed their links. Then Close loses nothing. HandOver gives up when no majority answers, or after
-// handoverTimeout. On a follower it returns at once. If there are other voters, this node from now on stops waiting as
-// soon as no majority answers (hope).
+// here, and have closed their links. Then Close loses nothing. HandOver gives up when no majority answers, when the disk of
+// this node hangs, or after handoverTimeout. On a follower it returns at once. If there are other voters, this node from now on
+// stops waiting as soon as no majority answers, or when it leads and its disk hangs (hope).
 func (n *Node) HandOver() {
 	n.stopping.Store(true)
 	if !n.others() {
@@ -54,7 +54,7 @@ func (n *Node) HandOver() {
 		select {
 		case <-pause.C:
 		case <-n.waits.Done():
-			n.cfg.Logger.Warn("there is nobody to hand leadership over to: no majority of the voters answers")
+			n.cfg.Logger.Warn("leadership is not handed over: no majority of the voters answers, or the disk of this node hangs", "disk", n.cons.Overdue())
 			return
 		case <-timeout:
 			n.cfg.Logger.Warn("leadership was not handed over in time", "peers", n.served.Load(), "batches", n.pending.len())
@@ -81,8 +81,8 @@ func (n *Node) others() bool {
 	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.Voter && m.ID != n.cfg.ID })
 }
 
-// hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers. It runs from HandOver until
-// Close.
+// hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers, or this node leads and its disk
+// hangs. It runs from HandOver until Close.
 func (n *Node) hope() {
 	defer n.work.Done()
 	pause := time.NewTicker(hopePause)
@@ -94,7 +94,7 @@ func (n *Node) hope() {
 		case <-pause.C:
 		}
 		if n.waits.Err() == nil {
-			if n.majority() {
+			if n.majority() && !n.hangs() {
 				continue
 			}
 			n.alone()
@@ -105,6 +105,10 @@ func (n *Node) hope() {
 		n.pending.giveUp(math.MaxUint64)
 	}
 }
+
+// hangs reports whether this node leads and its disk seems to hang. Then no other node can take over before this one ends: a transfer
+// waits until the entry that is being written has been applied here.
+func (n *Node) hangs() bool { return n.leads() && n.cons.Overdue() != "" }
 
 // majority asks all voters, and reports whether enough of them answer, this node included, to elect a leader.
 func (n *Node) majority() bool {

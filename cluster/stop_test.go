@@ -74,6 +74,28 @@ func TestHandOverWaitsForThePeers(t *testing.T) {
 	})
 }
 
+// A leader whose disk hangs cannot hand over: it gives up at once, and so do its clients' commands, instead of leading for longer.
+func TestLeaderWhoseDiskHangsDoesNotWait(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.cfg.peers.Network = answering("n2")
+		n.lead()
+		n.log.decides(time.Minute, always(commitSlowly))
+		inFlight := n.start("INCR counter")
+		synctest.Wait()
+		n.log.set(func(l *fakeLog) { l.overdue = "the disk hangs" })
+		start := time.Now()
+		n.HandOver()
+		if got := <-inFlight; got != "-INDETERMINATE" {
+			t.Errorf("what was in flight is answered %q", got)
+		}
+		if took := time.Since(start); took > 100*ms {
+			t.Errorf("handing over took %v", took)
+		}
+		time.Sleep(time.Minute) // until the disk answers
+	})
+}
+
 // The last node waits for nobody: not for a leader that nobody could elect, and
 // not for an entry that nobody will write.
 func TestLastNodeDoesNotWait(t *testing.T) {
