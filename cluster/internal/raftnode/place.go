@@ -22,7 +22,11 @@ func (r *Node) watchPlace() {
 		}
 		switch moved, err := r.dir.Moved(); {
 		case moved:
-			r.cfg.Fatal(err)
+			select {
+			case <-r.stop: // the directory is nobody's any more
+			default:
+				r.cfg.Fatal(err)
+			}
 			return
 		case err != nil:
 			troubles.say("place", "it is not known whether the data directory is still in its place", "error", err)
