@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -37,20 +38,30 @@ func (r *Node) watchTrouble() {
 	}
 }
 
-// handOver hands leadership to the first other voter that can take it.
+// handOver hands leadership to the first heir that can take it.
 func (r *Node) handOver() {
 	members, err := r.Members()
 	if err != nil {
 		return // Raft is being stopped
 	}
-	for _, m := range members {
-		if !m.Voter || m.ID == r.cfg.ID {
-			continue
-		}
-		err := r.Transfer(m.ID)
+	for _, id := range heirs(members, r.cfg.ID) {
+		err := r.Transfer(id)
 		if err == nil {
 			return
 		}
-		r.cfg.Logger.Debug("this node cannot lead, because its disk is full, and cannot hand over", "to", m.ID, "error", err)
+		r.cfg.Logger.Debug("this node cannot lead, because its disk is full, and cannot hand over", "to", id, "error", err)
 	}
+}
+
+// heirs lists the other voters, beginning with the one behind this node. The disk of an heir may be full, too. It then hands over to
+// the one behind it, so the leadership comes to every voter. If each node began with the first voter, two full nodes would hand over to
+// each other for ever.
+func heirs(members []Member, self string) (ids []string) {
+	at := slices.IndexFunc(members, func(m Member) bool { return m.ID == self })
+	for i := range members {
+		if m := members[(at+1+i)%len(members)]; m.Voter && m.ID != self {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }
