@@ -13,6 +13,7 @@
 //	hook.go, concat.go      checks before an instruction
 //	limits.go, nesting.go   limits that stop a script
 //	protect.go, varinfo.go  errors
+//	handler.go              the error handlers of xpcall
 //	upvalues.go             what becomes of captured variables when an error ends their calls
 //	internal/compile        the compiler
 //	internal/ext            cjson, cmsgpack, struct and bit; host.go gives them access to Engine

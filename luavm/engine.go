@@ -155,7 +155,8 @@ type run struct {
 
 	onTexts uint64 // opcodes that the hook looks at, too, once the script may have a long text (longtext.go); 0 until then
 
-	overflowed bool // a stack overflow was raised and is not caught yet
+	overflowed overflowed // whether a stack overflow was raised
+	unhandled  bool       // the error being raised is none for the handler of an xpcall
 }
 
 // allocated says what a script has allocated. If the text of the script was compiled for this run, the counts include what the

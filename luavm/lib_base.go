@@ -219,67 +219,20 @@ func (e *Engine) baseXpcall(L *lua.LState) int {
 	if L.GetTop() < 2 {
 		e.argError(L, 2, "value expected")
 	}
-	handler, handled := L.Get(2), false
+	h := e.newErrorHandler(L, L.Get(2))
 	L.SetTop(1)
-	failure, ok := e.protectedCall(L, 0, lua.MultRet, L.NewClosure(func(L *lua.LState) int {
-		handled = e.handle(L, handler)
-		return 1
-	}, e.guard)) // this upvalue marks the function for isHandler
+	failure, ok := e.protectedCall(L, 0, lua.MultRet, h.fn)
 	if ok {
 		L.Insert(lua.LTrue, 1)
 		return L.GetTop()
 	}
-	if !handled {
-		failure = lua.LString("error in error handling")
+	if !h.handled {
+		failure = lua.LString(msgHandlerFailed)
 	}
 	L.SetTop(0)
 	L.Push(lua.LFalse)
 	L.Push(failure)
 	return 2
-}
-
-// isHandler reports whether fn is the function that baseXpcall makes to call an error handler.
-func (e *Engine) isHandler(fn *lua.LFunction) bool {
-	return fn.IsG && len(fn.Upvalues) == 1 && fn.Upvalues[0].Value() == lua.LValue(e.guard)
-}
-
-// handle calls an error handler with the error at index 1, and leaves the handler's result on the stack; ok is false if the
-// handler fails. If handle itself panics, the value is never a *lua.ApiError: gopher-lua would make a trace for it (see
-// panicStopped).
-func (e *Engine) handle(L *lua.LState, handler lua.LValue) (ok bool) {
-	defer func() {
-		p := recover()
-		if p == nil {
-			return
-		}
-		if _, isError := p.(*lua.ApiError); isError && !isStopped(p) {
-			panic(noRoomForHandler)
-		}
-		if p == noRoomForHandler {
-			panic(p)
-		}
-		if !isStopped(p) {
-			e.fault(p)
-		}
-		panic(stopped{})
-	}()
-	if e.stop != "" {
-		panicStopped()
-	}
-	L.Panic = e.onError
-	if _, isFunction := handler.(*lua.LFunction); !isFunction {
-		L.Push(lua.LNil) // C Lua does not look at __call here
-		return false
-	}
-	e.depth-- // C Lua has no function like handle, so the call of handle must not count as a nested one
-	failure := L.Get(1)
-	L.Push(handler)
-	L.Push(failure)
-	if failure, ok = e.protectedCall(L, 1, 1, nil); !ok {
-		L.Push(failure)
-	}
-	e.depth++
-	return ok
 }
 
 func (e *Engine) baseRawEqual(L *lua.LState) int {

@@ -111,7 +111,7 @@ func (e *Engine) proceed(L *lua.LState) int {
 	case s != "suspended":
 		failure = "cannot resume " + s + " coroutine"
 	case e.depth >= maxNesting:
-		failure = "C stack overflow"
+		failure = msgTooDeep
 	}
 	if failure != "" {
 		L.Push(lua.LFalse)
@@ -128,11 +128,11 @@ func (e *Engine) proceed(L *lua.LState) int {
 	}
 	fillResults(L, th)
 	depth, overflowed := e.depth, e.overflowed
-	e.resuming = true
+	e.resuming, e.overflowed = true, notOverflowed // each coroutine has a stack of its own
 	e.active[L] = true
 	n := e.rawResume(L)
 	delete(e.active, L)
-	e.depth, e.overflowed = depth, overflowed
+	e.depth, e.overflowed, e.unhandled = depth, overflowed, false
 	L.G.CurrentThread = L
 	if e.stop != "" {
 		panicStopped()

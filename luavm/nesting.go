@@ -50,17 +50,35 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 // so that gopher-lua makes no trace for it (see panicStopped).
 const noRoomForHandler = "no room for the handler"
 
+const (
+	msgTooDeep       = "C stack overflow"
+	msgHandlerFailed = "error in error handling"
+)
+
 // tooDeep raises an error where luaD_call raises one for too many nested calls.
 func (e *Engine) tooDeep(L *lua.LState) {
 	switch {
-	case e.isHandler(interp.TopFrame(L).Fn) && (e.depth == maxNesting || e.depth >= errorNesting):
-		panic(noRoomForHandler) // no error text is needed: xpcall has its own for a handler that fails
+	case e.isHandler(interp.TopFrame(L).Fn):
+		e.roomForHandler(L)
 	case e.depth >= errorNesting:
 		e.leaveCallee(L)
-		e.throwValue(L, lua.LString("error in error handling"))
+		e.throwValue(L, lua.LString(msgHandlerFailed))
 	case e.depth == maxNesting && !e.resuming:
 		e.leaveCallee(L)
-		e.throwHere(L, "C stack overflow")
+		e.throwHere(L, msgTooDeep)
+	}
+}
+
+// roomForHandler does what luaD_call does for the call of an error handler. Instead of the call at maxNesting, luaD_call raises an
+// error, for which the handler is called once more, one level deeper.
+func (e *Engine) roomForHandler(L *lua.LState) {
+	switch {
+	case e.depth >= errorNesting:
+		panic(noRoomForHandler) // no error text is needed: xpcall has its own for a handler that fails
+	case e.depth == maxNesting:
+		e.depth++
+		failed := e.skip(interp.TopFrame(L).Parent)
+		L.Replace(1, lua.LString(e.paste(position(failed), msgTooDeep)))
 	}
 }
 

@@ -36,7 +36,7 @@ func (e *Engine) protectedCall(L *lua.LState, nargs, nret int, handler *lua.LFun
 	if err == nil {
 		return nil, true
 	}
-	e.overflowed = overflowed
+	e.overflowed, e.unhandled = e.afterCatch(L, overflowed), false
 	// A coroutine that failed may still be set as the current thread.
 	L.G.CurrentThread = L
 	if e.stop != "" {
@@ -141,6 +141,11 @@ func (e *Engine) skip(f *interp.Frame) *interp.Frame {
 // "" if there is no Lua function at that level of the stack.
 func (e *Engine) where(L *lua.LState, level int) string {
 	f, _ := e.level(L, level)
+	return position(f)
+}
+
+// position returns the position of a call to put before an error message, or "" if the call is none of a Lua function.
+func position(f *interp.Frame) string {
 	if f == nil || f.Fn.IsG || f.Line() <= 0 {
 		return ""
 	}

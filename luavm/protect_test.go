@@ -26,3 +26,15 @@ func TestDeepStacksEndFast(t *testing.T) {
 		}
 	}
 }
+
+// TestCallsOfHandlersAreSteps: the engine looks at the clock while handlers that run no instruction fail again and again.
+func TestCallsOfHandlersAreSteps(t *testing.T) {
+	looks := 0
+	now := func() time.Duration { looks++; return time.Duration(looks) * time.Millisecond }
+	w := newWorld(t, Options{Now: now, TimeLimit: time.Minute})
+	const xpcalls, calls = 50, 220
+	w.eval("for i=1,50 do xpcall(error,error) end")
+	if least := xpcalls * calls * handlerSteps / 1024; looks < least {
+		t.Errorf("the engine looked at the clock %d times, want at least %d", looks, least)
+	}
+}

@@ -29,10 +29,7 @@ const (
 // beforeCall raises the error of a stack overflow if a call is nested too deeply, and makes room for the registers of the called
 // function.
 func (e *Engine) beforeCall(L *lua.LState, f *interp.Frame, inst uint32) {
-	most := callDepth
-	if e.overflowed {
-		most += handlerCalls
-	}
+	most := callDepth + e.overflowed.share(handlerCalls)
 	if f.Idx >= most && interp.OpOf(inst) == lua.OP_CALL {
 		e.overflow(L)
 	}
@@ -47,12 +44,9 @@ func (e *Engine) beforeCall(L *lua.LState, f *interp.Frame, inst uint32) {
 // of the values that a vararg expression is about to copy.
 func (e *Engine) makeRoom(L *lua.LState, top int) {
 	reg := interp.Registers(L)
-	size, most := top+calleeRegisters, maxRegisters
+	size, most := top+calleeRegisters, maxRegisters+e.overflowed.share(handlerRegisters)
 	if cap(*reg) >= fewRegisters {
 		size += auxlib.MaxStack // for the results, if the function is written in Go
-	}
-	if e.overflowed {
-		most += handlerRegisters
 	}
 	if size > most {
 		e.overflow(L)
@@ -66,9 +60,45 @@ func (e *Engine) makeRoom(L *lua.LState, top int) {
 	}
 }
 
-// overflow raises C Lua's error for a stack overflow. Until a protected call has caught the error, the limits are higher by
-// handlerCalls and handlerRegisters, so that the error handler can run.
+// overflowed says whether a stack overflow was raised that is not caught yet. Until it is, the limits are higher, so that the error
+// handler can run.
+type overflowed int8
+
+const (
+	notOverflowed overflowed = iota
+	// inOverflow: C Lua has doubled its stack for the error handler. One more overflow ends the handler, and no handler is called.
+	inOverflow
+	// overflowCaught: a protected call has caught an error in the handler, for which C Lua makes the stack smaller again. So the
+	// next overflow is a common one, for which a handler is called.
+	overflowCaught
+)
+
+// share returns how much of the additional room for the handler may be used.
+func (o overflowed) share(room int) int {
+	switch o {
+	case inOverflow:
+		return room
+	case overflowCaught:
+		return room / 2
+	}
+	return 0
+}
+
+// afterCatch returns what e.overflowed becomes when a protected call has caught an error; before is what it was when the call began.
+// Like C Lua, it takes no room from a handler that already uses it.
+func (e *Engine) afterCatch(L *lua.LState, before overflowed) overflowed {
+	if before == inOverflow && interp.TopFrame(L).Idx < callDepth+overflowCaught.share(handlerCalls) {
+		return overflowCaught
+	}
+	return before
+}
+
+// overflow raises C Lua's error for a stack overflow.
 func (e *Engine) overflow(L *lua.LState) {
-	e.overflowed = true
+	if e.overflowed == inOverflow {
+		e.unhandled = true
+		e.throwValue(L, lua.LString(msgHandlerFailed))
+	}
+	e.overflowed = inOverflow
 	e.throwHere(L, "stack overflow")
 }

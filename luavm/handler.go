@@ -1,0 +1,78 @@
+package luavm
+
+import (
+	lua "github.com/yuin/gopher-lua"
+
+	"lockstep/luavm/internal/interp"
+)
+
+// handlerSteps is how many instructions a call of an error handler counts as. A handler written in Go that fails is called some
+// 220 times, and none of these calls runs an instruction.
+const handlerSteps = 16
+
+// errorHandler is the handler of an xpcall. C Lua calls the handler where the error happens, on top of the calls that have failed.
+// For an error of the handler it calls the handler again, on top of the first call, and so on until a call of the handler returns
+// or calls nest too deeply (see roomForHandler). What the last call returns is the result of xpcall.
+type errorHandler struct {
+	e       *Engine
+	value   lua.LValue     // the second argument of xpcall
+	fn      *lua.LFunction // calls value
+	handled bool           // the last call has returned
+}
+
+func (e *Engine) newErrorHandler(L *lua.LState, value lua.LValue) *errorHandler {
+	h := &errorHandler{e: e, value: value}
+	h.fn = L.NewClosure(h.run, e.guard) // this upvalue marks the function for isHandler
+	return h
+}
+
+// isHandler reports whether fn is the function that calls an error handler.
+func (e *Engine) isHandler(fn *lua.LFunction) bool {
+	return fn.IsG && len(fn.Upvalues) == 1 && fn.Upvalues[0].Value() == lua.LValue(e.guard)
+}
+
+// run calls the handler with the error at index 1, and leaves the result on the stack. If run itself panics, the value is never
+// a *lua.ApiError: gopher-lua would make a trace for it (see panicStopped).
+func (h *errorHandler) run(L *lua.LState) int {
+	defer h.e.passHandlerPanics()
+	e := h.e
+	h.handled = false
+	if e.stop != "" {
+		panicStopped()
+	}
+	e.work(handlerSteps)
+	L.Panic = e.onError
+	_, isFunction := h.value.(*lua.LFunction) // C Lua does not look at __call here
+	if !isFunction || e.unhandled || interp.TopFrame(L).Idx >= callDepth+handlerCalls {
+		L.Push(lua.LNil)
+		return 1
+	}
+	e.depth-- // C Lua has no function like run, so the call of run must not count as a nested one
+	failure := L.Get(1)
+	L.Push(h.value)
+	L.Push(failure)
+	if failure, ok := e.protectedCall(L, 1, 1, h.fn); ok {
+		h.handled = true
+	} else {
+		L.Push(failure) // the result of the call of the handler for the handler's error, which has set h.handled
+	}
+	e.depth++
+	return 1
+}
+
+func (e *Engine) passHandlerPanics() {
+	p := recover()
+	if p == nil {
+		return
+	}
+	if _, isError := p.(*lua.ApiError); isError && !isStopped(p) {
+		panic(noRoomForHandler)
+	}
+	if p == noRoomForHandler {
+		panic(p)
+	}
+	if !isStopped(p) {
+		e.fault(p)
+	}
+	panic(stopped{})
+}
