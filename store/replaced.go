@@ -1,7 +1,5 @@
 package store
 
-import "maps"
-
 // Replaced tells which names of a write set may have another key than before. A lease that the write set has granted under such a name
 // is over, although the name has a key. For a name that has lost its key and got no other, it need not tell anything.
 type Replaced struct {
@@ -14,13 +12,13 @@ func (r *Replaced) Since(m Mark, db int, key string) bool {
 	return r.databases[db] > m.at || r.names[lapsedKey{db, key}] > m.at
 }
 
-// Replaced returns what Replaced tells of the writes so far; nil if no name has got another key.
+// Replaced returns what Replaced tells of the writes so far; nil if no name has got another key. The result stays valid after Restart.
 func (t *Txn) Replaced() *Replaced {
-	r := &t.replaced
-	if len(r.names) == 0 && r.databases == [Databases]int{} {
+	if len(t.replaced.names) == 0 && t.replaced.databases == [Databases]int{} {
 		return nil
 	}
-	return &Replaced{maps.Clone(r.names), r.databases}
+	r := t.replaced
+	return &r
 }
 
 // noteReplaced records that a name, which this transaction has removed, gets a key again.

@@ -135,12 +135,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 		t.lapsed = nil
 	}
 	clear(t.lapsed)
-	t.flushed = flushed{}
-	if len(t.replaced.names) > keepPending {
-		t.replaced.names = nil
-	}
-	clear(t.replaced.names)
-	t.replaced.databases = [Databases]int{}
+	t.flushed, t.replaced = flushed{}, Replaced{}
 	if cap(t.seen) > keepPending {
 		t.seen = nil
 	}
