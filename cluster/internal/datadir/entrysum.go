@@ -69,8 +69,8 @@ type boltLog struct{ raft.LogStore }
 // StoreLog implements raft.LogStore.
 func (l boltLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a
-// transaction of bbolt that fails for lack of space has changed nothing.
+// StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a transaction of bbolt that fails for lack
+// of space has changed nothing. If only the last step of the transaction failed, the entries may be there all the same.
 func (l boltLog) StoreLogs(logs []*raft.Log) error {
 	summed := make([]*raft.Log, len(logs))
 	for i, e := range logs {
@@ -78,7 +78,11 @@ func (l boltLog) StoreLogs(logs []*raft.Log) error {
 		e.Extensions = entrySum(&e)
 		summed[i] = &e
 	}
-	return wantsRoom(l.LogStore.StoreLogs(summed))
+	err := l.LogStore.StoreLogs(summed)
+	if last, err2 := l.LastIndex(); err != nil && (err2 != nil || last >= logs[0].Index) {
+		return errors.Join(err, err2)
+	}
+	return wantsRoom(err)
 }
 
 // GetLog implements raft.LogStore.

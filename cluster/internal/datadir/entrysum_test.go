@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -117,4 +118,30 @@ func boltValue(t *testing.T, path string, now []byte) (was []byte) {
 		t.Fatal(err)
 	}
 	return was
+}
+
+// A transaction of bbolt fails for want of space. Only if the entry is not there, its client may be told that it was not executed.
+func TestFullDiskBehindBolt(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		log := raft.NewInmemStore()
+		if err := log.StoreLog(written(6)); err != nil {
+			t.Fatal(err)
+		}
+		if err := (boltLog{fullStore{log, there}}).StoreLog(written(7)); errors.Is(err, ErrNoRoom) == there || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("the entry is there: %v; the error is %v", there, err)
+		}
+	}
+}
+
+// fullStore fails for want of space, before or after it has stored the entries.
+type fullStore struct {
+	raft.LogStore
+	after bool
+}
+
+func (s fullStore) StoreLogs(logs []*raft.Log) error {
+	if s.after {
+		return errors.Join(s.LogStore.StoreLogs(logs), syscall.ENOSPC)
+	}
+	return syscall.ENOSPC
 }
