@@ -5,7 +5,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -24,15 +23,7 @@ func TestLockReplacedInTheSameEntry(t *testing.T) {
 			p.do("SET lock you-of-database-1 NX PX 60000")
 			p.do("MOVE lock 1")
 			p.do("SET yours you-of-database-1 NX PX 60000")
-			verdicts := []verdict{commitSlowly, applyLater}
-			p.log.decides(40*ms, func(e raftfsm.Entry) verdict {
-				if len(e.Writes) == 0 || len(verdicts) == 0 {
-					return commit
-				}
-				v := verdicts[0]
-				verdicts = verdicts[1:]
-				return v
-			})
+			p.log.decides(40*ms, inTurn(commitSlowly, applyLater))
 			p.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
 			before := p.startMany(p.Node, "SET before them")
 			synctest.Wait()

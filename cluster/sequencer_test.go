@@ -62,11 +62,17 @@ func TestBatchesGrowWithTheLoad(t *testing.T) {
 }
 
 // once decides v for the first entry with writes, and commits everything else.
-func once(v verdict) func(raftfsm.Entry) verdict {
-	var done atomic.Bool
+func once(v verdict) func(raftfsm.Entry) verdict { return inTurn(v) }
+
+// inTurn gives each entry with writes the next of several verdicts. Then it commits.
+func inTurn(list ...verdict) func(raftfsm.Entry) verdict {
+	var given atomic.Int64
 	return func(e raftfsm.Entry) verdict {
-		if len(e.Writes) > 0 && done.CompareAndSwap(false, true) {
-			return v
+		if len(e.Writes) == 0 {
+			return commit
+		}
+		if i := given.Add(1) - 1; i < int64(len(list)) {
+			return list[i]
 		}
 		return commit
 	}
