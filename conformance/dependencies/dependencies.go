@@ -167,12 +167,13 @@ The Go standard library (BSD-3-Clause) comes with the compiler. Modules that onl
 const tail = `
 ## What is old and stays
 
-- ` + "`github.com/coreos/etcd`" + ` 3.3.27 is archived, and ` + "`coreos/pkg`" + ` and ` + "`coreos/go-systemd`" + ` come with it. raft-wal 0.4.2 takes one function of it, which sets room for a file aside; lockstep does not call it, because it makes its
-  log segments itself (` + "`cluster/internal/datadir/segments.go`" + `). raft-wal has replaced it since (its pull request 44), in no version that the Go proxy has. A replacement of the module by one of ours would keep its name in
-  go.mod, and ` + "`go install`" + ` refuses replacements; raft-wal's logic written anew is some 1,300 lines on which every crash depends. The vulnerability database names no fault of the package.
-- ` + "`github.com/boltdb/bolt`" + ` 1.3.1 is archived. raft-boltdb 2.3.1, the newest, has it for a migration from its version 1, which lockstep does not call; raft's vote and settings are kept by its successor, ` + "`go.etcd.io/bbolt`" + `.
-- ` + "`github.com/hashicorp/raft`" + ` 1.8.0 is out. It needs go-metrics 0.7, which has no ` + "`compat`" + ` any more, and raft-boltdb 2.3.1 imports that: the two cannot be built together. Of what is new in it (the log may keep the commit index; a
-  snapshot that has nothing new is no error line) lockstep uses nothing; no fault that is mended in it concerns lockstep. It comes with the next raft-boltdb.
+- ` + "`github.com/coreos/etcd`" + ` 3.3.27 is archived, and it brings ` + "`coreos/pkg`" + ` and ` + "`coreos/go-systemd`" + `. raft-wal 0.4.2 uses one function of it, which reserves disk space for a file. lockstep does not call that function, because
+  it makes its log segments itself (` + "`cluster/internal/datadir/segments.go`" + `). raft-wal has replaced the function since (its pull request 44), but no version in the Go proxy has the change. We do not put our own module in its
+  place: go.mod would still name it, and ` + "`go install`" + ` refuses replacements. We do not rewrite raft-wal either: its logic is some 1,300 lines, and every recovery after a crash depends on them. The vulnerability database names
+  no fault of the package.
+- ` + "`github.com/boltdb/bolt`" + ` 1.3.1 is archived. raft-boltdb 2.3.1, the newest version, uses it to migrate data of its own version 1; lockstep never calls that migration. Raft's vote and settings are in its successor, ` + "`go.etcd.io/bbolt`" + `.
+- ` + "`github.com/hashicorp/raft`" + ` 1.8.0 is out, but cannot be built together with raft-boltdb 2.3.1. It needs go-metrics 0.7, which no longer has the package ` + "`compat`" + `, and raft-boltdb imports that package. lockstep needs nothing that
+  is new in 1.8.0 (the log may keep the commit index; a snapshot without anything new is no error line), and no fault that 1.8.0 repairs concerns lockstep. We take it with the next raft-boltdb.
 
 ` + "`.ci/vulnerabilities`" + ` compares all of it with the Go vulnerability database (docs/security.md).
 `
