@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"sync/atomic"
 	"time"
 )
@@ -36,11 +37,12 @@ const (
 )
 
 // share is a queue of idle connections with unread input that get only a share of the loop's time. Only the owner of the loop
-// uses the queue.
+// uses the queue. A connection that ends leaves the queue at once (loop.retire): clients that connect and disconnect faster than
+// the loop serves the queue would otherwise fill the memory with ended connections.
 type share struct {
 	loop  *loop
-	queue []*loopConn // in the order of their arrival; but see incoming.add
-	last  []*loopConn // strangers that have hung up, served when queue is empty
+	queue list.List   // of *loopConn, in the order of their arrival; but see incoming.add
+	last  list.List   // of *loopConn: strangers that have hung up, served when queue is empty
 	due   time.Time   // when the next connections may be served
 	since time.Time   // the start of the present round, if the share must rest after the round (served); else zero
 	timer *time.Timer // wakes the loop at due
@@ -64,33 +66,39 @@ func (s *share) begins() bool {
 	return true
 }
 
-func (s *share) isEmpty() bool { return len(s.queue)+len(s.last) == 0 }
-
-// next serves the first connection of the queue.
-func (s *share) next() { s.serve(pop(&s.queue)) }
+func (s *share) isEmpty() bool { return s.queue.Len()+s.last.Len() == 0 }
 
 // nextStranger serves the first stranger of the queue, but strangers that have hung up come after all others: nobody waits for
 // their replies, and many of them could arrive in the time in which the loop serves one.
 func (s *share) nextStranger() {
-	for len(s.queue) > 0 {
-		c := pop(&s.queue)
+	for s.queue.Len() > 0 {
+		c := s.queue.Front().Value.(*loopConn)
 		if !c.hungUp {
 			s.serve(c)
 			return
 		}
-		s.last = append(s.last, c)
+		c.waitIn(&s.last)
 	}
-	s.serve(pop(&s.last))
+	s.serve(s.last.Front().Value.(*loopConn))
 }
 
-func pop(queue *[]*loopConn) *loopConn {
-	c := (*queue)[0]
-	(*queue)[0] = nil
-	*queue = (*queue)[1:]
-	return c
+// waitIn puts a connection at the end of a share's list, and removes it from the list in which it is.
+func (c *loopConn) waitIn(waiting *list.List) {
+	c.leaveShare()
+	c.share, c.place = waiting, waiting.PushBack(c)
 }
 
+// leaveShare removes a connection from the list of its share, if it is in one.
+func (c *loopConn) leaveShare() {
+	if c.share != nil {
+		c.share.Remove(c.place)
+		c.share, c.place = nil, nil
+	}
+}
+
+// serve reads from a connection of the share.
 func (s *share) serve(c *loopConn) {
+	c.leaveShare()
 	c.ready = false
 	if c.state == connIdle {
 		s.loop.advance(c)
@@ -140,7 +148,7 @@ func (l *loop) turn(c *loopConn) {
 	case c.state != connIdle:
 		c.ready = false
 	case c.s.needsAuth() || c.vain:
-		l.strangers.queue = append(l.strangers.queue, c)
+		c.waitIn(&l.strangers.queue)
 	case l.incoming.has(c):
 		l.incoming.add(c)
 	default:
@@ -190,34 +198,33 @@ func (s *incoming) crowded(c *loopConn) bool {
 // add queues a connection. If a part of its command has been read in a turn of the share, it goes to the front, because that part
 // takes memory.
 func (s *incoming) add(c *loopConn) {
-	s.queue = append(s.queue, c)
-	if c.part {
-		copy(s.queue[1:], s.queue)
-		s.queue[0] = c
+	if c.waitIn(&s.queue); c.part {
+		s.queue.MoveToFront(c.place)
 	}
 }
 
-// choose returns the index in the queue of the connection to read from next: the first one of the user whose latest turn is the
-// longest ago, among the users that are not crowded. If all are crowded, it returns -1: the loop should read from none now. But
+// choose returns the connection to read from next: the first one in the queue of the user whose latest turn is the
+// longest ago, among the users that are not crowded. If all are crowded, it returns nil: the loop should read from none now. But
 // after crowdLooks calls that passed over crowded users, choose chooses among the crowded users: their complete commands may be
 // blocking ones, which may keep their memory forever.
-func (s *incoming) choose() int {
+func (s *incoming) choose() *loopConn {
 	m := &s.loop.srv.clientMemory
-	best, crowded := -1, -1
+	var best, crowded *loopConn
 	var turn, crowdTurn uint64
-	for i, c := range s.queue {
+	for e := s.queue.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*loopConn)
 		u := c.s.userMemory()
 		t := u.turn.Load()
 		switch {
 		case m.crowded(u):
-			if crowded < 0 || t < crowdTurn {
-				crowded, crowdTurn = i, t
+			if crowded == nil || t < crowdTurn {
+				crowded, crowdTurn = c, t
 			}
-		case best < 0 || t < turn:
-			best, turn = i, t
+		case best == nil || t < turn:
+			best, turn = c, t
 		}
 	}
-	if crowded < 0 {
+	if crowded == nil {
 		return best
 	}
 	if s.looks++; s.looks > crowdLooks {
@@ -230,22 +237,19 @@ func (s *incoming) choose() int {
 // nextPart reads the next part of the large command that choose has chosen. If it has chosen none, the loop looks again after
 // crowdLook.
 func (s *incoming) nextPart() {
-	i := s.choose()
-	if i < 0 {
+	c := s.choose()
+	if c == nil {
 		s.due = s.loop.now.Add(crowdLook)
 		s.since = time.Time{}
 		return
 	}
-	c := s.queue[i]
-	copy(s.queue[1:i+1], s.queue[:i])
-	s.queue[0] = c
 	c.s.userMemory().turn.Store(s.loop.srv.clientMemory.turns.Add(1))
 	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {
 		s.since = time.Time{} // no rest is needed: a part with few arguments takes hardly any time
 	}
-	s.next()
+	s.serve(c)
 }
 
 // sharesServed is called at the end of a round and sets when the shares have their next turns.

@@ -1,8 +1,10 @@
 package server
 
 import (
+	"container/list"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -83,6 +85,14 @@ func sendsLarge(l *loop, user *account) *loopConn {
 	return c
 }
 
+// waiting returns the connections in the list of a share.
+func waiting(list *list.List) (conns []*loopConn) {
+	for e := list.Front(); e != nil; e = e.Next() {
+		conns = append(conns, e.Value.(*loopConn))
+	}
+	return conns
+}
+
 // TestLargeCommandInParts: among large commands, one that has been read in part goes first. After each part the loop serves the
 // other clients for a while, and it waits for longer while large commands of the user take the room.
 func TestLargeCommandInParts(t *testing.T) {
@@ -98,16 +108,16 @@ func TestLargeCommandInParts(t *testing.T) {
 	for _, c := range []*loopConn{second, begun, third} {
 		l.turn(c)
 	}
-	for i, c := range []*loopConn{begun, second, third} {
-		if l.incoming.queue[i] != c {
-			t.Errorf("the order is wrong at place %d", i)
-		}
+	if got, want := waiting(&l.incoming.queue), []*loopConn{begun, second, third}; !slices.Equal(got, want) {
+		t.Errorf("the order is %v, want %v", got, want)
+	}
+	for _, c := range []*loopConn{begun, second, third} {
 		c.state = connRunning // so that nothing is read
 	}
 	// serves counts the rounds until the loop serves a connection.
 	serves := func() (rounds int) {
-		left := len(l.incoming.queue)
-		for ; len(l.incoming.queue) == left; rounds++ {
+		left := l.incoming.queue.Len()
+		for ; l.incoming.queue.Len() == left; rounds++ {
 			l.now = ts.cfg.Clock()
 			l.serveShares()
 			ts.fake.advance(crowdLook) // the round takes that long
@@ -153,10 +163,10 @@ func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	order := func(n int) (served []string) {
 		for range n {
 			l.now = l.now.Add(time.Second)
-			before := slices.Clone(l.incoming.queue)
+			before := waiting(&l.incoming.queue)
 			l.serveShares()
 			for _, c := range before {
-				if !slices.Contains(l.incoming.queue, c) {
+				if c.share == nil {
 					served = append(served, c.s.userName())
 				}
 			}
@@ -202,7 +212,7 @@ func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 		c := &loopConn{state: connGone, ready: true}
 		c.hungUp = hungUp
 		conns = append(conns, c)
-		s.queue = append(s.queue, c)
+		c.waitIn(&s.queue)
 	}
 	for _, hungUp := range []bool{true, true, false, true, false} {
 		add(hungUp)
@@ -221,5 +231,67 @@ func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 	}
 	if want := []int{2, 4, 5, 0, 1, 3}; !slices.Equal(order, want) {
 		t.Errorf("served in the order %v, want %v", order, want)
+	}
+}
+
+// TestEndedConnectionsLeaveTheirShare: clients that connect, send something and disconnect, faster than the loop serves its shares,
+// leave nothing in the queues of the shares.
+func TestEndedConnectionsLeaveTheirShare(t *testing.T) {
+	for name, queue := range map[string]func(*loop, *loopConn){
+		"strangers": func(l *loop, c *loopConn) { c.s.authed.Store(false) },
+		"strangers that have hung up": func(l *loop, c *loopConn) {
+			c.s.authed.Store(false)
+			c.hungUp = true
+			l.turn(c)
+			c.waitIn(&l.strangers.last)
+		},
+		"large commands": func(l *loop, c *loopConn) { c.guard.large = make([][]byte, manyArguments) },
+	} {
+		ts := newTestServer(t, func(c *Config) { c.RequirePass = "secret" })
+		l, err := newLoop(ts.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.closeFiles()
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		for range 3 {
+			there, err := net.Dial("tcp", ln.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			here, err := ln.Accept()
+			if err == nil {
+				err = ts.adopt(here.(*net.TCPConn), nil, l, FacePlain)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.hear() // the connection joins
+			there.Close()
+		}
+		waiting := func() int { return l.strangers.queue.Len() + l.strangers.last.Len() + l.incoming.queue.Len() }
+		var conns []*loopConn
+		for _, c := range l.conns {
+			if c == nil {
+				continue
+			}
+			c.s.authed.Store(true)
+			queue(l, c)
+			l.turn(c)
+			conns = append(conns, c)
+		}
+		if n := waiting(); n != 3 || len(conns) != 3 {
+			t.Fatalf("%s: %d of %d connections wait", name, n, len(conns))
+		}
+		for _, c := range conns {
+			l.retire(c)
+		}
+		if n := waiting(); n > 0 {
+			t.Errorf("%s: %d ended connections wait", name, n)
+		}
 	}
 }

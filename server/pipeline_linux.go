@@ -1,6 +1,7 @@
 package server
 
 import (
+	"container/list"
 	"time"
 
 	"lockstep/cluster"
@@ -27,6 +28,9 @@ type loopConn struct {
 	vain  bool      // what inVain last reported
 	many  time.Time // when the loop last read a part of a command with manyArguments or more
 	part  bool      // incoming.nextPart has read a part of this connection's present command
+
+	share *list.List    // the list of a share in which the connection waits; nil: in none …
+	place *list.Element // … and its place there
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the present submission began
@@ -302,6 +306,7 @@ func (l *loop) protocolError(c *loopConn) {
 // unanswered; retire abandons a blocked command.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
+	c.leaveShare()
 	c.s.abandon()
 	l.conns[c.fd] = nil
 	l.count--
