@@ -60,7 +60,7 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 		run = e.opts.Local
 	}
 	r := e.call.Call(run)
-	if overrun := e.call.Overrun(); overrun != "" {
+	if overrun := e.call.OverrunSoFar(); overrun != "" {
 		e.halt(strings.TrimPrefix(string(overrun), "ERR "))
 	}
 	if e.spent += int64(e.call.Txn.TakeCopied()); e.spent >= e.nextHeap {

@@ -47,11 +47,22 @@ if (redis.call('hexists', KEYS[1], ARGV[1]) == 0) then return nil; end;
 local counter = redis.call('hincrby', KEYS[1], ARGV[1], -1);
 redis.call('del', KEYS[1]); redis.call('set', KEYS[2], 1, 'px', 1000); return 1;`
 		redissonRenew = "if (redis.call('hexists', KEYS[1], ARGV[1]) == 1) then redis.call('pexpire', KEYS[1], 30000); return 1; end; return 0;"
+		// What follows renews by setting the value again: redlock-rb, and node-redlock 5.
+		again = owns + "'set',KEYS[1],ARGV[1],'px',ARGV[2]) else return 0 end"
+		// python-redis-lock wakes those that wait, and then deletes the lock.
+		signals = `if redis.call("get", KEYS[1]) ~= ARGV[1] then return 1 else
+redis.call("del", KEYS[2]) redis.call("lpush", KEYS[2], 1) redis.call("pexpire", KEYS[2], ARGV[2]) redis.call("del", KEYS[1]) return 0 end`
+		// Redisson releases a lock that its owner has taken twice.
+		twice = `if (redis.call('hexists', KEYS[1], ARGV[1]) == 0) then return nil; end;
+local counter = redis.call('hincrby', KEYS[1], ARGV[1], -1);
+if (counter > 0) then redis.call('pexpire', KEYS[1], 30000); redis.call('set', KEYS[2], 0, 'px', 10000); return 0; end; return 1;`
 	)
 	const data = 40 << 20
-	for _, over := range []int64{-100, 0, 100, 1000, 4 << 20, 8 << 20, 8<<20 + 100, 20 << 20, data} {
+	for _, over := range []int64{-100, 0, 100, 1000, 4 << 20, 8<<20 - 2000, 8<<20 + 100, 20 << 20, data} {
 		f := &full{newWorld(t, Options{})}
 		f.do("set", "lock", "me", "px", "30000")
+		f.do("set", "plock", "me", "px", "30000")
+		f.do("hset", "taken twice", "0b5c5b9e-6ad5-4a0e-8f1c-6f5a3a0e7a1f:1", "2")
 		f.do("hset", "rlock", "0b5c5b9e-6ad5-4a0e-8f1c-6f5a3a0e7a1f:1", "1")
 		for i := range 10 {
 			f.do("set", fmt.Sprint("other", i), strings.Repeat("x", data/10))
@@ -76,6 +87,19 @@ redis.call('del', KEYS[1]); redis.call('set', KEYS[2], 1, 'px', 1000); return 1;
 			}
 			if r := f.do("evalsha", sha, "1", "lock", "me", "60000"); r.Int != 1 {
 				t.Errorf("over by %d: EVALSHA of %.80q: %+v", over, script, r)
+			}
+		}
+		for _, renewal := range [][]string{{"eval", again, "1", "plock", "me", "60000"}, {"set", "plock", "me", "xx", "px", "60000"}, {"psetex", "plock", "60000", "me"}} {
+			if r := f.do(renewal...); r.Str != "OK" {
+				t.Errorf("over by %d: %q: %+v", over, renewal, r)
+			}
+		}
+		if over <= 8<<20 { // the reserve
+			if r := f.do("eval", signals, "2", "plock", "lock-signal:plock", "me", "1000"); r.IsError() || r.Int != 0 {
+				t.Errorf("over by %d: EVAL of %.80q: %+v", over, signals, r)
+			}
+			if r := f.do("eval", twice, "2", "taken twice", "redisson_unlock_latch:{twice}:d8f2b2d6a0b3c1f2a5b4c3d2e1f00f1e", field); r.IsError() || r.Int != 0 {
+				t.Errorf("over by %d: EVAL of %.80q: %+v", over, twice, r)
 			}
 		}
 		for _, script := range []string{redissonRenew, redisson} {

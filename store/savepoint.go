@@ -115,6 +115,7 @@ func (t *Txn) put(db int, e *Entry) {
 	}
 	t.replace(db, e.key, e)
 	t.size += e.size()
+	t.noteCreated(db, e.key)
 	t.notify(eventNew, "new", db, e.key)
 	if e.typ == TypeList || e.typ == TypeSortedSet {
 		t.ready = append(t.ready, ReadyKey{db, e.key, e.typ})

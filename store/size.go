@@ -45,10 +45,6 @@ const (
 // 2 GB by default, which take a node some tenths of a second.
 const copiesPerEntry = 256
 
-// reserveShare gives the reserve beyond the limit of data: the reserve is limit/reserveShare, but at least DefaultMaxEntry. See
-// Overrun.
-const reserveShare = 16
-
 // emptySize counts against the limit in addition to the data. So the smallest limit refuses even
 // the first key, as in Redis.
 const emptySize = 1 << 20
@@ -175,7 +171,7 @@ func (t *Txn) Wrote() bool { return t.ws.Size() != t.from.writes }
 // BeginCall marks the start of a command, script or transaction. MaxEntry limits all writes from here
 // to the next BeginCall together.
 func (t *Txn) BeginCall() {
-	t.from, t.moved, t.copies, t.find.moved = extent{writes: t.ws.Size(), size: t.size}, 0, 0, 0
+	t.from, t.moved, t.copies, t.find.moved = extent{writes: t.ws.Size(), size: t.size, created: t.from.created[:0]}, 0, 0, 0
 }
 
 // extent is the size of the writes and the size of the data at the start of a command, script or transaction.
@@ -183,6 +179,8 @@ type extent struct {
 	writes int
 	size   int64
 	users  bool // the command sets many users (Txn.setUsers)
+
+	created []ReadyKey // see noteCreated
 }
 
 // limit returns how much the current command, script or transaction may write.
@@ -223,53 +221,3 @@ func (t *Txn) HasRoom(bytes int) bool {
 
 // ErrTooBig returns the error for a call that exceeds its limit.
 func (t *Txn) ErrTooBig() Error { return ErrEntryTooBig(t.MaxEntry()) }
-
-// NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a
-// command add to an existing number: the new number takes no room, and clients release a reentrant
-// lock by such a command.
-func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
-	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() {
-		return Reply{}, false
-	}
-	return Err(c.ErrNoRoom()), true
-}
-
-// Overrun returns the error if the command that has just run has written too much, or "". The caller must
-// undo the writes of such a command. Some commands may still add data when the data has reached its limit.
-// These are the commands of a script that has begun to write or that declares "allow-oom". They are also
-// the commands that Redis never refuses, such as RENAME to a long name. All of these may use the reserve
-// (reserveShare), and no more.
-func (c *Ctx) Overrun() Error {
-	switch t := c.Txn; {
-	case !t.Wrote():
-		return ""
-	case t.tooBig():
-		return t.ErrTooBig()
-	case t.size > t.from.size && t.beyondReserve() && !c.countsOnly() && !t.from.users:
-		return ErrOutOfMemory
-	}
-	return ""
-}
-
-// beyondReserve reports whether the data exceeds its limit by more than the reserve.
-func (t *Txn) beyondReserve() bool {
-	limit := t.config.memoryLimit(t.env.Limits)
-	return limit > 0 && full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry))
-}
-
-// countsOnly reports whether the command only changes an existing number.
-func (c *Ctx) countsOnly() bool {
-	switch c.Cmd.Name {
-	case "incr", "decr", "incrby", "decrby", "incrbyfloat":
-		e := c.Lookup(c.DB, c.Args[1])
-		return e != nil && e.typ == TypeString
-	case "hincrby", "hincrbyfloat":
-		e := c.Lookup(c.DB, c.Args[1])
-		if e == nil || e.typ != TypeHash {
-			return false
-		}
-		_, ok := e.Fields().Get(bytesToString(c.Args[2]))
-		return ok
-	}
-	return false
-}

@@ -208,31 +208,97 @@ func TestTooBig(t *testing.T) {
 	}
 }
 
-// TestReserve: what may add data beyond the limit adds little.
+// TestReserve: what may add data beyond the limit adds little, and the last quarter of the reserve is for what is temporary.
 func TestReserve(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
 	d.do("HSET", "h", "f", "9")
-	d.do("SET", "big", strings.Repeat("x", 7<<20))
+	d.do("SET", "big", strings.Repeat("x", 5<<20))
 	d.env.Limits.Memory = emptySize
-	add := func(args ...string) Error {
+	long := strings.Repeat("n", 100_000)
+	add := func(calls ...[]string) (overrun Error) {
 		txn := d.begin()
-		c := d.ctx(txn, args...)
-		if r := c.Cmd.Run(c); r.IsError() {
-			t.Fatalf("%.20q: %s", args, r.Str)
+		for _, args := range calls {
+			c := d.ctx(txn, args...)
+			if r := c.Cmd.Run(c); r.IsError() {
+				t.Fatalf("%.20q: %s", args, r.Str)
+			}
+			if overrun = c.OverrunSoFar(); overrun != "" {
+				return overrun
+			}
+			overrun = c.Overrun()
 		}
-		return c.Overrun()
+		return overrun
 	}
-	if got := add("rename", "k", strings.Repeat("n", 100_000)); got != "" {
+	rename := []string{"rename", "k", long}
+	if got := add(rename); got != "" {
 		t.Errorf("below the reserve: %s", got)
 	}
 	d.do("SET", "more", strings.Repeat("x", 1<<20))
-	if got := add("rename", "k", strings.Repeat("n", 100_000)); got != ErrOutOfMemory {
+	temporary := [][]string{{"set", "signal", long}, {"pexpire", "signal", "60000"}, {"del", "k"}}
+	for name, calls := range map[string][][]string{
+		"lasting":         {rename},
+		"too long":        {temporary[0], {"pexpire", "signal", "60001"}},
+		"one of two":      append([][]string{rename}, temporary[:2]...),
+		"lasting anew":    append(temporary[:2:2], []string{"set", "signal", long}),
+		"too many":        [][]string{{"incr", "a"}, {"incr", "b"}, {"incr", "c"}, {"incr", "d"}, {"incr", "e"}, {"incr", "f"}, {"incr", "g"}, {"incr", "i"}, {"incr", "j"}, {"lpush", "l", long}},
+		"longer than was": {{"append", "k", long}, {"pexpire", "k", "1"}},
+	} {
+		if got := add(calls...); got != ErrOutOfMemory {
+			t.Errorf("beyond three quarters of the reserve, %s: %q", name, got)
+		}
+	}
+	goOn := [][]string{{"hincrby", "h", "f", "1"}, {"del", "k"}, {"rename", "more", "m"}, {"expire", "k", "10"}}
+	for _, calls := range append([][][]string{temporary}, goOn[:1], goOn[1:2], goOn[2:3], goOn[3:]) {
+		if got := add(calls...); got != "" {
+			t.Errorf("beyond three quarters of the reserve, %.30q: %s", calls, got)
+		}
+	}
+	d.do("SET", "still", strings.Repeat("x", 2<<20))
+	if got := add(temporary...); got != ErrOutOfMemory {
 		t.Errorf("beyond the reserve: %q", got)
 	}
-	for _, args := range [][]string{{"hincrby", "h", "f", "1"}, {"del", "k"}, {"rename", "more", "m"}, {"expire", "k", "10"}} {
-		if got := add(args...); got != "" {
+	for _, args := range goOn {
+		if got := add(args); got != "" {
 			t.Errorf("%q: %s", args, got)
+		}
+	}
+}
+
+// TestReplacesAtFullMemory: a write that takes no more room than what it replaces is let through, as renewals by SET are; others that
+// may add data are not.
+func TestReplacesAtFullMemory(t *testing.T) {
+	d := newTestDB(t)
+	d.do("SET", "k", "value")
+	d.do("HSET", "h", "f", "value")
+	d.do("ZADD", "z", "1", "m")
+	d.env.Limits.Memory = 1
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"goes on", []string{"set", "k", "value"}}, {"goes on", []string{"set", "k", "v", "px", "100"}}, {"goes on", []string{"SET", "k", "value", "XX", "GET", "KEEPTTL"}},
+		{"refused", []string{"set", "k", "longer"}}, {"refused", []string{"set", "k", "value", "nx"}}, {"refused", []string{"set", "none", "v"}},
+		{"refused", []string{"set", "k", "v", "nonsense"}}, {"refused", []string{"set", "h", "v"}}, {"refused", []string{"set", "none", "", "xx"}},
+		{"goes on", []string{"getset", "k", "value"}}, {"refused", []string{"getset", "k", "longer"}},
+		{"goes on", []string{"setex", "k", "10", "value"}}, {"refused", []string{"setex", "none", "10", "value"}},
+		{"goes on", []string{"psetex", "k", "10", "value"}}, {"refused", []string{"psetex", "k", "10", "longer"}},
+		{"goes on", []string{"hset", "h", "f", "value"}}, {"refused", []string{"hset", "h", "f", "longer"}}, {"refused", []string{"hset", "h", "g", ""}},
+		{"goes on", []string{"hmset", "h", "f", "v"}}, {"refused", []string{"hset", "h", "f", "v", "g", "v"}}, {"refused", []string{"hset", "k", "f", "v"}},
+		{"goes on", []string{"zadd", "z", "2", "m"}}, {"goes on", []string{"zadd", "z", "XX", "GT", "CH", "2", "m"}}, {"refused", []string{"zadd", "z", "2", "n"}},
+		{"refused", []string{"zadd", "z", "2", "m", "3", "n"}}, {"refused", []string{"zadd", "none", "2", "m"}}, {"refused", []string{"zadd", "z", "xx", "2"}},
+		{"refused", []string{"setnx", "k", "v"}}, {"refused", []string{"mset", "k", "v"}}, {"refused", []string{"append", "k", "v"}},
+	} {
+		txn := d.begin()
+		got, before := "goes on", txn.size
+		ctx := d.ctx(txn, c.args...)
+		if _, denied := ctx.NoRoom(); denied {
+			got = "refused"
+		} else if r := ctx.Cmd.Run(ctx); r.IsError() || txn.size > before {
+			t.Errorf("%q: %s, and the data has grown by %d", c.args, render(r), txn.size-before)
+		}
+		if got != c.want {
+			t.Errorf("%q: %s, want %s", c.args, got, c.want)
 		}
 	}
 }

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"slices"
+	"time"
+)
+
+// A command that may add data is refused (NoRoom) when the data, or the data directory, has reached its limit. Some commands may
+// still add data then: the commands of a script that has begun to write or that declares "allow-oom", and the commands that Redis
+// never refuses, such as RENAME to a long name. All of these may use the reserve, and no more (Overrun).
+//
+// Releases and renewals of locks must go on. Most need no memory. The others are why NoRoom lets replaces through, and why a part
+// of the reserve is for what is temporary.
+
+// reserveShare gives the reserve beyond the limit of data: the reserve is limit/reserveShare, but at least DefaultMaxEntry. The last
+// releaseShare-th of it is for keys that expire within temporaryFor: some clients leave such a key when they release a lock
+// (python-redis-lock for those that wait, Redisson for itself). Otherwise scripts that add lasting data could use up all of the
+// reserve, and such clients could release no lock any more.
+const (
+	reserveShare = 16
+	releaseShare = 4
+	temporaryFor = time.Minute
+)
+
+// mostTemporary is how many keys that a call has created temporary looks at.
+const mostTemporary = 8
+
+// NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a command through that changes
+// an existing number or replaces a value by one that is no longer: the new value takes no room, and clients renew and release locks
+// by such commands.
+func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
+	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() || c.replaces() {
+		return Reply{}, false
+	}
+	return Err(c.ErrNoRoom()), true
+}
+
+// Overrun returns the error if the command, script or transaction that has just run has written too much, or "". The caller must
+// undo its writes.
+func (c *Ctx) Overrun() Error {
+	if c.grows() && !c.fitsReserve(releaseShare-1) && !c.temporary() {
+		return ErrOutOfMemory
+	}
+	return c.OverrunSoFar()
+}
+
+// OverrunSoFar is Overrun for a command of a script that goes on: the next commands may still say when the new keys expire.
+func (c *Ctx) OverrunSoFar() Error {
+	switch {
+	case !c.Wrote():
+		return ""
+	case c.tooBig():
+		return c.ErrTooBig()
+	case c.grows() && !c.fitsReserve(releaseShare):
+		return ErrOutOfMemory
+	}
+	return ""
+}
+
+// grows reports whether the data has grown, by more than what NoRoom lets through.
+func (c *Ctx) grows() bool { return c.size > c.from.size && !c.countsOnly() && !c.from.users }
+
+// fitsReserve reports whether what the data has beyond its limit fits a number of quarters (releaseShare) of the reserve.
+func (t *Txn) fitsReserve(quarters int64) bool {
+	limit := t.config.memoryLimit(t.env.Limits)
+	return limit == 0 || !full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry)/releaseShare*quarters)
+}
+
+// temporary reports whether the current command, script or transaction has added no more than keys that expire within temporaryFor.
+func (t *Txn) temporary() bool {
+	if len(t.from.created) > mostTemporary {
+		return false
+	}
+	left, last := t.size-t.from.size, t.now.Lease+temporaryFor.Milliseconds()
+	for _, k := range t.from.created {
+		if e := t.peek(k.DB, k.Key); e != nil && e.deadline != 0 && e.deadline <= last {
+			left -= e.size()
+		}
+	}
+	return left <= 0
+}
+
+// noteCreated keeps the name of a key that is created while the data is beyond its limit, for temporary.
+func (t *Txn) noteCreated(db int, key string) {
+	k := ReadyKey{DB: db, Key: key}
+	if len(t.from.created) <= mostTemporary && !t.fitsReserve(0) && !slices.Contains(t.from.created, k) {
+		t.from.created = append(t.from.created, k)
+	}
+}
+
+// countsOnly reports whether the command only changes an existing number.
+func (c *Ctx) countsOnly() bool {
+	switch c.Cmd.Name {
+	case "incr", "decr", "incrby", "decrby", "incrbyfloat":
+		return c.existing(TypeString) != nil
+	case "hincrby", "hincrbyfloat":
+		e := c.existing(TypeHash)
+		if e == nil {
+			return false
+		}
+		_, ok := e.Fields().Get(bytesToString(c.Args[2]))
+		return ok
+	}
+	return false
+}
+
+// replaces reports whether the command, which has not run yet, will only replace a string, a field of a hash or the score of a
+// member, and the new value is no longer than the old one.
+func (c *Ctx) replaces() bool {
+	switch c.Cmd.Name {
+	case "set":
+		o, ok := parseStringOptions(c.Args[3:], setWords)
+		return ok && !o.has(optNX) && c.replacesString(c.Args[2])
+	case "getset":
+		return c.replacesString(c.Args[2])
+	case "setex", "psetex":
+		return c.replacesString(c.Args[3])
+	case "hset", "hmset":
+		if e := c.existing(TypeHash); e != nil && len(c.Args) == 4 {
+			old, ok := e.Fields().Get(bytesToString(c.Args[2]))
+			return ok && len(c.Args[3]) <= len(old)
+		}
+	case "zadd":
+		var f zaddFlags
+		if e, pairs := c.existing(TypeSortedSet), f.parse(c.Args[2:]); e != nil && len(pairs) == 2 {
+			_, ok := e.Scores().Score(bytesToString(pairs[1]))
+			return ok
+		}
+	}
+	return false
+}
+
+// replacesString reports whether the key of the command is a string of at least the length of a new value.
+func (c *Ctx) replacesString(value []byte) bool {
+	e := c.existing(TypeString)
+	return e != nil && len(value) <= len(e.str)
+}
+
+// existing returns the entry of the command's first key if it has a type, else nil.
+func (c *Ctx) existing(typ Type) *Entry {
+	if e := c.Txn.Lookup(c.DB, c.Args[1]); e != nil && e.typ == typ {
+		return e
+	}
+	return nil
+}
