@@ -15,12 +15,12 @@ import (
 // piece only, even if the client reads slowly.
 
 const (
-	// backupPiece is the size of a piece in bytes.
-	backupPiece = 1 << 20
+	// BackupPiece is the size of a piece in bytes; only the last piece is smaller.
+	BackupPiece = 1 << 20
 	// backupIdle is how long a backup stays open while the client asks for no piece.
 	backupIdle = time.Minute
-	// backupMost is how long a backup may stay open in all: while it is open, the node keeps all data that commands overwrite.
-	backupMost = time.Hour
+	// BackupMost is how long a backup may stay open in all: while it is open, the node keeps all data that commands overwrite.
+	BackupMost = time.Hour
 )
 
 // backups has the one backup that clients may read at present.
@@ -111,7 +111,7 @@ func (s *session) beginBackup(args [][]byte) store.Reply {
 	b.last++
 	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last), by: s.reader()}
 	end := func() { srv.endBackup(open) }
-	open.idle, open.most = time.AfterFunc(backupIdle, end), time.AfterFunc(backupMost, end)
+	open.idle, open.most = time.AfterFunc(backupIdle, end), time.AfterFunc(BackupMost, end)
 	b.open = open
 	return store.List(store.Str(open.name), store.Flag(complete))
 }
@@ -128,7 +128,7 @@ func (s *session) readBackup(name string) store.Reply {
 	open.mu.Lock()
 	defer open.mu.Unlock()
 	open.idle.Reset(backupIdle)
-	piece := make([]byte, backupPiece)
+	piece := make([]byte, BackupPiece)
 	n, err := io.ReadFull(open, piece)
 	if err != nil {
 		if n == 0 || !errors.Is(err, io.ErrUnexpectedEOF) {

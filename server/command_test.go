@@ -187,7 +187,7 @@ func TestLockstepCommands(t *testing.T) {
 	c.do("LOCKSTEP SNAPSHOT", "+OK\r\n")
 	begun := c.ask("LOCKSTEP", "BACKUP", "BEGIN")
 	name := begun.Elems[0].Text
-	for i, size := range []int{backupPiece, 5, 0} {
+	for i, size := range []int{BackupPiece, 5, 0} {
 		if piece := c.ask("LOCKSTEP", "BACKUP", "READ", name); len(piece.Text) != size {
 			t.Errorf("piece %d of the backup has %d bytes, want %d", i, len(piece.Text), size)
 		}

@@ -11,7 +11,7 @@ import (
 func (f *fakeBackend) Backup() (*cluster.Backup, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return &cluster.Backup{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, backupPiece+5)), Users: f.store.Accounts()}, !f.unready.Load(), nil
+	return &cluster.Backup{ReadCloser: io.NopCloser(io.LimitReader(zeros{}, BackupPiece+5)), Users: f.store.Accounts()}, !f.unready.Load(), nil
 }
 
 // zeros is a reader without an end.

@@ -205,7 +205,7 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 			_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // of a reply that does not come
 		}
 		for i, c := range []*client{reads, early} {
-			if got, want := len(c.ask("LOCKSTEP", "BACKUP", "READ", name).Text), []int{backupPiece, 5}[i]; got != want {
+			if got, want := len(c.ask("LOCKSTEP", "BACKUP", "READ", name).Text), []int{BackupPiece, 5}[i]; got != want {
 				t.Fatalf("piece %d has %d bytes, want %d", i, got, want)
 			}
 		}

@@ -47,7 +47,10 @@ func administer(name string, args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return printReply(stdout, name, reply)
+	if err := printReply(stdout, name, reply); err != nil {
+		return fmt.Errorf("the node at %s answered otherwise than lockstep does: %w", o.addr, err)
+	}
+	return nil
 }
 
 // printReply prints the reply to status as one name and value per line, the reply to members as a table, and any other reply as it is.
@@ -55,14 +58,23 @@ func printReply(w io.Writer, name string, reply any) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch name {
 	case "status":
-		pairs, _ := reply.([]any)
+		pairs, ok := reply.([]any)
+		if !ok || len(pairs) < 2 {
+			return fmt.Errorf("%.100q", fmt.Sprint(reply))
+		}
 		for i := 0; i+1 < len(pairs); i += 2 {
 			fmt.Fprintf(tw, "%s\t%s\n", cell(pairs[i]), cell(pairs[i+1]))
 		}
 	case "members":
-		members, _ := reply.([]any)
+		members, ok := reply.([]any)
+		if !ok || len(members) == 0 {
+			return fmt.Errorf("%.100q", fmt.Sprint(reply))
+		}
 		for i, m := range members {
-			pairs, _ := m.([]any)
+			pairs, ok := m.([]any)
+			if !ok || len(pairs) < 2 {
+				return fmt.Errorf("%.100q", fmt.Sprint(m))
+			}
 			var names, values []string
 			for j := 0; j+1 < len(pairs); j += 2 {
 				names = append(names, strings.ToUpper(cell(pairs[j])))

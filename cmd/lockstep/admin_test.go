@@ -27,3 +27,15 @@ func TestRepliesCommandNoTerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestOtherRepliesAreErrors: an answer that has not the form of a node's is an error, not an empty table.
+func TestOtherRepliesAreErrors(t *testing.T) {
+	for _, name := range []string{"status", "members"} {
+		for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{nil}, []any{[]any{}}} {
+			var b strings.Builder
+			if err := printReply(&b, name, reply); err == nil {
+				t.Errorf("%s, %v: %q", name, reply, b.String())
+			}
+		}
+	}
+}

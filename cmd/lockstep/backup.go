@@ -15,6 +15,7 @@ import (
 
 	"lockstep/cluster"
 	"lockstep/raftfsm"
+	"lockstep/server"
 )
 
 // parseMixed parses a command line as the function parse does, for commands that accept flags before, between and after
@@ -184,7 +185,13 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
 	name, yes := fmt.Sprint(begun[0]), begun[1] == int64(1)
+	// Whoever answers in the place of a node must not fill the disk slowly: a node ends a backup after BackupMost, and only its last
+	// piece is smaller than BackupPiece.
+	begin, last := time.Now(), false
 	for {
+		if time.Since(begin) > server.BackupMost {
+			return false, fmt.Errorf("the node at %s was not done after %v", o.addr, server.BackupMost)
+		}
 		timer.Reset(o.timeout)
 		reply, err := c.Do("LOCKSTEP", "BACKUP", "READ", name)
 		if err != nil {
@@ -194,6 +201,10 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 		if piece == "" {
 			return yes, nil
 		}
+		if last || len(piece) > server.BackupPiece {
+			return false, fmt.Errorf("the node at %s sent more than a backup", o.addr)
+		}
+		last = len(piece) < server.BackupPiece
 		if _, err := io.WriteString(w, piece); err != nil {
 			return false, err
 		}

@@ -16,6 +16,7 @@ import (
 
 	"lockstep/conformance/nodes"
 	"lockstep/raftfsm"
+	"lockstep/server"
 	"lockstep/server/respclient"
 )
 
@@ -179,6 +180,27 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 	}
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 1 {
 		t.Errorf("left over: %v, %v", list, err)
+	}
+}
+
+// TestBackupWithoutEnd: whoever answers in the place of a node cannot go on with small pieces, or send a large one.
+func TestBackupWithoutEnd(t *testing.T) {
+	full := strings.Repeat("x", server.BackupPiece)
+	for name, pieces := range map[string][]string{"small pieces": {"x", "x", ""}, "a large piece": {full + "x", ""}, "after the last piece": {full, "x", full, ""}} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		go func() {
+			if conn, err := ln.Accept(); err == nil {
+				giveBackup(conn, "*2\r\n$1\r\n1\r\n:1\r\n", pieces, false, nil)
+			}
+		}()
+		err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(t.TempDir(), "b"), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), "sent more than a backup") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

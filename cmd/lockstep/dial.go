@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/server"
 	"lockstep/server/respclient"
 )
 
@@ -113,6 +114,9 @@ func (o *adminOptions) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
+// mostReply is how much memory a reply to this program may take: a piece of a backup is the largest that a node sends.
+const mostReply = 2 * server.BackupPiece
+
 // askNode connects to a node, sends it one command and returns the reply.
 func askNode(o adminOptions, command []string) (any, error) {
 	c, err := dialNode(o)
@@ -157,6 +161,7 @@ func dialNode(o adminOptions) (*respclient.Conn, error) {
 		conn = secured
 	}
 	c := respclient.NewConn(conn)
+	c.Most = mostReply
 	if o.password == "" && o.user == "" {
 		return c, nil
 	}

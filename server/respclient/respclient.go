@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -15,6 +16,9 @@ import (
 
 // Conn is a RESP2 client connection.
 type Conn struct {
+	// Most is how many bytes of memory a reply may take; 0: as many as a large reply of a node.
+	Most int64
+
 	conn net.Conn
 	r    *bufio.Reader
 }
@@ -65,19 +69,33 @@ const (
 	maxLine  = 1 << 20
 	maxBulk  = 512 << 20
 	maxElems = 1 << 24 // in all lists of a reply together
+	elemSize = 64      // an element of a list takes at least so much memory
 )
 
-var errTooLarge = errors.New("resp: the reply is larger than any that a node sends")
+var (
+	errTooLarge = errors.New("resp: the reply is larger than any that a node sends")
+	errNegative = errors.New("resp: a length below zero")
+)
 
 // reply reads one reply.
 type reply struct {
 	r     *bufio.Reader
 	elems int64 // elements so far
+	left  int64 // bytes that the rest of the reply may take
+}
+
+// takes reports whether the reply may take n bytes more.
+func (p *reply) takes(n int64) bool {
+	p.left -= n
+	return p.left >= 0
 }
 
 // Receive reads the next reply and returns it as Do does.
 func (c *Conn) Receive() (any, error) {
-	read := reply{r: c.r}
+	read := reply{r: c.r, left: c.Most}
+	if c.Most == 0 {
+		read.left = math.MaxInt64
+	}
 	return read.value(0)
 }
 
@@ -122,7 +140,7 @@ func (p *reply) line() (string, error) {
 		if err != bufio.ErrBufferFull {
 			return "", err
 		}
-		if len(line) > maxLine {
+		if len(line) > maxLine || p.left < int64(len(line)) {
 			return "", errTooLarge
 		}
 	}
@@ -130,10 +148,12 @@ func (p *reply) line() (string, error) {
 
 // bulk reads n bytes. It takes memory only for what arrives.
 func (p *reply) bulk(n int64) (any, error) {
-	if n < 0 {
+	switch {
+	case n == -1:
 		return nil, nil
-	}
-	if n > maxBulk {
+	case n < 0:
+		return nil, errNegative
+	case n > maxBulk || !p.takes(n):
 		return nil, errTooLarge
 	}
 	var b strings.Builder
@@ -149,15 +169,17 @@ func (p *reply) bulk(n int64) (any, error) {
 
 // array reads n elements; an error reply among them becomes an element of type ServerError.
 func (p *reply) array(n int64, depth int) (any, error) {
-	if n < 0 {
+	switch {
+	case n == -1:
 		return nil, nil
-	}
-	if n > maxElems || depth == maxDepth {
+	case n < 0:
+		return nil, errNegative
+	case n > maxElems || depth == maxDepth:
 		return nil, errTooLarge
 	}
 	list := make([]any, 0, min(n, 1024))
 	for range n {
-		if p.elems++; p.elems > maxElems {
+		if p.elems++; p.elems > maxElems || !p.takes(elemSize) {
 			return nil, errTooLarge
 		}
 		v, err := p.value(depth + 1)

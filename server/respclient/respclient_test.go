@@ -29,6 +29,21 @@ func TestOutsizedReplies(t *testing.T) {
 	}
 }
 
+// TestMost: a caller says how much memory a reply may take.
+func TestMost(t *testing.T) {
+	within := strings.Repeat("x", 1000)
+	for text, want := range map[string]error{
+		"$1000\r\n" + within + "\r\n": nil, "+" + within + "\r\n": nil, "*10\r\n" + strings.Repeat(":1\r\n", 10): nil,
+		"$1025\r\n": errTooLarge, "+" + strings.Repeat("x", 10_000): errTooLarge, "*17\r\n" + strings.Repeat("+a\r\n", 17): errTooLarge,
+		"*2\r\n$600\r\n" + within[:600] + "\r\n$600\r\n": errTooLarge,
+	} {
+		c := Conn{r: bufio.NewReader(strings.NewReader(text)), Most: 1024}
+		if _, err := c.Receive(); !errors.Is(err, want) {
+			t.Errorf("%.20q: %v, want %v", text, err, want)
+		}
+	}
+}
+
 // TestReplies: what nodes send is read as it is.
 func TestReplies(t *testing.T) {
 	long := strings.Repeat("x", 3<<20)
@@ -36,6 +51,11 @@ func TestReplies(t *testing.T) {
 	want := []any{long, int64(7), ServerError("ERR no"), []any{nil, nil}, long[:10_000]}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%.100v, %v", got, err)
+	}
+	for _, bad := range []string{"$-5\r\n", "*-2\r\n"} {
+		if _, err := receive(bad); !errors.Is(err, errNegative) {
+			t.Errorf("%q: %v", bad, err)
+		}
 	}
 	if _, err := receive("$5\r\nxx"); err == nil {
 		t.Error("a part is taken for the whole")
