@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -316,13 +317,17 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
 	}
-	search, patience := clusterTimes*s.srv.patience(), clusterTimes*s.srv.patience()
+	patience := clusterTimes * s.srv.patience()
+	search := cmp.Or(s.srv.cfg.FailoverWait, patience)
 	if readsOn(cmd, args) {
 		search, patience = 0, s.srv.patience()
 	}
 	if s.srv.upToDate(search, patience) != knowsAll {
-		if asksNodeAlone(cmd) {
+		switch {
+		case asksNodeAlone(cmd):
 			return ""
+		case s.srv.backend.Removed():
+			return cluster.ErrRemoved
 		}
 		return cluster.ErrClusterDown
 	}

@@ -56,8 +56,11 @@ type Config struct {
 	// shows 0 bytes.
 	LibraryMemory func() int64
 	// NoUring makes the server send each reply with a system call of its own, as on a kernel that forbids io_uring.
-	NoUring  bool
-	patience time.Duration // see Server.patience; 0: catchUpTimeout
+	NoUring bool
+	// FailoverWait is how long a client whose password no leader has confirmed waits for a leader, as other clients do
+	// (cluster.Config.FailoverWait). 0: clusterTimes × Server.patience.
+	FailoverWait time.Duration
+	patience     time.Duration // see Server.patience; 0: catchUpTimeout
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

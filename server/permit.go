@@ -123,6 +123,9 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	timer := time.NewTimer(search)
 	defer timer.Stop()
 	for !srv.backend.Reaches() {
+		if srv.backend.Removed() {
+			return knowsSelf // no leader will take up this node again
+		}
 		select {
 		case <-timer.C:
 			srv.pulse.missed.Store(false) // there is no leader

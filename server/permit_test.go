@@ -160,6 +160,9 @@ func TestLetInWithoutALeader(t *testing.T) {
 			old.do(line, "-"+string(cluster.ErrClusterDown)+"\r\n")
 		}
 		old.do("PING", "+PONG\r\n")
+		ts.fake.removed.Store(true)
+		old.do("GET k", "-"+string(cluster.ErrRemoved)+"\r\n")
+		ts.fake.removed.Store(false)
 		ts.elsewhere("ACL SETUSER op >q")
 		ts.fake.unready.Store(false)
 		right.do("GET k", "$-1\r\n")
@@ -183,6 +186,18 @@ func TestLetInWithoutALeader(t *testing.T) {
 		old.do("GET k", "$-1\r\n")
 		right.do("GET k", "$-1\r\n")
 	})
+}
+
+// TestLoginWaitsForALeaderAsOthersDo: a client whose password no leader has confirmed waits for a leader for Config.FailoverWait.
+func TestLoginWaitsForALeaderAsOthersDo(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.FailoverWait = time.Millisecond })
+	<-ts.learned
+	ts.patient.Store(int64(time.Hour))
+	ts.elsewhere("ACL SETUSER op on >p +@all ~* &*")
+	ts.fake.unready.Store(true)
+	c := ts.dial(t)
+	c.do("AUTH op p", "+OK\r\n")
+	c.do("GET k", "-"+string(cluster.ErrClusterDown)+"\r\n")
 }
 
 // TestPiecesAwaitNoLeader: only the beginning of a backup waits until there is a leader. Once there is one, it is asked for each piece.

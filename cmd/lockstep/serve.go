@@ -163,7 +163,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	sc.NodeID, sc.Clock, sc.Log, sc.Hub = cfg.ID, clock.Wall, log, hub
 	sc.DataDir, sc.Durable, sc.Limits = cfg.Data, !cfg.Ephemeral, cfg.Limits
 	sc.TLS, sc.ACLUsers, sc.LibraryMemory = certificates, users, engine.Kept
-	sc.OnShutdown, sc.Ballast = shutdown, len(ballast)
+	sc.OnShutdown, sc.Ballast, sc.FailoverWait = shutdown, len(ballast), cfg.FailoverWait
 	if err := sc.Validate(); err != nil {
 		return nil, errors.Join(usageError{err}, ls.close(), node.Close())
 	}
