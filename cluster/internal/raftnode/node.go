@@ -176,6 +176,7 @@ func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	}
 	r.started.Store(true)
 	r.trans.raft.Store(r.raft)
+	r.trans.progress.begin(r.applied)
 	if last-min(last, r.dir.Snapshots.Newest().Index) >= r.cfg.SnapshotThreshold {
 		go r.snapshotAt(last)
 	}

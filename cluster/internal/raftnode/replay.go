@@ -42,8 +42,10 @@ type progress struct {
 	mu     sync.Mutex
 	passed uint64 // the highest commit index that pace has let pass
 	told   uint64 // the highest commit index from leaders since reset; 0: none
-	goal   uint64 // value of told at the beginning of the present round of caughtUp
+	goal   uint64 // value of told at the beginning of the present round (round)
 	caught bool   // the node has caught up since reset
+
+	applied func(index uint64) bool // reports whether the entries up to an index have been applied; nil: Raft has not started
 }
 
 // pace bounds the commit index of one request before Raft sees it. isFor reports whether an entry is for the state machine.
@@ -54,6 +56,7 @@ func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told = max(p.told, req.LeaderCommitIndex)
+	p.round()
 	done := p.done.Load()
 	most := max(done+paceWindow, p.passed)
 	if req.LeaderCommitIndex > most && most < p.passed+paceStep && !p.waits(done, isFor) {
@@ -100,20 +103,32 @@ func (p *progress) toldIndex() uint64 {
 	return p.told
 }
 
-// caughtUp reports whether this node has caught up with the commit index of leaders since reset. It goes in rounds: the
-// goal of a round is the highest commit index at its beginning, and the round ends when the node has applied the goal. The
-// node has caught up when the commit index grew by at most paceStep during a round.
-func (p *progress) caughtUp(applied func(index uint64) bool) bool {
+// begin sets the function that reports whether the entries up to an index have been applied.
+func (p *progress) begin(applied func(index uint64) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.goal == 0 {
+	p.applied = applied
+}
+
+// caughtUp reports whether this node has caught up with the commit index of leaders since reset; round finds it out.
+func (p *progress) caughtUp() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.caught
+}
+
+// round begins a new round if the present one is over. The goal of a round is the highest commit index at its beginning, and
+// the round is over when the leader tells a commit index after the node has applied the goal: what the leader told before may be
+// old. The node has caught up when the commit index grew by at most paceStep during a round. The caller holds mu.
+func (p *progress) round() {
+	switch {
+	case p.caught || p.applied == nil:
+	case p.goal == 0:
 		p.goal = p.told
-	}
-	for !p.caught && p.goal > 0 && applied(p.goal) {
+	case p.applied(p.goal):
 		p.caught = p.told <= p.goal+paceStep
 		p.goal = p.told
 	}
-	return p.caught
 }
 
 // relay passes requests of peers to Raft until the transport closes.
@@ -193,7 +208,7 @@ func (r *Node) Led() { r.trans.progress.reset() }
 
 // CaughtUp reports whether this node has, at some time since Led, caught up with the commit index of the leader, except for at
 // most paceStep entries (progress.caughtUp).
-func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp(r.applied) }
+func (r *Node) CaughtUp() bool { return r.trans.progress.caughtUp() }
 
 // applied reports whether all entries up to an index have been applied. Raft's applied index counts an entry as
 // soon as Raft has passed it on, so applied asks the state machine, too. The state machine gets only commands
