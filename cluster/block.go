@@ -363,7 +363,7 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 		b.link = rt.link
 		return func() { k.sendThere(b, &c, rt.link, attempt, waited) }
 	}
-	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }, keys: b.keys}
+	w := &blockedClient{origin: k.n.boot, id: id, waited: waited, since: b.began, joined: func() { k.waiting(b, attempt) }, dequeue: k.n.dequeue, keys: b.keys}
 	w.req = &request{calls: []Call{c}, blockedClient: w, kind: b.kind, finish: func(r *request) {
 		var reply store.Reply
 		if r.err == nil {

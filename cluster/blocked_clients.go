@@ -38,6 +38,9 @@ type blockedClient struct {
 	quit  atomic.Int32 // how to end it (quitSoon, quitNow, quitRefused); 0: nobody has asked to end it
 	// joined is called when it is certain that the client waits (confirm); it may be nil.
 	joined func()
+	// dequeue takes the request out of the leader's inbox (Node.dequeue); nil only in tests. While the disk of the leader hangs, nobody
+	// else takes requests out of it, but clients may begin blocking commands and disconnect as often as they like.
+	dequeue func(*request)
 
 	origin uint64 // boot number of the node that its client is connected to …
 	id     uint64 // … and the number of the command there
@@ -85,6 +88,9 @@ func (w *blockedClient) cancel(how int32) {
 		w.all.bury(w)
 		w.cancelled()
 	case how >= quitNow && w.state.CompareAndSwap(blockedAsked, blockedCancelled):
+		if w.dequeue != nil {
+			w.dequeue(w.req)
+		}
 		w.cancelled()
 	}
 }

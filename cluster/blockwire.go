@@ -137,7 +137,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	w := &blockedClient{origin: binary.BigEndian.Uint64(body), id: binary.BigEndian.Uint64(body[8:]), token: binary.BigEndian.Uint64(body[16:])}
 	w.keys = indexOf(&calls[0])
 	w.waited, w.since = waited, p.n.cfg.Time.Monotonic()-waited.Age
-	w.joined = func() { p.waits(number) }
+	w.joined, w.dequeue = func() { p.waits(number) }, p.n.dequeue
 	finish := p.answer(number)
 	w.req = &request{calls: calls, blockedClient: w, kind: call.Kind(calls), finish: func(r *request) {
 		p.mu.Lock()

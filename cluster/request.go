@@ -81,12 +81,19 @@ func (r *request) Calls() int {
 	return max(len(r.calls), 1)
 }
 
-// IsGone reports whether the client was cut off, and End then ends the request without running it (fair.Work).
+// IsGone reports whether the client was cut off, or its blocking command has been cancelled. End then ends the request without running
+// it (fair.Work).
 func (r *request) IsGone() bool {
-	return r.client.IsGone() || r.peer != nil && r.peer.cutOff.has(r.number)
+	return r.blockedClient != nil && r.blockedClient.state.Load() == blockedCancelled || r.client.IsGone() || r.peer != nil && r.peer.cutOff.has(r.number)
 }
 
-func (r *request) End() { r.refuse(errClientGone) }
+func (r *request) End() {
+	if w := r.blockedClient; w != nil && w.state.Load() == blockedCancelled {
+		w.cancelled() // whoever has cancelled it may not have answered it yet
+		return
+	}
+	r.refuse(errClientGone)
+}
 
 // complete ends the request. If several parties call it (the batch, its watchdog, a loss of leadership), the
 // first call wins.

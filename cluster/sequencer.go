@@ -130,7 +130,17 @@ func (s *sequencer) enqueue(r *request) bool {
 		r.refuse(s.node.BusyError())
 		return false
 	}
+	if w := r.blockedClient; w != nil && w.state.Load() == blockedCancelled {
+		s.in.Remove(r) // it may have been cancelled before it was queued
+	}
 	return true
+}
+
+// dequeue takes a request that has been cancelled out of the inbox of the leader, if this node leads.
+func (n *Node) dequeue(r *request) {
+	if seq := n.routes.get().seq; seq != nil {
+		seq.in.Remove(r)
+	}
 }
 
 // flush makes sure that a goroutine runs the queued requests. watched is true if the caller may run scripts (Node.FlushWatched).

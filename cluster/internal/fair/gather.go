@@ -23,7 +23,7 @@ const GatherLimit = time.Millisecond
 const GatherRetry = 32
 
 // Gatherer decides how long a batch waits, and for how many requests.
-type Gatherer[R any] struct {
+type Gatherer[R comparable] struct {
 	in    *Inbox[R]
 	clock Clock
 
@@ -37,7 +37,7 @@ type Gatherer[R any] struct {
 }
 
 // NewGatherer returns a Gatherer that takes requests out of an Inbox.
-func NewGatherer[R any](in *Inbox[R], clock Clock) Gatherer[R] {
+func NewGatherer[R comparable](in *Inbox[R], clock Clock) Gatherer[R] {
 	return Gatherer[R]{in: in, clock: clock}
 }
 

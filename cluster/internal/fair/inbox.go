@@ -2,6 +2,7 @@ package fair
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,7 +12,7 @@ import (
 // Only the goroutine that leads (sequencer.lead) runs batches, except on an ephemeral node, which has no log: there goroutines that
 // submit requests run most batches, one goroutine at a time. The field running is set there while a goroutine runs batches. The
 // field handed is set, too, if the goroutine that leads is to run the next ones.
-type Inbox[R any] struct {
+type Inbox[R comparable] struct {
 	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 
 	full     chan struct{} // has room for one value, which says that want has been reached
@@ -28,7 +29,7 @@ type Inbox[R any] struct {
 }
 
 // NewInbox returns an empty Inbox, whose batches no goroutine runs yet.
-func NewInbox[R any]() Inbox[R] {
+func NewInbox[R comparable]() Inbox[R] {
 	return Inbox[R]{Wake: make(chan struct{}, 1), full: make(chan struct{}, 1), patience: stoppedTimer()}
 }
 
@@ -48,6 +49,18 @@ func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 		i.queue = append(i.queue, r)
 	}
 	return i.closed, busy
+}
+
+// Remove takes a request out of the queue, if it is there. It looks from the end, because most of those who give up have come lately.
+func (i *Inbox[R]) Remove(r R) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for at, other := range slices.Backward(i.queue) {
+		if other == r {
+			i.queue = slices.Delete(i.queue, at, at+1)
+			return
+		}
+	}
 }
 
 // Begin tells a submitter what to do about queued requests. run: the submitter must run them, and no other goroutine

@@ -1,0 +1,37 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// While the disk of the leader hangs, clients begin blocking commands and disconnect: the leader keeps nothing of them, whichever node
+// they are connected to.
+func TestAbandonedCommandsLeaveTheInbox(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.log.decides(time.Second, once(commitSlowly))
+		blocker := p.start("SET blocker x")
+		synctest.Wait()
+		_, stays := p.block(p.Node, "BLPOP stays 0")
+		for i := range 100 {
+			for _, node := range []*Node{p.Node, p.b} {
+				b, _ := p.block(node, fmt.Sprintf("BLPOP %s%d 0", strings.Repeat("k", 1000), i))
+				synctest.Wait()
+				node.Abandon(b)
+			}
+		}
+		synctest.Wait()
+		if n := p.routes.get().seq.in.Waiting(); n != 1 {
+			t.Errorf("%d requests wait, want 1", n)
+		}
+		if got := <-blocker; got != "OK" {
+			t.Errorf("the blocker was told %q", got)
+		}
+		p.expect("1", "RPUSH stays a")
+		p.got(stays, "[stays a]")
+	})
+}
