@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,5 +34,37 @@ func TestAbandonedCommandsLeaveTheInbox(t *testing.T) {
 		}
 		p.expect("1", "RPUSH stays a")
 		p.got(stays, "[stays a]")
+	})
+}
+
+// A client that begins a large blocking command and disconnects leaves nothing at the gate of its node, though others wait there.
+func TestAbandonedCommandsLeaveTheGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.log.decides(time.Minute, once(commitSlowly))
+		blocker := p.start("SET blocker x")
+		synctest.Wait()
+		for _, node := range []*Node{p.Node, p.b} {
+			var stay []*Blocked
+			for range 10 {
+				b, _ := blockAs(&testNode{t: t, Node: node, table: p.table}, node.NewClient(heavyHost), large("0"))
+				stay = append(stay, b)
+			}
+			time.Sleep(10 * time.Second)
+			before := runtime.NumGoroutine()
+			for range 50 {
+				b, _ := blockAs(&testNode{t: t, Node: node, table: p.table}, node.NewClient(heavyHost), large("0"))
+				synctest.Wait()
+				node.Abandon(b)
+			}
+			synctest.Wait()
+			if n := runtime.NumGoroutine() - before; n > 0 {
+				t.Errorf("%d goroutines wait for clients that have gone", n)
+			}
+			for _, b := range stay {
+				node.Abandon(b)
+			}
+		}
+		<-blocker
 	})
 }

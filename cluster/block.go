@@ -278,6 +278,7 @@ func (n *Node) Abandon(b *Blocked) {
 	b.Done = func(store.Reply) {}
 	after := k.finish(b, store.Reply{}, false)
 	k.mu.Unlock()
+	b.Client.Gone() // so that blockGivingWay no longer waits: clients may come and go faster than turns come
 	cancel()
 	after()
 }
