@@ -430,6 +430,6 @@ func (srv *Server) needsNoPassword() bool {
 	if !a.def.user.Load().NoPass {
 		return false
 	}
-	a.srv.lookAgain()
+	a.srv.upToDate(0, a.srv.patience())
 	return a.current.Load() && a.def.user.Load().NoPass
 }

@@ -20,9 +20,8 @@ type sharedLook struct {
 
 // look is a question to the leader (sharedLook), and its result.
 type look struct {
-	done    chan struct{} // closed when the result is there
-	learned bool          // the users on this node have changed
-	known   bool          // this node has applied all changes of users that the leader knew when it answered
+	done  chan struct{} // closed when the result is there
+	known bool          // this node has applied all changes of users that the leader knew when it answered
 }
 
 // look returns the look that will begin next, so the leader's answer will be newer than the call. All calls before that look
@@ -43,25 +42,11 @@ func (srv *Server) look() *look {
 		s.mu.Lock()
 		s.next = nil // later callers get another look, with a newer answer
 		s.mu.Unlock()
-		var refusal store.Error
-		l.learned, refusal = srv.catchUpOr()
+		_, refusal := srv.catchUpOr()
 		l.known = refusal == ""
 		close(l.done)
 	}()
 	return l
-}
-
-// lookAgain is catchUp, but shares the question to the leader with other callers. If this node is the leader and busy
-// with a script, lookAgain returns false at once, because the answer would have to wait for the script.
-func (srv *Server) lookAgain() (learned bool) {
-	if srv.backend.Busy() {
-		return false
-	}
-	l := srv.look()
-	srv.looks.waiting.Add(1)
-	defer srv.looks.waiting.Add(-1)
-	<-l.done
-	return l.learned
 }
 
 // knowledge says how recent the users are that a node knows.
@@ -231,7 +216,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 	}
 	verdict := try()
 	if verdict != Permitted && !(anonymous && srv.hub.accounts.current.Load()) {
-		srv.lookAgain()
+		srv.upToDate(0, srv.patience())
 		verdict = try()
 	}
 	return verdict

@@ -295,6 +295,26 @@ func TestPermits(t *testing.T) {
 	}
 }
 
+// TestPermitsBesideASilentLeader: a leader that does not answer, as while its disk hangs, holds up nobody for long. Otherwise the
+// requests of strangers at the HTTP port would wait for it, however many they are.
+func TestPermitsBesideASilentLeader(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.patience = "secret", 10*time.Millisecond })
+	<-ts.learned
+	defer ts.fake.holdBack()()
+	for _, command := range []string{"info", "debug"} {
+		told := make(chan Verdict, 1)
+		go func() { told <- ts.Permits("default", "wrong", command) }()
+		select {
+		case got := <-told:
+			if got != Unknown {
+				t.Errorf("%s: %v", command, got)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: who has a wrong password waits for the leader", command)
+		}
+	}
+}
+
 // TestPermitsBeforeTheUsersAreKnown: a node that has no leader, and does not know yet what
 // users there are, lets nobody in by what it was started with.
 func TestPermitsBeforeTheUsersAreKnown(t *testing.T) {
