@@ -58,6 +58,38 @@ func TestNewcomersWaitForRoom(t *testing.T) {
 	}
 }
 
+// TestFewNewcomersWaitForRoom: while clients that were cut off do not end, as beside a leader that does not answer their logins, TLS
+// clients come as fast as they can do the handshake. Only some of them wait, because each takes memory and a file.
+func TestFewNewcomersWaitForRoom(t *testing.T) {
+	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients, c.MaxHandshakes = "secret", 16, 8 })
+	for range 19 { // three have been cut off
+		s, _ := ts.join(t)
+		defer ts.unregister(s)
+	}
+	const newcomers = 50
+	refused := make(chan store.Error, newcomers)
+	for range newcomers {
+		go func() {
+			s, refusal := ts.join(t)
+			refused <- refusal
+			ts.unregister(s)
+		}()
+	}
+	until(t, "newcomers to be refused at once", func() bool {
+		ts.mu.Lock()
+		defer ts.mu.Unlock()
+		if ts.waiting > ts.hands.fromOne() {
+			t.Fatalf("%d newcomers wait", ts.waiting)
+		}
+		return len(refused) >= newcomers-ts.hands.fromOne()
+	})
+	for range newcomers {
+		if refusal := <-refused; refusal != errMaxClients {
+			t.Errorf("a newcomer is told %q", refusal)
+		}
+	}
+}
+
 // fullOfStrangers returns a server that has room for four clients, and has four strangers.
 func fullOfStrangers(t *testing.T) (ts *testServer, strangers []*session) {
 	ts = newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 4 })

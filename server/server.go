@@ -242,7 +242,8 @@ const roomPatience = time.Second
 // it cuts off clients that have hung up. If there are none, it cuts off one that has not authenticated, because such
 // clients could otherwise keep others out. A session ends a moment after it has been cut off, so for that moment there
 // may be an eighth more sessions than maxclients. If there is still no room, but some sessions that were cut off will
-// end, makeRoom waits for up to roomPatience: the new client may be one that will authenticate. The caller holds mu;
+// end, makeRoom waits for up to roomPatience: the new client may be one that will authenticate. No more than
+// handshakes.fromOne clients wait: clients may complete TLS handshakes faster than sessions end. The caller holds mu;
 // makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
@@ -259,7 +260,7 @@ func (srv *Server) makeRoom() bool {
 			return true
 		case n <= limit+limit/8 && (n-int64(srv.cutOff) < limit || srv.cutDeparted() || srv.cutStranger()):
 			return true
-		case srv.cutOff == 0:
+		case srv.cutOff == 0 || patience == nil && srv.waiting >= srv.hands.fromOne():
 			return false
 		case patience == nil:
 			timer := time.NewTimer(roomPatience)
