@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,5 +68,54 @@ func TestAbandonedCommandsLeaveTheGate(t *testing.T) {
 			}
 		}
 		<-blocker
+	})
+}
+
+// slowReader is a connection whose reader stops when stops is set, until the channel again is closed.
+type slowReader struct {
+	net.Conn
+	stops atomic.Bool
+	again chan struct{}
+}
+
+func (c *slowReader) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.stops.Load() {
+		<-c.again
+	}
+	return n, err
+}
+
+// While the leader reads nothing, clients of a follower begin blocking commands and disconnect: the follower keeps few of these
+// commands. Those whose clients stay are sent later.
+func TestAbandonedCommandsBesideASilentLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := newPair(t)
+		p.cut()
+		synctest.Wait()
+		near, far := net.Pipe()
+		leader := &slowReader{Conn: far, again: make(chan struct{})}
+		p.connectBy(near, leader)
+		leader.stops.Store(true)
+		for i := range 1000 {
+			b, _ := p.block(p.b, fmt.Sprintf("BLPOP %s%d 0", strings.Repeat("k", 10_000), i))
+			synctest.Wait()
+			p.b.Abandon(b)
+		}
+		_, stays := p.block(p.b, "BLPOP stays 0")
+		time.Sleep(time.Second)
+		if size := p.b.routes.get().link.Out.Size(); size > maxAbandoned {
+			t.Errorf("%d bytes wait to be sent", size)
+		}
+		close(leader.again)
+		time.Sleep(time.Second)
+		k := p.b.blockRegistry
+		k.mu.Lock()
+		if len(k.all) != 1 || len(k.unsent) > 0 || k.abandoned.bytes != 0 {
+			t.Errorf("%d commands are left, %d unsent, %d bytes are abandoned", len(k.all), len(k.unsent), k.abandoned.bytes)
+		}
+		k.mu.Unlock()
+		p.expect("1", "RPUSH stays a")
+		p.got(stays, "[stays a]")
 	})
 }

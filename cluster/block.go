@@ -94,6 +94,7 @@ type Blocked struct {
 	blockedClient *blockedClient // what waits for it in the queues of this node, if this node leads …
 	link          *forward.Link  // … or else the link by which it was sent to the leader …
 	call          uint64         // … and the number of its call on that link; 0: sendThere has not made the call yet
+	abandoned     int64          // what blockRegistry.abandoned counts for it
 }
 
 type blockState uint8
@@ -162,8 +163,8 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// begin starts the timeout of a new command. It returns a function that sends the command; if there is no leader, begin queues the
-// command instead. As in Redis, the time for which the command has waited for its turn is no part of the timeout. The caller holds
+// begin starts the timeout of a new command. It returns a function that sends the command; if there is no leader, or none that
+// answers (crowded), begin queues the command instead. As in Redis, the time for which the command has waited for its turn is no part of the timeout. The caller holds
 // mu, and calls the returned function when it has released mu.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
@@ -175,7 +176,7 @@ func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 			k.signal()
 		}
 	}
-	if rt.seq == nil && rt.link == nil {
+	if rt.seq == nil && rt.link == nil || k.crowded(rt) {
 		k.unsent = append(k.unsent, b)
 		return k.signal
 	}
@@ -241,7 +242,7 @@ func (k *blockRegistry) turn(b *Blocked, looked chan struct{}) {
 	default:
 		after = k.begin(b, rt)
 		if b.state == blockUnsent {
-			b.passOn() // there is no leader
+			b.passOn() // there is no leader, or none that answers
 		}
 	}
 	k.mu.Unlock()
@@ -275,6 +276,7 @@ func (n *Node) Abandon(b *Blocked) {
 		return
 	}
 	cancel := k.cancelling(b, quitNow)
+	k.abandons(b)
 	b.Done = func(store.Reply) {}
 	after := k.finish(b, store.Reply{}, false)
 	k.mu.Unlock()
@@ -432,6 +434,7 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	if err != nil && b.lost == 0 {
 		b.lost = k.n.cfg.Time.Monotonic()
 	}
+	k.answered(b, attempt)
 	switch {
 	case b.state == blockDone:
 	case err == nil:

@@ -34,7 +34,17 @@ type blockRegistry struct {
 	link  *forward.Link
 	ask   *claimAsk
 	alive time.Duration // when this node last told the leader that it lives
+
+	// Commands that were sent over a link and then abandoned, and whose cancelling the leader has not answered yet.
+	abandoned struct {
+		link  *forward.Link // the latest link with such commands …
+		bytes int64         // … and what they take there (BlockedSize)
+	}
 }
+
+// maxAbandoned is how many bytes of abandoned commands may wait for the answers of the leader before this node sends it no further
+// commands. Otherwise clients that begin commands and disconnect while the leader reads nothing would fill the memory of this node.
+const maxAbandoned = 1 << 20
 
 // claimAsk is a claim that was sent to the leader and, once the leader has answered, the answer.
 type claimAsk struct {
@@ -56,6 +66,34 @@ const (
 	// … and aliveTimeout is how long such a node may send nothing before the leader ends the connection.
 	aliveTimeout = 4 * aliveInterval
 )
+
+// abandons counts a command that is being abandoned, if it was sent to the present leader, and lets go of its arguments and its
+// session. The caller holds mu.
+func (k *blockRegistry) abandons(b *Blocked) {
+	if b.state != blockSent || b.link == nil || b.link != k.n.routes.get().link {
+		return
+	}
+	a := &k.abandoned
+	if a.link != b.link {
+		a.link, a.bytes = b.link, 0
+	}
+	b.abandoned = BlockedSize(b.Call.Args)
+	a.bytes += b.abandoned
+	b.Caller, b.Call.Args = nil, nil
+}
+
+// answered notes that the leader has answered a sending of a command, or that the link is lost. The caller holds mu.
+func (k *blockRegistry) answered(b *Blocked, attempt int) {
+	if attempt == b.attempt && b.link == k.abandoned.link {
+		k.abandoned.bytes -= b.abandoned
+		b.abandoned = 0
+	}
+}
+
+// crowded reports whether so many abandoned commands wait for the answers of the leader that it must get no further ones now.
+func (k *blockRegistry) crowded(rt route) bool {
+	return rt.link != nil && rt.link == k.abandoned.link && k.abandoned.bytes > maxAbandoned
+}
 
 func newBlockRegistry(n *Node) *blockRegistry {
 	return &blockRegistry{n: n, wake: make(chan struct{}, 1), all: map[uint64]*Blocked{}}
@@ -291,7 +329,7 @@ func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 
 // resend sends the unsent commands in the order in which they came, some for the first time and others again.
 func (k *blockRegistry) resend(rt route, now time.Duration) (after []func()) {
-	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore {
+	if rt.seq == nil && rt.link == nil || len(k.unsent) == 0 || now < k.notBefore || k.crowded(rt) {
 		return nil
 	}
 	list := k.unsent
