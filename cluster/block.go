@@ -164,8 +164,8 @@ func (n *Node) Block(b *Blocked) {
 }
 
 // begin starts the timeout of a new command. It returns a function that sends the command; if there is no leader, or none that
-// answers (crowded), begin queues the command instead. As in Redis, the time for which the command has waited for its turn is no part of the timeout. The caller holds
-// mu, and calls the returned function when it has released mu.
+// answers (crowded), begin queues the command instead. As in Redis, the time for which the command has waited for its turn is no
+// part of the timeout. The caller holds mu, and calls the returned function when it has released mu.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
 	b.state, b.began = blockUnsent, now

@@ -84,9 +84,14 @@ func (k *blockRegistry) abandons(b *Blocked) {
 
 // answered notes that the leader has answered a sending of a command, or that the link is lost. The caller holds mu.
 func (k *blockRegistry) answered(b *Blocked, attempt int) {
-	if attempt == b.attempt && b.link == k.abandoned.link {
-		k.abandoned.bytes -= b.abandoned
-		b.abandoned = 0
+	if attempt != b.attempt || b.link != k.abandoned.link {
+		return
+	}
+	before := k.abandoned.bytes
+	k.abandoned.bytes -= b.abandoned
+	b.abandoned = 0
+	if before > maxAbandoned && k.abandoned.bytes <= maxAbandoned {
+		k.signal() // the unsent commands may be sent
 	}
 }
 
