@@ -57,8 +57,9 @@ func (c *Ctx) OverrunSoFar() Error {
 	return ""
 }
 
-// grows reports whether the data has grown, by more than what NoRoom lets through.
-func (c *Ctx) grows() bool { return c.size > c.from.size && !c.countsOnly() && !c.from.users }
+// grows reports whether the data has grown, other than by a list of users. NoRoom lets counters through, but a number may become
+// longer: INCRBYFLOAT makes 4,932 digits of one.
+func (c *Ctx) grows() bool { return c.size > c.from.size && !c.from.users }
 
 // fitsReserve reports whether what the data has beyond its limit fits a number of quarters (releaseShare) of the reserve.
 func (t *Txn) fitsReserve(quarters int64) bool {

@@ -303,6 +303,47 @@ func TestReplacesAtFullMemory(t *testing.T) {
 	}
 }
 
+// TestCountersUseTheReserve: counters that exist may be changed at full memory, but a number that becomes longer takes room, as any
+// other value does: INCRBYFLOAT makes 4,932 digits of one.
+func TestCountersUseTheReserve(t *testing.T) {
+	d := newTestDB(t)
+	const n = 3000
+	for i := range n {
+		d.do("SET", fmt.Sprint(i), "1")
+		d.do("HSET", "h", fmt.Sprint(i), "1")
+	}
+	d.env.Limits.Memory = d.s.DataSize() + emptySize
+	most := d.s.DataSize() + DefaultMaxEntry
+	refused := 0
+	count := func(args ...string) {
+		txn := d.begin()
+		txn.BeginCall()
+		c := d.ctx(txn, args...)
+		if _, denied := c.NoRoom(); denied {
+			refused++
+		} else if r := c.Cmd.Run(c); r.IsError() || c.Overrun() != "" {
+			refused++
+		} else {
+			d.apply(txn)
+		}
+	}
+	for i := range n {
+		count("incrbyfloat", fmt.Sprint(i), "1e4900")
+		count("hincrbyfloat", "h", fmt.Sprint(i), "1e4900")
+	}
+	if got := d.s.DataSize(); got > most || refused == 0 {
+		t.Errorf("the data has %d bytes, its limit and the reserve allow %d; %d commands were refused", got, most, refused)
+	}
+	refused = 0
+	for i := n - 100; i < n; i++ {
+		count("incr", fmt.Sprint(i))
+		count("hincrby", "h", fmt.Sprint(i), "-1")
+	}
+	if refused > 0 {
+		t.Errorf("%d counters could not be changed", refused)
+	}
+}
+
 // ctx returns a command that is about to be run.
 func (d *testDB) ctx(txn *Txn, args ...string) *Ctx {
 	raw := make([][]byte, len(args))
