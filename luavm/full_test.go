@@ -57,6 +57,10 @@ redis.call("del", KEYS[2]) redis.call("lpush", KEYS[2], 1) redis.call("pexpire",
 local counter = redis.call('hincrby', KEYS[1], ARGV[1], -1);
 if (counter > 0) then redis.call('pexpire', KEYS[1], 30000); redis.call('set', KEYS[2], 0, 'px', 10000); return 0; end; return 1;`
 	)
+	// Redisson: a client that waits for a fair lock gives up.
+	const givesUp = `local queue = redis.call('lrange', KEYS[1], 0, -1); local i = 1; while i <= #queue and queue[i] ~= ARGV[1] do i = i + 1; end; i = i + 1;
+while i <= #queue do redis.call('zincrby', KEYS[2], -tonumber(ARGV[2]), queue[i]); i = i + 1; end;
+redis.call('zrem', KEYS[2], ARGV[1]); redis.call('lrem', KEYS[1], 0, ARGV[1]); return 1;`
 	const data = 40 << 20
 	for _, over := range []int64{-100, 0, 100, 1000, 4 << 20, 8<<20 - 2000, 8<<20 + 100, 20 << 20, data} {
 		f := &full{newWorld(t, Options{})}
@@ -64,6 +68,8 @@ if (counter > 0) then redis.call('pexpire', KEYS[1], 30000); redis.call('set', K
 		f.do("set", "plock", "me", "px", "30000")
 		f.do("hset", "taken twice", "0b5c5b9e-6ad5-4a0e-8f1c-6f5a3a0e7a1f:1", "2")
 		f.do("hset", "rlock", "0b5c5b9e-6ad5-4a0e-8f1c-6f5a3a0e7a1f:1", "1")
+		f.do("rpush", "queue", "one", "two")
+		f.do("zadd", "timeouts", "1700000000000", "one", "1700000300000", "two")
 		for i := range 10 {
 			f.do("set", fmt.Sprint("other", i), strings.Repeat("x", data/10))
 		}
@@ -88,6 +94,9 @@ if (counter > 0) then redis.call('pexpire', KEYS[1], 30000); redis.call('set', K
 			if r := f.do("evalsha", sha, "1", "lock", "me", "60000"); r.Int != 1 {
 				t.Errorf("over by %d: EVALSHA of %.80q: %+v", over, script, r)
 			}
+		}
+		if r := f.do("eval", givesUp, "2", "queue", "timeouts", "one", "300000"); r.Int != 1 {
+			t.Errorf("over by %d: EVAL of %.80q: %+v", over, givesUp, r)
 		}
 		for _, renewal := range [][]string{{"eval", again, "1", "plock", "me", "60000"}, {"set", "plock", "me", "xx", "px", "60000"}, {"psetex", "plock", "60000", "me"}} {
 			if r := f.do(renewal...); r.Str != "OK" {

@@ -99,36 +99,45 @@ func (c *Ctx) countsOnly() bool {
 		if e == nil {
 			return false
 		}
-		_, ok := e.Fields().Get(bytesToString(c.Args[2]))
+		_, ok := c.fieldOf(e.Fields(), bytesToString(c.Args[2]))
 		return ok
 	}
 	return false
 }
 
 // replaces reports whether the command, which has not run yet, will only replace a string, a field of a hash or the score of a
-// member, and the new value is no longer than the old one.
+// member, and the new value is no longer than the old one. It also reports that of a SET with unknown options, which will do nothing:
+// by the syntax error clients see that a server does not have IFEQ, and then renew by a script (Spring's RedisLockRegistry).
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":
 		o, ok := parseStringOptions(c.Args[3:], setWords)
-		return ok && !o.has(optNX) && c.replacesString(c.Args[2])
+		return !ok || !o.has(optNX) && c.replacesString(c.Args[2])
 	case "getset":
 		return c.replacesString(c.Args[2])
 	case "setex", "psetex":
 		return c.replacesString(c.Args[3])
 	case "hset", "hmset":
 		if e := c.existing(TypeHash); e != nil && len(c.Args) == 4 {
-			old, ok := e.Fields().Get(bytesToString(c.Args[2]))
+			old, ok := c.fieldOf(e.Fields(), bytesToString(c.Args[2]))
 			return ok && len(c.Args[3]) <= len(old)
 		}
 	case "zadd":
 		var f zaddFlags
-		if e, pairs := c.existing(TypeSortedSet), f.parse(c.Args[2:]); e != nil && len(pairs) == 2 {
-			_, ok := e.Scores().Score(bytesToString(pairs[1]))
-			return ok
-		}
+		pairs := f.parse(c.Args[2:])
+		return len(pairs) == 2 && c.hasMember(pairs[1])
+	case "zincrby":
+		return c.hasMember(c.Args[3])
 	}
 	return false
+}
+
+// hasMember reports whether the key of the command is a sorted set with a member.
+func (c *Ctx) hasMember(name []byte) (ok bool) {
+	if e := c.existing(TypeSortedSet); e != nil {
+		_, ok = c.scoreOf(e.Scores(), bytesToString(name))
+	}
+	return ok
 }
 
 // replacesString reports whether the key of the command is a string of at least the length of a new value.

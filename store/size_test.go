@@ -279,7 +279,7 @@ func TestReplacesAtFullMemory(t *testing.T) {
 	}{
 		{"goes on", []string{"set", "k", "value"}}, {"goes on", []string{"set", "k", "v", "px", "100"}}, {"goes on", []string{"SET", "k", "value", "XX", "GET", "KEEPTTL"}},
 		{"refused", []string{"set", "k", "longer"}}, {"refused", []string{"set", "k", "value", "nx"}}, {"refused", []string{"set", "none", "v"}},
-		{"refused", []string{"set", "k", "v", "nonsense"}}, {"refused", []string{"set", "h", "v"}}, {"refused", []string{"set", "none", "", "xx"}},
+		{"refused", []string{"set", "h", "v"}}, {"refused", []string{"set", "none", "", "xx"}},
 		{"goes on", []string{"getset", "k", "value"}}, {"refused", []string{"getset", "k", "longer"}},
 		{"goes on", []string{"setex", "k", "10", "value"}}, {"refused", []string{"setex", "none", "10", "value"}},
 		{"goes on", []string{"psetex", "k", "10", "value"}}, {"refused", []string{"psetex", "k", "10", "longer"}},
@@ -287,6 +287,8 @@ func TestReplacesAtFullMemory(t *testing.T) {
 		{"goes on", []string{"hmset", "h", "f", "v"}}, {"refused", []string{"hset", "h", "f", "v", "g", "v"}}, {"refused", []string{"hset", "k", "f", "v"}},
 		{"goes on", []string{"zadd", "z", "2", "m"}}, {"goes on", []string{"zadd", "z", "XX", "GT", "CH", "2", "m"}}, {"refused", []string{"zadd", "z", "2", "n"}},
 		{"refused", []string{"zadd", "z", "2", "m", "3", "n"}}, {"refused", []string{"zadd", "none", "2", "m"}}, {"refused", []string{"zadd", "z", "xx", "2"}},
+		{"goes on", []string{"zincrby", "z", "-5", "m"}}, {"refused", []string{"zincrby", "z", "-5", "n"}}, {"refused", []string{"zincrby", "none", "1", "m"}}, {"refused", []string{"zincrby", "k", "1", "m"}},
+		{"is wrong", []string{"set", "none", "longer", "px", "100", "ifeq", "longer"}}, {"is wrong", []string{"set", "k", "longer", "px"}},
 		{"refused", []string{"setnx", "k", "v"}}, {"refused", []string{"mset", "k", "v"}}, {"refused", []string{"append", "k", "v"}},
 	} {
 		txn := d.begin()
@@ -294,7 +296,9 @@ func TestReplacesAtFullMemory(t *testing.T) {
 		ctx := d.ctx(txn, c.args...)
 		if _, denied := ctx.NoRoom(); denied {
 			got = "refused"
-		} else if r := ctx.Cmd.Run(ctx); r.IsError() || txn.size > before {
+		} else if r := ctx.Cmd.Run(ctx); txn.size == before && r.Str == string(ErrSyntax) {
+			got = "is wrong"
+		} else if r.IsError() || txn.size > before {
 			t.Errorf("%q: %s, and the data has grown by %d", c.args, render(r), txn.size-before)
 		}
 		if got != c.want {
@@ -341,6 +345,31 @@ func TestCountersUseTheReserve(t *testing.T) {
 	}
 	if refused > 0 {
 		t.Errorf("%d counters could not be changed", refused)
+	}
+}
+
+// TestRoomIsFoundByAnIndex: the check of a transaction's commands cannot be stopped, so it does not search large compact forms from
+// the start for each command.
+func TestRoomIsFoundByAnIndex(t *testing.T) {
+	d := newTestDB(t)
+	d.s.config = d.s.config.with(ParamHashEntries, fmt.Sprint(MaxCompact)).with(ParamScoreEntries, fmt.Sprint(MaxCompact))
+	for i := range MaxCompact {
+		d.do("HSET", "h", fmt.Sprint(i), "1")
+		d.do("ZADD", "z", "1", fmt.Sprint(i))
+	}
+	d.env.Limits.Memory = 1
+	last := fmt.Sprint(MaxCompact - 1)
+	for _, args := range [][]string{{"hset", "h", last, "2"}, {"hincrby", "h", last, "1"}, {"zadd", "z", "2", last}, {"zincrby", "z", "2", last}} {
+		txn := d.begin()
+		c := d.ctx(txn, args...)
+		for range 10 * searchesPerIndex {
+			if _, denied := c.NoRoom(); denied {
+				t.Errorf("%q is refused", args)
+			}
+		}
+		if txn.find.places == nil && txn.find.scores == nil {
+			t.Errorf("%q: no index", args)
+		}
 	}
 }
 
