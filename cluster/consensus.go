@@ -79,7 +79,7 @@ type progressing interface {
 	// Overdue says that a write to the disk is overdue: the disk hangs, or is very slow. "": none is.
 	Overdue() string
 	// Full reports whether the data directory is at its quota.
-	Full() bool
+	Full(size int64) (data, most int64, full bool)
 	// Holds reports whether every entry up to an index has been applied to the state.
 	Holds(index uint64) bool
 	// Everything returns the state after the last entry of the log, committed or not, and the index of that entry.
@@ -113,12 +113,14 @@ func (diskless) Met(string, string) (met, same bool) { return false, false }
 func (diskless) Blank() bool                         { return false }
 func (diskless) Trouble() string                     { return "" }
 func (diskless) Overdue() string                     { return "" }
-func (diskless) Full() bool                          { return false }
 func (diskless) Holds(uint64) bool                   { return true }
 func (diskless) CaughtUp() bool                      { return true }
 func (diskless) Led()                                {}
 func (diskless) Campaign() error                     { return ErrOneNode }
 func (diskless) Quit()                               {}
+
+// Full is never true.
+func (diskless) Full(int64) (data, most int64, full bool) { return 0, 0, false }
 
 // Everything returns the state: the log holds no entry beyond it.
 func (s diskless) Everything() (*raftfsm.Snapshot, uint64, error) {

@@ -490,8 +490,8 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 	}
 }
 
-// diskFull returns a function that reports whether the data directory is at its quota; nil if there is no quota.
-func (n *Node) diskFull() func() bool {
+// diskFull returns store.Env.DiskFull; nil if there is no quota.
+func (n *Node) diskFull() func(size int64) (data, most int64, full bool) {
 	if n.cfg.DataQuota == 0 {
 		return nil
 	}

@@ -99,3 +99,35 @@ func TestQuotaThatSnapshotsExceed(t *testing.T) {
 		cfg.disk.SegmentSize = smallSegments().SegmentSize
 	})
 }
+
+// TestQuotaBoundsWhatMayAddData: what may add data beyond the quota, such as RENAME to a long name, adds little.
+func TestQuotaBoundsWhatMayAddData(t *testing.T) {
+	const quota, small = 8 << 20, 100
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		for i := range small {
+			c.expect(leader, "OK", fmt.Sprintf("SET small%d x", i))
+		}
+		value := strings.Repeat("x", 200_000)
+		for i, refused := 0, 0; refused < 100; i++ {
+			if c.do(leader, fmt.Sprintf("SET k%d %s", i, value)) != "OK" {
+				refused++
+				time.Sleep(100 * ms)
+			}
+		}
+		renamed, before := 0, c.nodes[leader].fsm.DataSize()
+		for i := range small {
+			if c.do(leader, fmt.Sprintf("RENAME small%d %d%s", i, i, value)) == "OK" {
+				renamed++
+			}
+			time.Sleep(100 * ms)
+		}
+		if grown := c.nodes[leader].fsm.DataSize() - before; renamed == 0 || grown > quota/16 {
+			t.Errorf("the data have grown by %d beyond the quota of %d, by %d commands", grown, quota, renamed)
+		}
+		c.expect(leader, "1 1", "PEXPIRE small99 600000", "DEL small99")
+	}, func(cfg *Config) {
+		cfg.DataQuota = quota
+		cfg.disk.SegmentSize = smallSegments().SegmentSize
+	})
+}

@@ -12,10 +12,10 @@ import (
 // Releases and renewals of locks must go on. Most need no memory. The others are why NoRoom lets replaces through, and why a part
 // of the reserve is for what is temporary.
 
-// reserveShare gives the reserve beyond the limit of data: the reserve is limit/reserveShare, but at least DefaultMaxEntry. The last
-// releaseShare-th of it is for keys that expire within temporaryFor: some clients leave such a key when they release a lock
-// (python-redis-lock for those that wait, Redisson for itself). Otherwise scripts that add lasting data could use up all of the
-// reserve, and such clients could release no lock any more.
+// reserveShare gives the reserve beyond the limit of data: the reserve is limit/reserveShare, but at least DefaultMaxEntry. (For that of
+// the data directory see Env.DiskFull.) The last releaseShare-th of it is for keys that expire within temporaryFor: some clients leave
+// such a key when they release a lock (python-redis-lock for those that wait, Redisson for itself). Otherwise scripts that add lasting
+// data could use up all of the reserve, and such clients could release no lock any more.
 const (
 	reserveShare = 16
 	releaseShare = 4
@@ -39,7 +39,7 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 // undo its writes.
 func (c *Ctx) Overrun() Error {
 	if c.grows() && !c.fitsReserve(releaseShare-1) && !c.temporary() {
-		return ErrOutOfMemory
+		return c.ErrNoRoom()
 	}
 	return c.OverrunSoFar()
 }
@@ -52,7 +52,7 @@ func (c *Ctx) OverrunSoFar() Error {
 	case c.tooBig():
 		return c.ErrTooBig()
 	case c.grows() && !c.fitsReserve(releaseShare):
-		return ErrOutOfMemory
+		return c.ErrNoRoom()
 	}
 	return ""
 }
@@ -61,10 +61,18 @@ func (c *Ctx) OverrunSoFar() Error {
 // longer: INCRBYFLOAT makes 4,932 digits of one.
 func (c *Ctx) grows() bool { return c.size > c.from.size && !c.from.users }
 
-// fitsReserve reports whether what the data has beyond its limit fits a number of quarters (releaseShare) of the reserve.
+// fitsReserve reports whether what has been added beyond the limit of data, and since the data directory was full, fits a number of
+// quarters (releaseShare) of either reserve.
 func (t *Txn) fitsReserve(quarters int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
-	return limit == 0 || !full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry)/releaseShare*quarters)
+	if limit > 0 && full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry)/releaseShare*quarters) {
+		return false
+	}
+	if t.env.DiskFull == nil {
+		return true
+	}
+	data, most, full := t.env.DiskFull(t.from.size)
+	return !full || quarters > 0 && t.size <= data+(most-data)/releaseShare*quarters
 }
 
 // temporary reports whether the current command, script or transaction has added no more than keys that expire within temporaryFor.
@@ -81,7 +89,7 @@ func (t *Txn) temporary() bool {
 	return left <= 0
 }
 
-// noteCreated keeps the name of a key that is created while the data is beyond its limit, for temporary.
+// noteCreated keeps the name of a key that is created while there is no room for more data, for temporary.
 func (t *Txn) noteCreated(db int, key string) {
 	k := ReadyKey{DB: db, Key: key}
 	if len(t.from.created) <= mostTemporary && !t.fitsReserve(0) && !slices.Contains(t.from.created, k) {

@@ -119,7 +119,7 @@ func full(size, limit int64) bool { return limit > 0 && size+emptySize > limit }
 // OutOfMemory reports whether the data, including pending writes, or the disk has reached its
 // limit.
 func (t *Txn) OutOfMemory() bool {
-	return full(t.size, t.config.memoryLimit(t.env.Limits)) || t.env.DiskFull != nil && t.env.DiskFull()
+	return !t.fitsReserve(0)
 }
 
 // ErrNoRoom returns the error for a command that adds data when OutOfMemory is true.

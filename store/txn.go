@@ -18,9 +18,9 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the node's data directory has reached its quota. Commands must
-	// not add data if it has.
-	DiskFull func() bool
+	// DiskFull, if not nil, reports whether the node's data directory has reached its quota, how large the data were then, and how
+	// large the reserve lets them become (see NoRoom). size is how large they were before the present call.
+	DiskFull func(size int64) (data, most int64, full bool)
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
 	Older func() bool

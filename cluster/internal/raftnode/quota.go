@@ -7,7 +7,9 @@ import (
 )
 
 // The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses
-// requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Any node
+// requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Some of these add data
+// (store/no_room.go), for which there is a reserve. The reserve limits how much the data grow from the moment when the directory was
+// full, not how large the directory is: the log and snapshots that are being written would use it up. Any node
 // with a full directory takes snapshots, because after each one it can delete the log up to the previous snapshot.
 //
 // But a snapshot writes all data, and it frees nothing if the two snapshots that the node keeps are larger than the quota
@@ -25,6 +27,8 @@ const (
 	// has grown, or the data have shrunk, by one part in muchShare of the quota.
 	littleShare = 64
 	muchShare   = 8
+	// reserveShare gives the reserve, as a part of the quota.
+	reserveShare = 16
 )
 
 // quota is what is known of the size of the data directory.
@@ -32,13 +36,22 @@ type quota struct {
 	size  atomic.Int64 // bytes when it was last measured
 	full  atomic.Bool  // size is more than Config.DataQuota
 	added atomic.Int64 // bytes that this node has proposed since size was measured
+	data  atomic.Int64 // bytes of data, and 1, when Full found the directory full; 0: it has not
 }
 
-// Full reports whether the data directory is above its quota. It adds the bytes that this node has proposed since the
-// last measurement.
-func (r *Node) Full() bool {
+// Full reports whether the data directory is above its quota. If it is, data is how large the data were when the leader first called
+// Full since then (its argument size), and most is how large they may become. Full adds the bytes that this node has
+// proposed since the last measurement.
+func (r *Node) Full(size int64) (data, most int64, full bool) {
 	q := &r.quota
-	return q.full.Load() || r.cfg.DataQuota > 0 && q.size.Load()+q.added.Load() > r.cfg.DataQuota
+	if r.cfg.DataQuota == 0 || q.size.Load()+q.added.Load() <= r.cfg.DataQuota {
+		return 0, 0, false
+	}
+	if data = q.data.Load(); data == 0 {
+		data = size + 1
+		q.data.Store(data)
+	}
+	return data - 1, data - 1 + r.cfg.DataQuota/reserveShare, true
 }
 
 // watchDirectory measures the data directory, and shortens the log while the directory is too large. But it does not
@@ -131,6 +144,9 @@ func (r *Node) measureDirectory() error {
 	r.quota.size.Store(size)
 	r.quota.added.Add(-added)
 	full := r.cfg.DataQuota > 0 && size > r.cfg.DataQuota
+	if !full {
+		r.quota.data.Store(0)
+	}
 	if full != r.quota.full.Swap(full) {
 		if full {
 			r.cfg.Logger.Warn("the data directory is at its quota: while this node leads, nothing may be added", "bytes", size, "quota", r.cfg.DataQuota)
