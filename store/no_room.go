@@ -26,8 +26,8 @@ const (
 const mostTemporary = 8
 
 // NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a command through that changes
-// an existing number or replaces a value by one that is no longer: the new value takes no room, and clients renew and release locks
-// by such commands.
+// an existing number (countsOnly) or sets again what is there (replaces): that takes no room, and clients renew and release locks by
+// it.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() || c.replaces() {
 		return Reply{}, false
@@ -113,22 +113,23 @@ func (c *Ctx) countsOnly() bool {
 	return false
 }
 
-// replaces reports whether the command, which has not run yet, will only replace a string, a field of a hash or the score of a
-// member, and the new value is no longer than the old one. It also reports that of a SET with unknown options, which will do nothing:
-// by the syntax error clients see that a server does not have IFEQ, and then renew by a script (Spring's RedisLockRegistry).
+// replaces reports whether the command, which has not run yet, will only set a string or a field of a hash to the value that it has,
+// as a renewal does, or change the score of a member. SET with XX is a renewal, too, if the value is no longer: ShedLock puts the time
+// into it. So is a SET with unknown options, which will do nothing: by the syntax error clients see that a server does not have IFEQ,
+// and then renew by a script (Spring's RedisLockRegistry). Other writes to existing keys are refused, as in Redis.
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":
 		o, ok := parseStringOptions(c.Args[3:], setWords)
-		return !ok || !o.has(optNX) && c.replacesString(c.Args[2])
+		return !ok || !o.has(optNX) && c.setsAgain(c.Args[2], o.has(optXX))
 	case "getset":
-		return c.replacesString(c.Args[2])
+		return c.setsAgain(c.Args[2], false)
 	case "setex", "psetex":
-		return c.replacesString(c.Args[3])
+		return c.setsAgain(c.Args[3], false)
 	case "hset", "hmset":
 		if e := c.existing(TypeHash); e != nil && len(c.Args) == 4 {
 			old, ok := c.fieldOf(e.Fields(), bytesToString(c.Args[2]))
-			return ok && len(c.Args[3]) <= len(old)
+			return ok && bytesToString(c.Args[3]) == old
 		}
 	case "zadd":
 		var f zaddFlags
@@ -148,10 +149,10 @@ func (c *Ctx) hasMember(name []byte) (ok bool) {
 	return ok
 }
 
-// replacesString reports whether the key of the command is a string of at least the length of a new value.
-func (c *Ctx) replacesString(value []byte) bool {
+// setsAgain reports whether the key of the command has a string value. If other is true, another value that is no longer will do.
+func (c *Ctx) setsAgain(value []byte, other bool) bool {
 	e := c.existing(TypeString)
-	return e != nil && len(value) <= len(e.str)
+	return e != nil && (bytesToString(value) == e.str || other && len(value) <= len(e.str))
 }
 
 // existing returns the entry of the command's first key if it has a type, else nil.

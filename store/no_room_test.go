@@ -124,14 +124,14 @@ func TestReplacesAtFullMemory(t *testing.T) {
 		want string
 		args []string
 	}{
-		{"goes on", []string{"set", "k", "value"}}, {"goes on", []string{"set", "k", "v", "px", "100"}}, {"goes on", []string{"SET", "k", "value", "XX", "GET", "KEEPTTL"}},
+		{"goes on", []string{"set", "k", "value"}}, {"goes on", []string{"set", "k", "value", "px", "100"}}, {"refused", []string{"set", "k", "other", "px", "100"}}, {"goes on", []string{"SET", "k", "value", "XX", "GET", "KEEPTTL"}},
 		{"refused", []string{"set", "k", "longer"}}, {"refused", []string{"set", "k", "value", "nx"}}, {"refused", []string{"set", "none", "v"}},
-		{"refused", []string{"set", "h", "v"}}, {"refused", []string{"set", "none", "", "xx"}},
-		{"goes on", []string{"getset", "k", "value"}}, {"refused", []string{"getset", "k", "longer"}},
+		{"goes on", []string{"set", "k", "other", "px", "100", "xx"}}, {"refused", []string{"set", "k", "longer", "xx"}}, {"refused", []string{"set", "h", "v"}}, {"refused", []string{"set", "none", "", "xx"}},
+		{"goes on", []string{"getset", "k", "value"}}, {"refused", []string{"getset", "k", "other"}},
 		{"goes on", []string{"setex", "k", "10", "value"}}, {"refused", []string{"setex", "none", "10", "value"}},
-		{"goes on", []string{"psetex", "k", "10", "value"}}, {"refused", []string{"psetex", "k", "10", "longer"}},
+		{"goes on", []string{"psetex", "k", "10", "value"}}, {"refused", []string{"psetex", "k", "10", "other"}},
 		{"goes on", []string{"hset", "h", "f", "value"}}, {"refused", []string{"hset", "h", "f", "longer"}}, {"refused", []string{"hset", "h", "g", ""}},
-		{"goes on", []string{"hmset", "h", "f", "v"}}, {"refused", []string{"hset", "h", "f", "v", "g", "v"}}, {"refused", []string{"hset", "k", "f", "v"}},
+		{"goes on", []string{"hmset", "h", "f", "value"}}, {"refused", []string{"hmset", "h", "f", "v"}}, {"refused", []string{"hset", "h", "f", "v", "g", "v"}}, {"refused", []string{"hset", "k", "f", "v"}},
 		{"goes on", []string{"zadd", "z", "2", "m"}}, {"goes on", []string{"zadd", "z", "XX", "GT", "CH", "2", "m"}}, {"refused", []string{"zadd", "z", "2", "n"}},
 		{"refused", []string{"zadd", "z", "2", "m", "3", "n"}}, {"refused", []string{"zadd", "none", "2", "m"}}, {"refused", []string{"zadd", "z", "xx", "2"}},
 		{"goes on", []string{"zincrby", "z", "-5", "m"}}, {"refused", []string{"zincrby", "z", "-5", "n"}}, {"refused", []string{"zincrby", "none", "1", "m"}}, {"refused", []string{"zincrby", "k", "1", "m"}},
