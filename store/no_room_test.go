@@ -206,7 +206,7 @@ func TestRoomIsFoundByAnIndex(t *testing.T) {
 	}
 	d.env.Limits.Memory = 1
 	last := fmt.Sprint(MaxCompact - 1)
-	for _, args := range [][]string{{"hset", "h", last, "2"}, {"hincrby", "h", last, "1"}, {"zadd", "z", "2", last}, {"zincrby", "z", "2", last}} {
+	for _, args := range [][]string{{"hset", "h", last, "1"}, {"hincrby", "h", last, "1"}, {"zadd", "z", "2", last}, {"zincrby", "z", "2", last}} {
 		txn := d.begin()
 		c := d.ctx(txn, args...)
 		for range 10 * searchesPerIndex {
