@@ -141,10 +141,27 @@ func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 		}
 		node.Run()
 	}
+	t.Cleanup(func() { // before the nodes are ended
+		for _, node := range list {
+			if t.Failed() {
+				node.tellEnd()
+			}
+		}
+	})
 	for _, node := range list {
 		node.WaitReady()
 	}
 	return list
+}
+
+// tellEnd writes the end of the node's log into that of the test, and whether its process has ended.
+func (n *Node) tellEnd() {
+	state := "runs"
+	if n.Ended() {
+		state = "has ended, " + n.HowEnded()
+	}
+	text := n.Log()
+	n.t.Logf("%s %s; it says:\n%s", n.ID, state, text[max(0, len(text)-2000):])
 }
 
 // Run starts the process; it is the same command every time.

@@ -22,16 +22,8 @@ func start(t *testing.T, n int) []*nodes.Node {
 		id := fmt.Sprintf("n%d", i+1)
 		groups[id] = memoryGroup(t, id, memory)
 	}
-	list := nodes.StartSetup(t, n, nodes.Setup{Flags: []string{"--protected-mode=no"},
+	return nodes.StartSetup(t, n, nodes.Setup{Flags: []string{"--protected-mode=no"},
 		Within: func(id string) []string { return groups[id].within() }})
-	t.Cleanup(func() {
-		for _, node := range list {
-			if t.Failed() {
-				t.Logf("%s says:\n%s", node.ID, last(node.Log()))
-			}
-		}
-	})
-	return list
 }
 
 // TestFull sets keys of a megabyte until there is no room, and then restarts everything.
