@@ -173,14 +173,13 @@ func (g *guard) recycle() {
 		}
 		clear(g.argv)
 		g.argv, g.ends = g.argv[:0], g.ends[:0]
-		if len(g.out) == g.done && cap(g.out) > inputBuffer {
-			g.out, g.done = nil, 0
-		}
 	}
-	rest := len(g.out) - g.done
-	copy(g.out, g.out[g.done:])
-	g.out = g.out[:rest]
-	for i := range g.marks {
+	if rest := copy(g.out, g.out[g.done:]); rest == 0 && g.direct && cap(g.out) > inputBuffer {
+		g.out = nil
+	} else {
+		g.out = g.out[:rest]
+	}
+	for i := range g.marks { // also of arguments of which nothing has arrived
 		g.marks[i] -= g.done
 	}
 	g.sent, g.done = 0, 0

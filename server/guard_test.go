@@ -262,6 +262,7 @@ func FuzzGuard(f *testing.F) {
 		"set \"a\\x41\" 'b'\r\n", "*1\r\n$-1\r\n", array("A", strings.Repeat("b", 17_000)) + "PING\r\n",
 		strings.Repeat("a", 65537), "*" + strings.Repeat("1", 65537), "*1\r\n$" + strings.Repeat("1", 65537),
 		"GET \x00\r\n", "*1\r\n\r\n", strings.Repeat(array("INCR", "n"), 500),
+		array("ECHO", strings.Repeat("x", 16_000)) + array("SET", "key", "value"),
 	} {
 		f.Add([]byte(s), uint64(1))
 		f.Add([]byte(s), uint64(2))
@@ -283,6 +284,23 @@ func FuzzGuard(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestCutsBehindMuchInput: after a pipeline of which little memory is kept, the next command may have arrived up to any byte.
+func TestCutsBehindMuchInput(t *testing.T) {
+	for _, auth := range []bool{false, true} {
+		for size := 8000; size < largeCommand; size += 500 {
+			in := array("ECHO", strings.Repeat("x", size)) + array("SET", "key", "value")
+			for cut := len(in) - 40; cut < len(in); cut++ {
+				r := usualRules()
+				r.auth = auth
+				got, failure := readDirect([][]byte{[]byte(in[:size/2]), []byte(in[size/2 : cut]), []byte(in[cut:])}, r)
+				if len(got) != 2 || failure != "" || !slices.Equal(got[1], []string{"SET", "key", "value"}) {
+					t.Fatalf("ECHO of %d bytes, cut at %d: %d commands, %.50q, %q", size, cut, len(got), got, failure)
+				}
+			}
+		}
+	}
 }
 
 // TestAnnouncedSizesTakeNoMemory: a long argument takes about twice the memory of what has arrived of it. Its client is cut
