@@ -27,7 +27,7 @@ type connectionCap struct {
 type httpConnection struct {
 	end    context.CancelFunc
 	from   netip.Addr // an IPv6 network of 64 bits counts as one address
-	active bool       // it has sent a request that is not answered
+	idle   bool       // its last request has been answered, and no other has come
 	since  int        // the value of connectionCap.changes when the connection last changed its state
 }
 
@@ -69,13 +69,14 @@ func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	case state == http.StateClosed || state == http.StateHijacked:
 		c.forget(conn)
 	case known != nil:
-		known.active, known.since = state == http.StateActive, c.changes
+		known.idle, known.since = state == http.StateIdle, c.changes
 	}
 }
 
 // leastWanted returns the connection to close, which is never the newest. It chooses among the connections of the address with
-// the most connections: the one that has been without a request for longest or, if all have requests, the one whose request has
-// waited longest.
+// the most connections: the one that has been idle for longest or, if none is idle, the one that has been in its state for longest.
+// A new connection does not count as idle: it may be a probe, whose request comes within milliseconds, while the requests of
+// strangers may go on for as long as they like.
 func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
 	count := map[netip.Addr]int{}
 	for _, one := range c.conns {
@@ -94,8 +95,8 @@ func (h *httpConnection) wantedLess(other *httpConnection, count map[netip.Addr]
 	switch {
 	case count[h.from] != count[other.from]:
 		return count[h.from] > count[other.from]
-	case h.active != other.active:
-		return other.active
+	case h.idle != other.idle:
+		return h.idle
 	}
 	return h.since < other.since
 }

@@ -80,6 +80,27 @@ func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	}
 }
 
+// A probe whose request has not been read yet is not closed for strangers from many addresses, whose requests take long (net/http
+// keeps a connection for half a second after it has refused a long header).
+func TestNewConnectionsAreNotIdle(t *testing.T) {
+	c := newConnectionCap()
+	open := func(n int) *fakeHTTPConn {
+		conn := &fakeHTTPConn{from: fmt.Sprintf("10.0.%d.%d:1", n/250, n%250)}
+		c.context(t.Context(), conn)
+		return conn
+	}
+	for n := range httpConnections {
+		c.note(open(1000+n), http.StateActive)
+	}
+	probe := open(1)
+	for n := range httpConnections / 2 {
+		c.note(open(2000+n), http.StateActive)
+	}
+	if probe.closed {
+		t.Error("the probe is closed")
+	}
+}
+
 // A probe from the same address as the strangers gets in, too. This test goes through the server itself.
 func TestProbeFromTheAddressOfAFlood(t *testing.T) {
 	held := make(chan struct{})
