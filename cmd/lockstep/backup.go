@@ -187,11 +187,8 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 	name, yes := fmt.Sprint(begun[0]), begun[1] == int64(1)
 	// Whoever answers in the place of a node must not fill the disk slowly: a node ends a backup after BackupMost, and only its last
 	// piece is smaller than BackupPiece.
-	begin, last := time.Now(), false
-	for {
-		if time.Since(begin) > server.BackupMost {
-			return false, fmt.Errorf("the node at %s was not done after %v", o.addr, server.BackupMost)
-		}
+	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
+	for last := false; ; {
 		timer.Reset(o.timeout)
 		reply, err := c.Do("LOCKSTEP", "BACKUP", "READ", name)
 		if err != nil {
