@@ -4,7 +4,9 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"lockstep/cluster/turns"
@@ -15,7 +17,7 @@ import (
 // handshake (handshakeDone) within HandshakeTimeout, and there are at most maxStrangers strangers at once. If one more
 // comes, the node cuts off a stranger that has sent no handshake: the oldest one from the address with the most
 // strangers. Among the strangers without a handshake, those from an address at which a peer has proved itself are cut
-// off last. Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others
+// off last. The node takes callers out of the kernel's queue before it does more for any of them (waiting.go). Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others
 // call. The node computes the TLS handshakes of its callers in turn (package turns), and every second turn is for the
 // addresses at which peers have proved themselves.
 //
@@ -39,11 +41,18 @@ type arrivals struct {
 	patience  time.Duration // HandshakeTimeout; a test has less
 	known     *peerAddrs
 
-	mu    sync.Mutex
-	all   map[*arrival]struct{}
-	count int // number of strangers
-	next  uint64
-	done  bool
+	mu       sync.Mutex
+	all      map[*arrival]struct{}
+	unproven []*arrival // the strangers, oldest first
+	origins  map[netip.Addr]*origin
+	seen     uint64 // known.version when origin.known was set in all origins
+	done     bool
+}
+
+// origin is what the strangers from one address have in common.
+type origin struct {
+	calls int  // how many there are
+	known bool // peers have proved themselves at this address
 }
 
 // arrival is one connection that another party has made to the peer port.
@@ -51,24 +60,24 @@ type arrival struct {
 	net.Conn // the caller's connection; after a TLS handshake, the TLS connection
 	raw      net.Conn
 	of       *arrivals
-	from     netip.Addr // the caller's address; for IPv6 its network (turns.Origin)
-	number   uint64
-	ctx      context.Context // ends with the connection
+	from     netip.Addr      // the caller's address; for IPv6 its network (turns.Origin)
+	ctx      context.Context // ends with the connection; nil before start, like the next two
 	end      context.CancelFunc
 	late     *time.Timer // cuts off a caller that has sent no handshake in time
 
 	// Guarded by of.mu:
-	handshook, proven, kept, gone bool
+	origin                *origin // nil: the caller is no stranger
+	handshook, kept, gone bool
 }
 
 func newArrivals(s *Strangers, known *peerAddrs) *arrivals {
-	return &arrivals{strangers: s, patience: HandshakeTimeout, known: known, all: map[*arrival]struct{}{}}
+	return &arrivals{strangers: s, patience: HandshakeTimeout, known: known, all: map[*arrival]struct{}{}, origins: map[netip.Addr]*origin{}}
 }
 
-// admit registers a new connection; it returns nil if the port is closed.
-func (as *arrivals) admit(conn net.Conn) *arrival {
+// register registers a new connection; it returns nil if the port is closed. It does nothing else for the caller, who is
+// started later.
+func (as *arrivals) register(conn net.Conn) *arrival {
 	a := &arrival{Conn: conn, raw: conn, of: as, from: turns.Origin(conn)}
-	a.ctx, a.end = context.WithCancel(context.Background())
 	as.mu.Lock()
 	if as.done {
 		as.mu.Unlock()
@@ -76,48 +85,98 @@ func (as *arrivals) admit(conn net.Conn) *arrival {
 		return nil
 	}
 	var victim *arrival
-	if as.count >= maxStrangers {
+	if len(as.unproven) >= maxStrangers {
 		victim = as.victim()
+		victim.leave()
 	}
-	as.next++
-	a.number = as.next
 	as.all[a] = struct{}{}
-	as.count++
-	a.late = time.AfterFunc(as.patience, a.tooLate)
+	as.unproven = append(as.unproven, a)
+	a.origin = as.origins[a.from]
+	if a.origin == nil {
+		a.origin = &origin{known: as.known.has(a.from)}
+		as.origins[a.from] = a.origin
+	}
+	a.origin.calls++
 	as.mu.Unlock()
 	if victim != nil {
 		as.strangers.Note(tooMany, victim.raw.RemoteAddr().String(), nil)
-		victim.Close()
+		victim.finish()
 	}
 	return a
 }
 
-// victim returns the stranger that the node cuts off for a new one; the caller holds mu.
-func (as *arrivals) victim() (found *arrival) {
-	calls := map[netip.Addr]int{}
-	for a := range as.all {
-		if !a.proven {
-			calls[a.from]++
+// start prepares a registered connection for use; it returns false if the connection is closed.
+func (a *arrival) start() bool {
+	a.of.mu.Lock()
+	if a.gone {
+		a.of.mu.Unlock()
+		return false
+	}
+	a.ctx, a.end = context.WithCancel(context.Background())
+	a.late = time.AfterFunc(a.of.patience, a.tooLate)
+	var err error
+	if u, ok := a.raw.(interface{ open() (net.Conn, error) }); ok {
+		var conn net.Conn
+		if conn, err = u.open(); err == nil {
+			a.Conn, a.raw = conn, conn
+		} else {
+			a.leave()
+		}
+	}
+	a.of.mu.Unlock()
+	if err != nil {
+		a.end() // open has closed the connection
+	}
+	return err == nil
+}
+
+// admit registers and starts a connection; it returns nil if the port is closed.
+func (as *arrivals) admit(conn net.Conn) *arrival {
+	a := as.register(conn)
+	if a == nil || !a.start() {
+		return nil
+	}
+	return a
+}
+
+// victim returns the stranger that the node cuts off for a new one; the caller holds mu. A flood makes the node choose
+// thousands of times a second, so the choice takes one look at each stranger and allocates nothing.
+func (as *arrivals) victim() *arrival {
+	if now := as.known.version.Load(); now != as.seen {
+		as.seen = now
+		for addr, o := range as.origins {
+			o.known = as.known.has(addr)
 		}
 	}
 	before := func(a, b *arrival) bool {
-		known, other := as.known.has(a.from), as.known.has(b.from)
 		switch {
 		case a.handshook != b.handshook:
 			return !a.handshook
-		case known != other:
-			return !known
-		case calls[a.from] != calls[b.from]:
-			return calls[a.from] > calls[b.from]
+		case a.origin.known != b.origin.known:
+			return !a.origin.known
 		}
-		return a.number < b.number
+		return a.origin.calls > b.origin.calls
 	}
-	for a := range as.all {
-		if !a.proven && (found == nil || before(a, found)) {
+	found := as.unproven[0]
+	for _, a := range as.unproven[1:] {
+		if before(a, found) {
 			found = a
 		}
 	}
 	return found
+}
+
+// noStranger removes the connection from the strangers; the caller holds mu.
+func (a *arrival) noStranger() {
+	if a.origin == nil {
+		return
+	}
+	if a.origin.calls--; a.origin.calls == 0 {
+		delete(a.of.origins, a.from)
+	}
+	a.origin = nil
+	i := slices.Index(a.of.unproven, a)
+	a.of.unproven = slices.Delete(a.of.unproven, i, i+1)
 }
 
 // prove notes that the caller is a peer. within is its TLS connection, over which it speaks from now on.
@@ -125,10 +184,7 @@ func (a *arrival) prove(within net.Conn) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
 	a.Conn = within
-	if !a.gone && !a.proven {
-		a.proven = true
-		a.of.count--
-	}
+	a.noStranger()
 }
 
 // maxKnown bounds the number of addresses in a peerAddrs. Only a peer adds an address, but its address may
@@ -137,6 +193,8 @@ const maxKnown = 1024
 
 // peerAddrs are the addresses at which peers have proved themselves. Strangers may call from them, too.
 type peerAddrs struct {
+	version atomic.Uint64 // counts changes
+
 	mu  sync.Mutex
 	all map[netip.Addr]struct{}
 }
@@ -144,6 +202,10 @@ type peerAddrs struct {
 func (p *peerAddrs) learn(addr netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if _, ok := p.all[addr]; ok {
+		return
+	}
+	p.version.Add(1)
 	if p.all == nil {
 		p.all = map[netip.Addr]struct{}{}
 	}
@@ -215,16 +277,33 @@ func (a *arrival) wasCutOff() bool {
 // Close implements net.Conn.
 func (a *arrival) Close() error {
 	a.of.mu.Lock()
-	if !a.gone {
-		a.gone = true
-		a.late.Stop()
-		delete(a.of.all, a)
-		if !a.proven {
-			a.of.count--
-		}
-	}
+	was := a.gone
+	a.leave()
 	a.of.mu.Unlock()
-	a.end()
+	if was {
+		return nil
+	}
+	return a.finish()
+}
+
+// leave notes that the connection ends; the caller holds mu, and then calls finish without it.
+func (a *arrival) leave() {
+	if a.gone {
+		return
+	}
+	a.gone = true
+	if a.late != nil {
+		a.late.Stop()
+	}
+	delete(a.of.all, a)
+	a.noStranger()
+}
+
+// finish closes the connection after leave. No other method sets its fields any more.
+func (a *arrival) finish() error {
+	if a.end != nil {
+		a.end()
+	}
 	return a.raw.Close()
 }
 

@@ -62,7 +62,7 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 						t.Errorf("the last one was cut off after %v", took)
 					}
 					synctest.Wait()
-					if n, left := c.port.arrivals.count, len(c.port.arrivals.all); n != 0 || left != 0 {
+					if n, left := len(c.port.arrivals.unproven), len(c.port.arrivals.all); n != 0 || left != 0 {
 						t.Errorf("%d are left, and counted as %d", left, n)
 					}
 					time.Sleep(2 * strangersPeriod)

@@ -1,6 +1,7 @@
 package peerport
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -99,8 +100,58 @@ func (d *Dialer) dialOnly(addr string, proto byte, timeout time.Duration) (net.C
 // one query among all callers that ask for a name. A query that was lost while the network was
 // partitioned would delay all of them for ten seconds after the network is back.
 func DialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
-	d := net.Dialer{Timeout: timeout, Resolver: new(net.Resolver)}
-	return d.Dial("tcp", addr)
+	return dialAgain(timeout, func(ctx context.Context) (net.Conn, error) {
+		d := net.Dialer{Resolver: new(net.Resolver)}
+		return d.DialContext(ctx, "tcp", addr)
+	})
+}
+
+const (
+	// againAfter is how long an attempt to connect may take until another one is made beside it.
+	againAfter = 100 * time.Millisecond
+	// maxAttempts bounds the attempts that are made beside each other.
+	maxAttempts = 5
+)
+
+// dialAgain calls dial, and again after each againAfter. It returns the first connection, or the first error. While
+// strangers fill the queue of a peer port, the kernel of the peer drops most requests to connect. The kernel of
+// this node repeats a request only after a second, which is longer than DialTimeout.
+func dialAgain(timeout time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	results := make(chan result, maxAttempts)
+	begun := 0
+	begin := func() {
+		begun++
+		go func() {
+			conn, err := dial(ctx)
+			results <- result{conn, err}
+		}()
+	}
+	begin()
+	again := time.NewTicker(againAfter)
+	defer again.Stop()
+	for {
+		select {
+		case r := <-results:
+			go func(others int) {
+				for range others {
+					if r := <-results; r.conn != nil {
+						r.conn.Close()
+					}
+				}
+			}(begun - 1)
+			return r.conn, r.err
+		case <-again.C:
+			if begun < maxAttempts {
+				begin()
+			}
+		}
+	}
 }
 
 // Broken reports whether an error means that the connection was broken. A failed dial, a slow

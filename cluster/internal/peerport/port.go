@@ -50,6 +50,7 @@ const HandshakeTimeout = 5 * time.Second
 func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn)) *Port {
 	p := &Port{ln: ln, self: self, serve: serve, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
+	limitQueue(ln, queueLength)
 	go p.accept()
 	if d.gate != nil {
 		go d.gate.watch(p.stop)
@@ -71,10 +72,10 @@ func (p *Port) accept() {
 			time.Sleep(100 * time.Millisecond)
 			continue
 		}
-		// Callers are admitted one after the other, so that each caller above maxStrangers cuts off a different stranger.
 		if a := p.arrivals.admit(quiet(conn)); a != nil {
 			go p.sort(a)
 		}
+		p.admitWaiting(takeWaiting)
 	}
 }
 
