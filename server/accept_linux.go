@@ -44,9 +44,12 @@ func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served b
 // acceptInto accepts connections until the listener is closed, and returns when Server.drained is
 // closed.
 func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
+	var wait yielding
 	for i := 0; ; i++ {
+		srv.yieldNewcomers(&wait)
 		conn, err := ln.AcceptTCP()
 		if err == nil {
+			srv.garbage.bytes.Add(newcomerGarbage)
 			l := loops[i%len(loops)]
 			if secret {
 				srv.adoptLater(conn, l, face)

@@ -61,6 +61,7 @@ type Config struct {
 	// (cluster.Config.FailoverWait). 0: clusterTimes × Server.patience.
 	FailoverWait time.Duration
 	patience     time.Duration // see Server.patience; 0: catchUpTimeout
+	scarce       func() bool   // see strangeGarbage
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.
@@ -99,6 +100,7 @@ func Default() Config {
 		ClientQueryBufferLimit: 1 << 30,
 		BusyReplyThreshold:     5000,
 		EnableDebugCommand:     "no",
+		scarce:                 memoryIsScarce,
 	}
 }
 

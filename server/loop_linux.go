@@ -62,6 +62,7 @@ type loop struct {
 	ready     []*loopConn // idle connections for the next round, mostly with unread input
 	others    []*loopConn // memory of the previous ready list, for the next one
 	strangers share       // clients that have not authenticated, or send lines that make no command
+	yielding  yielding
 	incoming  incoming
 	lightAt   time.Time   // when the loop last served a light client: in no share, and no sender of manyArguments in one command for aloneAfter
 	answered  []*loopConn // connections with replies to be sent at the end of the round

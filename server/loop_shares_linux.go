@@ -164,7 +164,7 @@ func (l *loop) turn(c *loopConn) {
 // serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one, and reads one part of a
 // large command. It leaves out a share that is not due.
 func (l *loop) serveShares() {
-	if s := &l.strangers; s.begins() {
+	if s := &l.strangers; s.begins() && !l.yieldStrangers() {
 		for !s.isEmpty() {
 			s.nextStranger()
 			if l.srv.cfg.Clock().Sub(s.since) >= strangersTurn {
@@ -175,6 +175,16 @@ func (l *loop) serveShares() {
 	if s := &l.incoming; s.begins() {
 		s.nextPart()
 	}
+}
+
+// yieldStrangers reports whether no stranger is to be served in this round, because memory is scarce.
+func (l *loop) yieldStrangers() bool {
+	if !l.yielding.must(&l.srv.garbage, l.now) {
+		return false
+	}
+	s := &l.strangers
+	s.due, s.since = l.now.Add(shareWait), time.Time{}
+	return true
 }
 
 // incoming is the share of connections with an unfinished large command. A connection gets this share if the command

@@ -229,6 +229,10 @@ func (s *session) tooLong(bytes int64) (limit int64) {
 
 func (s *session) received(n int) {
 	s.srv.stats.netIn.Add(int64(n))
+	if s.onLoop && s.needsAuth() { // a loop does not wait for the collector because of strangers
+		s.srv.garbage.bytes.Add(2 * int64(n)) // twice: buffers grow
+		return
+	}
 	brake.Bring(n)
 }
 

@@ -1,0 +1,76 @@
+package server
+
+import (
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// TestStrangersWaitForTheCollector: while memory is scarce, newcomers are not accepted, and strangers are not read. Others are served.
+// When memory is no longer scarce, strangers are served again.
+func TestStrangersWaitForTheCollector(t *testing.T) {
+	var scarce atomic.Bool
+	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.scarce = "secret", scarce.Load })
+	other, stranger := ts.dial(t), ts.dial(t)
+	other.do("AUTH secret", "+OK\r\n")
+	stranger.do("PING", "-NOAUTH Authentication required.\r\n")
+	scarce.Store(true)
+	ts.garbage.bytes.Store(strangersGarbage)
+	stranger.send("PING\r\n")
+	const many = 20
+	for range many { // one may be accepted before the server looks again
+		conn, err := net.Dial("tcp", ts.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		other.do("PING", "+PONG\r\n")
+	}
+	for range 100 {
+		other.do("PING", "+PONG\r\n")
+	}
+	if n := ts.clients(); n > 3 {
+		t.Errorf("%d clients were accepted", n)
+	}
+	_ = stranger.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, err := stranger.conn.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("a stranger was served")
+	}
+	_ = stranger.conn.SetReadDeadline(time.Time{})
+	scarce.Store(false)
+	stranger.expect("-NOAUTH Authentication required.\r\n")
+	ts.await(func() bool { return ts.clients() == 2+many })
+}
+
+// TestYielding: strangers wait while memory is scarce, but not forever.
+func TestYielding(t *testing.T) {
+	scarce := true
+	g := strangeGarbage{scarce: func() bool { return scarce }}
+	now := time.Unix(1, 0)
+	var y yielding
+	waits := func() (rounds int) {
+		for y.must(&g, now) {
+			now = now.Add(yieldLook)
+			rounds++
+		}
+		return rounds
+	}
+	for range 2 {
+		g.bytes.Store(strangersGarbage)
+		if n, want := waits(), int(yieldMost/yieldLook); n != want {
+			t.Errorf("waits for %d rounds, want %d", n, want)
+		}
+	}
+	g.bytes.Store(strangersGarbage)
+	y.must(&g, now)
+	scarce = false
+	if n := waits(); n != 0 || !y.since.IsZero() {
+		t.Errorf("goes on waiting for %d rounds", n)
+	}
+	scarce = true
+	g.bytes.Add(strangersGarbage - 1)
+	if n := waits(); n != 0 {
+		t.Errorf("few strangers wait for %d rounds", n)
+	}
+}
