@@ -25,10 +25,10 @@ type connectionCap struct {
 // httpConnection is a connection. end cancels the context of its requests, so that a request that waits gives up: net/http
 // itself does not notice that a connection is closed while further requests on it are unread.
 type httpConnection struct {
-	end    context.CancelFunc
-	from   netip.Addr // an IPv6 network of 64 bits counts as one address
-	idle   bool       // its last request has been answered, and no other has come
-	since  int        // the value of connectionCap.changes when the connection last changed its state
+	end   context.CancelFunc
+	from  netip.Addr // an IPv6 network of 64 bits counts as one address
+	idle  bool       // its last request has been answered, and no other has come
+	since int        // the value of connectionCap.changes when the connection last changed its state
 }
 
 func newConnectionCap() *connectionCap {
