@@ -17,9 +17,10 @@ import (
 // handshake (handshakeDone) within HandshakeTimeout, and there are at most maxStrangers strangers at once. If one more
 // comes, the node cuts off a stranger that has sent no handshake: the oldest one from the address with the most
 // strangers. Among the strangers without a handshake, those from an address at which a peer has proved itself are cut
-// off last. The node takes callers out of the kernel's queue before it does more for any of them (waiting.go). Peers send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others
-// call. The node computes the TLS handshakes of its callers in turn (package turns), and every second turn is for the
-// addresses at which peers have proved themselves.
+// off last. The node takes callers out of the kernel's queue before it does more for any of them (waiting.go). Peers
+// send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others call. The node
+// computes the TLS handshakes of its callers in turn (package turns), and every second turn is for the addresses at
+// which peers have proved themselves.
 //
 // A caller proves by its certificate that it is a peer. If the node asks for no proof, every caller remains a
 // stranger, even if it has sent the handshake of a peer. But the node cuts off strangers that have sent a handshake
