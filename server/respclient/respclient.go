@@ -135,6 +135,9 @@ func (p *reply) line() (string, error) {
 	for {
 		part, err := p.r.ReadSlice('\n')
 		if line = append(line, part...); err == nil {
+			if !p.takes(int64(len(line))) {
+				return "", errTooLarge
+			}
 			return strings.TrimRight(string(line), "\r\n"), nil
 		}
 		if err != bufio.ErrBufferFull {

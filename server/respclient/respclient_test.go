@@ -35,7 +35,8 @@ func TestMost(t *testing.T) {
 	for text, want := range map[string]error{
 		"$1000\r\n" + within + "\r\n": nil, "+" + within + "\r\n": nil, "*10\r\n" + strings.Repeat(":1\r\n", 10): nil,
 		"$1025\r\n": errTooLarge, "+" + strings.Repeat("x", 10_000): errTooLarge, "*17\r\n" + strings.Repeat("+a\r\n", 17): errTooLarge,
-		"*2\r\n$600\r\n" + within[:600] + "\r\n$600\r\n": errTooLarge,
+		"*2\r\n" + strings.Repeat("+"+within[:600]+"\r\n", 2): errTooLarge,
+		"*2\r\n$600\r\n" + within[:600] + "\r\n$600\r\n":      errTooLarge,
 	} {
 		c := Conn{r: bufio.NewReader(strings.NewReader(text)), Most: 1024}
 		if _, err := c.Receive(); !errors.Is(err, want) {
