@@ -15,6 +15,7 @@ type fakeTime struct {
 	mu   sync.Mutex
 	mono time.Duration
 	wall time.Time
+	late time.Duration // the next reading of the time of day takes this long
 }
 
 func newFakeTime() *fakeTime {
@@ -30,6 +31,8 @@ func (f *fakeTime) Monotonic() time.Duration {
 func (f *fakeTime) Wall() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.mono, f.wall = f.mono+f.late, f.wall.Add(f.late)
+	f.late = 0
 	return f.wall
 }
 
@@ -243,6 +246,31 @@ func (n *naiveLateness) blockMax(seq uint64) int64 {
 		worst = max(worst, n.of(s))
 	}
 	return worst
+}
+
+// TestLateReadingsOfTheWallClock: the process is stopped between the readings of the two clocks. The offset that came of it moved
+// the deadline of a SET PXAT by the time of the stop.
+func TestLateReadingsOfTheWallClock(t *testing.T) {
+	src := newFakeTime()
+	c := NewLease(src)
+	c.Lead(0, 0)
+	ahead := func() int64 { now := c.Now(); return now.Wall/1000 - now.Lease }
+	src.late = 30 * time.Millisecond // the first reading, which makes the offset known
+	want := src.wall.UnixMilli() - src.mono.Milliseconds() + c.at.Milliseconds() - c.base
+	if got := ahead(); got != want {
+		t.Errorf("after a first reading that was late the wall clock is %d ms ahead, want %d", got, want)
+	}
+	for _, late := range []time.Duration{30 * time.Millisecond, time.Second} {
+		src.pass(time.Minute)
+		src.late = late
+		if got := ahead(); got != want {
+			t.Errorf("after a reading that was %v late the wall clock is %d ms ahead, want %d", late, got, want)
+		}
+	}
+	src.jump(time.Second)
+	if got := ahead(); got != want+1000 {
+		t.Errorf("after a jump by 1 s the wall clock is %d ms ahead, want %d", got, want+1000)
+	}
 }
 
 func TestLatenessAgainstANaiveModel(t *testing.T) {

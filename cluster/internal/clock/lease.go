@@ -15,6 +15,10 @@ const wallSlack = 5 * time.Millisecond
 // wallEvery is the least time between two readings of the wall clock. Requests ask for the time more often than that.
 const wallEvery = time.Millisecond
 
+// wallPrompt is how long a reading of the wall clock may take. A busy machine can stop this process between the readings of the two
+// clocks, and then the wall clock seems to have jumped.
+const wallPrompt = time.Millisecond
+
 // Lease is the lease clock, by which leases expire. Each log entry carries a stamp: the time of its
 // evaluation on the leader's lease clock, set back by the lateness of replies (cluster/grants.go). The
 // lease clock of a node shows the stamp of the last entry that the node has applied, plus the monotonic
@@ -110,12 +114,34 @@ func (c *Lease) Read() (now store.Time, mono time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	mono = c.src.Monotonic()
-	leaseMicros := c.base*1000 + (mono - c.at).Microseconds()
 	if !c.known || mono >= c.look {
-		c.look = mono + wallEvery
-		c.compare(c.src.Wall().UnixMicro(), leaseMicros)
+		mono = c.readWall(mono)
 	}
-	return store.Time{Lease: leaseMicros / 1000, Wall: leaseMicros + c.offset}, mono
+	lease := c.micros(mono)
+	return store.Time{Lease: lease / 1000, Wall: lease + c.offset}, mono
+}
+
+// micros returns what the lease clock shows at a monotonic time, in µs.
+func (c *Lease) micros(mono time.Duration) int64 { return c.base*1000 + (mono - c.at).Microseconds() }
+
+// wallTries is how often readWall tries to read the wall clock promptly while no offset is known.
+const wallTries = 100
+
+// readWall compares the clocks, and returns the monotonic time, which it gets as mono. If the reading is not prompt, the
+// offset stays, and the next call tries again.
+func (c *Lease) readWall(mono time.Duration) time.Duration {
+	for try := 1; ; try++ {
+		wall, after := c.src.Wall().UnixMicro(), c.src.Monotonic()
+		if after-mono <= wallPrompt || !c.known && try == wallTries {
+			c.look = mono + wallEvery
+			c.compare(wall, c.micros(mono))
+			return mono
+		}
+		mono = after
+		if c.known {
+			return mono
+		}
+	}
 }
 
 // compare sets offset anew from readings of both clocks in µs, if offset is not known or if they have drifted apart by
