@@ -54,7 +54,8 @@ func Bring(bytes int) {
 }
 
 // Look is Bring for callers that do not know how many bytes they allocate: it counts the bytes that the process has
-// allocated since the last Look.
+// allocated since the last Look. Those are in use already, and most may be others' bytes. So Look adds no more than step to the
+// memory in use, for what the caller is about to allocate.
 func Look() {
 	if limit.Load() == 0 {
 		return
@@ -63,7 +64,7 @@ func Look() {
 	metrics.Read(samples)
 	now := int64(samples[0].Value.Uint64())
 	if by := now - looked.Swap(now); by > 0 && by < now { // by equals now at the first Look
-		Bring(int(by))
+		Bring(int(min(by, step)))
 	}
 }
 

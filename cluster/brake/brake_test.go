@@ -124,3 +124,20 @@ func TestCrowded(t *testing.T) {
 		t.Error("it has been let go")
 	}
 }
+
+// Look does not take the bytes that others have allocated for bytes that its caller will allocate.
+func TestLookAtWhatOthersAllocate(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
+	defer Set(0, 0)
+	runtime.GC()
+	const much = 64 << 20
+	Set(inUse()+much, 0)
+	Look()
+	runtime.KeepAlive(make([]byte, much*3/4))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	Look()
+	if runtime.ReadMemStats(&after); after.NumGC != before.NumGC {
+		t.Error("it waits for the collector, and a quarter of the room is free")
+	}
+}
