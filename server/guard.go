@@ -41,6 +41,8 @@ const (
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
+	argumentBlock = 4 << 10 // guard.room
+
 	keepArgs = 1 << 8 // the largest argv, in arguments, that a loop keeps for later commands
 
 	unauthArgs = 10
@@ -111,7 +113,8 @@ type guard struct {
 	size    int64    // bytes of the current command so far
 	args    int64    // bytes of its arguments so far, the last of them with the bytes still to come
 	cut     int64    // not 0: cutShort has cut the current command, because of this max-entry-size
-	large   [][]byte // arguments of the current command, if it is large
+	large   [][]byte // arguments of the current command, if it is large …
+	block   []byte   // … and memory for its next short arguments
 
 	memory *clientMemory // for all clients; nil: memory is not counted
 	held   atomic.Int64  // the memory of large commands, complete or not (holds) …
@@ -212,7 +215,7 @@ func (g *guard) release() {
 
 // drop does what release does, and also discards the large command that is being built.
 func (g *guard) drop() {
-	g.large = nil
+	g.large, g.block = nil, nil
 	g.release()
 }
 
@@ -333,7 +336,7 @@ func (g *guard) commit() {
 	if g.large != nil {
 		g.out = append(g.out[:g.done], standIn...)
 		g.parcels = append(g.parcels, parcel{g.delivered, g.large})
-		g.large = nil
+		g.large, g.block = nil, nil
 		g.complete(g.held.Load())
 	}
 	g.delivered++
@@ -347,8 +350,12 @@ func (g *guard) commit() {
 func (g *guard) commitDirect() {
 	if g.large != nil {
 		g.out = g.out[:g.done]
-		g.argv = append(g.argv, g.large...)
-		g.large = nil
+		if len(g.argv) == 0 {
+			g.argv = g.large // without a copy of a long list
+		} else {
+			g.argv = append(g.argv, g.large...)
+		}
+		g.large, g.block = nil, nil
 		g.complete(g.held.Load())
 	}
 	for i := 0; i < len(g.marks); i += 2 {

@@ -257,9 +257,9 @@ func (g *guard) addArgument(n int64) bool {
 				g.refuse(list)
 				return false
 			}
-			g.large = slices.Grow(g.large, len(g.large))
+			g.large = slices.Grow(g.large, int(min(int64(len(g.large)), g.left)))
 		}
-		g.large = append(g.large, make([]byte, 0, min(n, largeCommand)))
+		g.large = append(g.large, g.room(n))
 	default:
 		g.addHeader('$', n)
 		g.marks = append(g.marks, len(g.out), len(g.out)+int(n))
@@ -267,11 +267,28 @@ func (g *guard) addArgument(n int64) bool {
 	return true
 }
 
+// room returns memory for an argument of n bytes of a large command. Short arguments share blocks: each object costs the garbage
+// collector time, and a command may have a hundred thousand arguments.
+func (g *guard) room(n int64) []byte {
+	if n > argumentBlock/16 {
+		return make([]byte, 0, min(n, largeCommand))
+	}
+	if int64(len(g.block)) < n {
+		g.block = make([]byte, argumentBlock)
+	}
+	arg := g.block[:0:n]
+	g.block = g.block[n:]
+	return arg
+}
+
 // makeParcel makes the current command a large one: it moves the arguments that have arrived from g.out to g.large.
 func (g *guard) makeParcel() {
-	g.large = make([][]byte, 0, min(g.left+int64(len(g.marks)/2), 64))
+	have := int64(len(g.marks) / 2)
+	g.large = make([][]byte, 0, min(g.left+have, max(2*have, 64)))
+	arrived := slices.Clone(g.out[g.done:])
 	for i := 0; i < len(g.marks); i += 2 {
-		g.large = append(g.large, slices.Clone(g.out[g.marks[i]:g.marks[i+1]]))
+		start, end := g.marks[i]-g.done, g.marks[i+1]-g.done
+		g.large = append(g.large, arrived[start:end:end])
 	}
 	g.out = g.out[:g.done]
 	g.marks = g.marks[:0]

@@ -411,3 +411,29 @@ func TestWatchOfAConnectionThatHasEnded(t *testing.T) {
 		t.Errorf("the end of the connection is read as %v", err)
 	}
 }
+
+// TestManyArgumentsAreFewObjects: the short arguments of a large command share memory, and none reaches into the next one.
+func TestManyArgumentsAreFewObjects(t *testing.T) {
+	const many = 20_000
+	in := []byte("*" + strconv.Itoa(many) + "\r\n")
+	for i := range many {
+		arg := strconv.Itoa(i)
+		in = fmt.Appendf(in, "$%d\r\n%s\r\n", len(arg), arg)
+	}
+	var g *guard
+	if n := testing.AllocsPerRun(5, func() {
+		g = newGuard(&pieces{in: [][]byte{in}})
+		g.policy, g.direct = usualRules(), true
+		for len(g.ends) == 0 {
+			g.fill()
+			g.parse()
+		}
+	}); n > many/50 {
+		t.Errorf("%v objects for %d arguments", n, many)
+	}
+	for i, arg := range g.command(0) {
+		if string(arg) != strconv.Itoa(i) || cap(arg) > len(arg) {
+			t.Fatalf("argument %d is %q with room for %d bytes", i, arg, cap(arg))
+		}
+	}
+}
