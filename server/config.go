@@ -61,7 +61,7 @@ type Config struct {
 	// (cluster.Config.FailoverWait). 0: clusterTimes × Server.patience.
 	FailoverWait time.Duration
 	patience     time.Duration // see Server.patience; 0: catchUpTimeout
-	scarce       func() bool   // see strangeGarbage
+	scarce       func() bool   // see garbage
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

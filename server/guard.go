@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"sync/atomic"
-
-	"lockstep/cluster/brake"
 )
 
 // The guard stands between the socket and redcon's reader. redcon closes the
@@ -77,7 +75,10 @@ type policy interface {
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
+	// received counts n bytes of input, and brings n more bytes of memory that large commands take. Either may wait for the garbage
+	// collector.
 	received(n int)
+	brings(n int)
 }
 
 // parcel is a large command that bypasses redcon.
@@ -248,7 +249,7 @@ func (g *guard) complete(bytes int64) {
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
 		if by > 0 {
-			brake.Bring(int(by)) // in addition to policy.received: many small arguments take more memory than their input
+			g.policy.brings(int(by))
 		}
 		g.held.Add(by)
 		g.memory.arriving.Add(by)

@@ -16,7 +16,7 @@ import (
 // To read a hundred thousand arguments takes a loop tens of milliseconds, and several times as long while the garbage collector runs
 // all the time. So a loop reads a command with many arguments in parts, at most one part in a round. A complete command stays in
 // memory until it runs. While the complete large commands of a user take much memory (clientMemory.crowded), the loop reads further
-// large commands of that user slowly (choose), however many arguments they have.
+// large commands of that user slowly (choose), however many arguments they have. While memory is scarce, it reads none (yields).
 
 const (
 	// When strangersTurn has passed since the start of a round, a loop serves no further stranger in that round.
@@ -173,7 +173,11 @@ func (l *loop) serveShares() {
 		}
 	}
 	if s := &l.incoming; s.begins() {
-		s.nextPart()
+		if s.yields() {
+			s.waits()
+		} else {
+			s.nextPart()
+		}
 	}
 }
 
@@ -188,18 +192,37 @@ func (l *loop) yieldStrangers() bool {
 }
 
 // incoming is the share of connections with an unfinished large command. A connection gets this share if the command
-// has many arguments, or if the complete large commands of the connection's user take too much memory
-// (clientMemory.crowded).
+// has many arguments, if the complete large commands of the connection's user take too much memory
+// (clientMemory.crowded), or if memory is scarce (yields).
 type incoming struct {
 	share
-	looks int // how often choose has passed over crowded users since it last chose one of them
+	looks    int // how often choose has passed over crowded users since it last chose one of them
+	yielding yielding
+	rest     time.Time // no part is read before: see yields
 }
 
 // has reports whether a connection belongs to the share, so that the next part of its input has to wait for a turn of the share.
 func (s *incoming) has(c *loopConn) bool {
 	g := c.guard
-	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c))
+	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c) || s.yields())
 }
+
+// yields reports whether no part of a large command is to be read now: memory is scarce, or large commands have just made the garbage
+// collector run. A cycle takes the time of everybody, so after it other clients have shareRest times as long, if there are any.
+func (s *incoming) yields() bool {
+	l := s.loop
+	since := s.yielding.since
+	if s.yielding.must(&l.srv.largeGarbage, l.now) {
+		return true
+	}
+	if !since.IsZero() && l.now.Sub(l.lightAt) < aloneAfter {
+		s.rest = l.now.Add(min(shareRest*l.now.Sub(since), yieldMost))
+	}
+	return l.now.Before(s.rest)
+}
+
+// waits makes the loop look again after crowdLook.
+func (s *incoming) waits() { s.due, s.since = s.loop.now.Add(crowdLook), time.Time{} }
 
 func (s *incoming) crowded(c *loopConn) bool {
 	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
@@ -249,8 +272,7 @@ func (s *incoming) choose() *loopConn {
 func (s *incoming) nextPart() {
 	c := s.choose()
 	if c == nil {
-		s.due = s.loop.now.Add(crowdLook)
-		s.since = time.Time{}
+		s.waits()
 		return
 	}
 	c.s.userMemory().turn.Store(s.loop.srv.clientMemory.turns.Add(1))

@@ -295,3 +295,86 @@ func TestEndedConnectionsLeaveTheirShare(t *testing.T) {
 		}
 	}
 }
+
+// TestSendersOfLargeCommandsWaitForTheCollector: while memory is scarce, a loop reads no large command, however few arguments it has.
+// When the collector has run, other clients have their time, and then the loop goes on.
+func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
+	scarce := false
+	ts := newTestServer(t, func(c *Config) { c.scarce = func() bool { return scarce } })
+	l, err := newLoop(ts.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.closeFiles()
+	wait := func() {
+		c := sendsLarge(l, &account{})
+		c.guard.large = c.guard.large[:1]
+		l.now = ts.cfg.Clock()
+		if l.incoming.has(c) {
+			t.Error("a command with one argument waits, while there is memory")
+		}
+		scarce = true
+		ts.largeGarbage.bytes.Store(strangersGarbage)
+		if !l.incoming.has(c) {
+			t.Fatal("a command with one argument is read, while memory is scarce")
+		}
+		l.turn(c)
+		c.state = connRunning // so that nothing is read
+	}
+	// serves counts the rounds until the loop serves the connection, and ends the scarcity after some of them.
+	serves := func(some int, others bool) (rounds int) {
+		for ; l.incoming.queue.Len() > 0; rounds++ {
+			scarce = rounds < some
+			l.now = ts.cfg.Clock()
+			if others {
+				l.lightAt = l.now
+			}
+			l.serveShares()
+			ts.fake.advance(crowdLook) // the round takes that long
+			l.sharesServed()
+		}
+		return rounds
+	}
+	for _, test := range []struct {
+		some   int
+		others bool
+		want   int
+	}{
+		{20, true, 20 + shareRest*20 + 1},
+		{1 << 20, true, int(yieldMost/crowdLook) + int(yieldMost/crowdLook) + 1}, // the collector may not help
+		{20, false, 20 + 1},
+	} {
+		ts.fake.advance(aloneAfter)
+		if wait(); serves(test.some, test.others) != test.want {
+			l.incoming.rest = time.Time{}
+			t.Errorf("%v: the command is not read in round %d", test, test.want)
+		}
+		scarce = false
+	}
+}
+
+// TestLoopDoesNotWaitForTheCollector: a large command counts as garbage for which its sender may have to wait, and others are served
+// meanwhile.
+func TestLoopDoesNotWaitForTheCollector(t *testing.T) {
+	var scarce atomic.Bool
+	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.scarce = scarce.Load })
+	other, sender := ts.dial(t), ts.dial(t)
+	sender.send(large("EXISTS"))
+	sender.expect(":0\r\n")
+	if n := ts.largeGarbage.bytes.Load(); n < largeArguments {
+		t.Errorf("the command counts as %d bytes", n)
+	}
+	scarce.Store(true)
+	ts.largeGarbage.bytes.Store(strangersGarbage)
+	go io.WriteString(sender.conn, large("EXISTS"))
+	for range 100 {
+		other.do("PING", "+PONG\r\n")
+	}
+	_ = sender.conn.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, err := sender.conn.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("a large command was served")
+	}
+	_ = sender.conn.SetReadDeadline(time.Time{})
+	scarce.Store(false)
+	sender.expect(":0\r\n")
+}

@@ -57,7 +57,8 @@ type Server struct {
 	looks          sharedLook
 	pulse          pulse
 	patient        atomic.Int64 // patience in nanoseconds
-	garbage        strangeGarbage
+	garbage        garbage      // of strangers and newcomers
+	largeGarbage   garbage      // of senders of large commands
 
 	hands  *handshakes
 	seldom *seldomLines // what strangers can write into the log
@@ -114,7 +115,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		learned:   make(chan struct{}),
 	}
 	srv.patient.Store(int64(cmp.Or(cfg.patience, catchUpTimeout)))
-	srv.garbage.scarce = cfg.scarce
+	srv.garbage.scarce, srv.largeGarbage.scarce = cfg.scarce, cfg.scarce
 	srv.clientMemory.limit = &srv.params.clientLimit
 	srv.clientMemory.relieve = srv.evictClients
 	srv.clientMemory.evictions = seldomLine{log: cfg.Log, level: slog.LevelWarn, msg: "clients were cut off: all clients together held more than maxmemory-clients"}

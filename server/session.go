@@ -229,8 +229,18 @@ func (s *session) tooLong(bytes int64) (limit int64) {
 
 func (s *session) received(n int) {
 	s.srv.stats.netIn.Add(int64(n))
-	if s.onLoop && s.needsAuth() { // a loop does not wait for the collector because of strangers
+	switch { // a loop does not wait for the collector because of strangers or large commands
+	case s.onLoop && s.needsAuth():
 		s.srv.garbage.bytes.Add(2 * int64(n)) // twice: buffers grow
+	case s.onLoop && s.conn.large != nil: // brings counts these bytes
+	default:
+		brake.Bring(n)
+	}
+}
+
+func (s *session) brings(n int) {
+	if s.onLoop {
+		s.srv.largeGarbage.bytes.Add(2 * int64(n)) // twice: lists grow, and the node copies a command to forward it
 		return
 	}
 	brake.Bring(n)

@@ -12,6 +12,8 @@ import (
 // the collector: evaluation, too (brake.Bring). So strangers and newcomers wait first, while there is still room for the others
 // (strangersMargin). They wait for a cycle of the collector, but not longer than yieldMost: others may fill the memory, too. Only
 // many of them wait: they have left strangersGarbage since they last waited, or since memory was last found ample.
+//
+// Senders of large commands wait in the same way (incoming.yields): a megabyte of short arguments takes several megabytes.
 const (
 	strangersMargin  = 16 << 20
 	strangersGarbage = 4 << 20
@@ -20,8 +22,8 @@ const (
 	yieldLook        = 5 * time.Millisecond
 )
 
-// strangeGarbage counts the garbage that strangers leave.
-type strangeGarbage struct {
+// garbage counts the garbage that clients of a kind leave.
+type garbage struct {
 	bytes  atomic.Int64
 	scarce func() bool // memoryIsScarce, except in tests
 }
@@ -30,13 +32,13 @@ type strangeGarbage struct {
 // may change that. It starts the cycle.
 func memoryIsScarce() bool { return brake.Short(strangersMargin) }
 
-// yielding is for one goroutine that works for strangers.
+// yielding is for one goroutine that works for such clients.
 type yielding struct {
 	since time.Time // when it began to wait; zero: it does not wait
 }
 
 // must reports whether the work has to wait now.
-func (y *yielding) must(g *strangeGarbage, now time.Time) bool {
+func (y *yielding) must(g *garbage, now time.Time) bool {
 	if g.bytes.Load() >= strangersGarbage {
 		if g.scarce() {
 			if y.since.IsZero() {

@@ -46,7 +46,7 @@ func TestStrangersWaitForTheCollector(t *testing.T) {
 // TestYielding: strangers wait while memory is scarce, but not forever.
 func TestYielding(t *testing.T) {
 	scarce := true
-	g := strangeGarbage{scarce: func() bool { return scarce }}
+	g := garbage{scarce: func() bool { return scarce }}
 	now := time.Unix(1, 0)
 	var y yielding
 	waits := func() (rounds int) {
