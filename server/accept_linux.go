@@ -46,7 +46,7 @@ func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served b
 func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
 	var wait yielding
 	for i := 0; ; i++ {
-		srv.yieldNewcomers(&wait)
+		srv.yield(&wait, &srv.garbage)
 		conn, err := ln.AcceptTCP()
 		if err == nil {
 			srv.garbage.bytes.Add(newcomerGarbage)

@@ -64,11 +64,18 @@ func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 // growthStep is how many names a command handles between two calls of goesOn.
 const growthStep = 64
 
-// eachName calls the function do for each name. It stops if the command may not continue (goesOn).
+// eachName calls the function do, which begins or ends a subscription, for each name. It stops if the command may not continue
+// (goesOn). While memory is scarce, it waits, unless it runs on a loop.
 func eachName[T string | []byte](s *session, names []T, do func(name string)) {
+	var y yielding
 	for i, name := range names {
-		if i%growthStep == growthStep-1 && !s.goesOn() {
-			return
+		if i%growthStep == growthStep-1 {
+			if s.srv.largeGarbage.bytes.Add(growthStep * subscriptionCost); s.mayWait() {
+				s.srv.yield(&y, &s.srv.largeGarbage)
+			}
+			if !s.goesOn() {
+				return
+			}
 		}
 		do(string(name))
 	}

@@ -14,6 +14,7 @@ import (
 // many of them wait: they have left strangersGarbage since they last waited, or since memory was last found ample.
 //
 // Senders of large commands wait in the same way (incoming.yields): a megabyte of short arguments takes several megabytes.
+// So do clients that begin many subscriptions by one command (eachName), which take more than their names.
 const (
 	strangersMargin  = 16 << 20
 	strangersGarbage = 4 << 20
@@ -54,9 +55,9 @@ func (y *yielding) must(g *garbage, now time.Time) bool {
 	return false
 }
 
-// yieldNewcomers waits as long as must says.
-func (srv *Server) yieldNewcomers(y *yielding) {
-	for y.must(&srv.garbage, srv.cfg.Clock()) {
+// yield waits as long as must says.
+func (srv *Server) yield(y *yielding, g *garbage) {
+	for y.must(g, srv.cfg.Clock()) {
 		select {
 		case <-time.After(yieldLook):
 		case <-srv.stop:

@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -73,4 +74,28 @@ func TestYielding(t *testing.T) {
 	if n := waits(); n != 0 {
 		t.Errorf("few strangers wait for %d rounds", n)
 	}
+}
+
+// TestManySubscriptionsWaitForTheCollector: while memory is scarce, a command that begins many subscriptions waits, and others are
+// served.
+func TestManySubscriptionsWaitForTheCollector(t *testing.T) {
+	var scarce atomic.Bool
+	ts := newTestServer(t, func(c *Config) { c.scarce = scarce.Load })
+	other, subscriber := ts.dial(t), ts.dial(t)
+	scarce.Store(true)
+	ts.largeGarbage.bytes.Store(strangersGarbage)
+	command := []string{"SUBSCRIBE"}
+	for i := range 2 * fewNames {
+		command = append(command, strconv.Itoa(i))
+	}
+	subscriber.send(array(command...))
+	ts.await(func() bool { return ts.hub.size(subChannel) > 0 })
+	for range 100 {
+		other.do("PING", "+PONG\r\n")
+	}
+	if n := ts.hub.size(subChannel); n >= growthStep {
+		t.Errorf("%d subscriptions have begun", n)
+	}
+	scarce.Store(false)
+	ts.await(func() bool { return ts.hub.size(subChannel) == 2*fewNames })
 }
