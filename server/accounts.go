@@ -157,19 +157,27 @@ func (a *accounts) protected() bool {
 	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
 }
 
-// admits reports whether a password is right for a user. The leader may know newer rules, and does not
+// admits reports whether a password, of which it gets the hash, is right for a user. The leader may know newer rules, and does not
 // check the password again. So until this node has caught up with the leader, it admits neither users
 // that need no password nor the default user of its own configuration.
-func (a *accounts) admits(acc *account, password []byte) bool {
+func (a *accounts) admits(acc *account, hashed string) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)
-		return acc != nil && a.cluster.admits(acc, password)
+		return acc != nil && a.cluster.admits(acc, hashed)
 	}
 	u := acc.user.Load()
 	if !a.current.Load() && (u.NoPass || a.isInitial(u)) {
 		return false
 	}
-	return u.Authenticate(password)
+	return u.HasPassword(hashed)
+}
+
+// admitted returns the account of a user for whom the password with this hash is right; nil if there is none.
+func (a *accounts) admitted(name, hashed string) *account {
+	if acc := a.get(name); acc != nil && a.admits(acc, hashed) {
+		return acc
+	}
+	return nil
 }
 
 // userIn returns the user with a name in a state with the given users; nil if there is none.

@@ -81,9 +81,9 @@ func (s *session) callerAfter(caller string, q *queued, known func() knowledge) 
 		if known() != knowsAll {
 			return errWrongPass
 		}
-		acc := s.srv.hub.accounts.get(string(user))
+		acc := s.srv.hub.accounts.admitted(string(user), store.HashPassword(password))
 		switch {
-		case acc == nil || !s.srv.hub.accounts.admits(acc, password):
+		case acc == nil:
 			return errWrongPass
 		case acc == s.srv.hub.accounts.def:
 			after = ""
@@ -267,12 +267,18 @@ func (s *session) settle(r store.Reply) store.Reply {
 }
 
 // login checks a user name and password and authenticates the connection, or returns why not. command
-// is the command name as the client wrote it; the parameter known says how recent the users and passwords of this node are.
-func (s *session) login(known knowledge, command, name, password []byte) (refusal store.Error) {
-	if s.enter(string(name), password) {
+// is the command name as the client wrote it; the function known says how recent the users and passwords of this node are, and may
+// wait for the leader. A client whose password is right as far as this node knows keeps its place during that wait.
+func (s *session) login(known func() knowledge, command, name, password []byte) (refusal store.Error) {
+	hashed := store.HashPassword(password)
+	if s.srv.hub.accounts.admitted(string(name), hashed) != nil {
+		s.srv.trusts(s)
+	}
+	recent := known()
+	if s.enter(string(name), hashed) {
 		s.unsure = ""
-		if known != knowsAll {
-			s.unsure = store.HashPassword(password)
+		if recent != knowsAll {
+			s.unsure = hashed
 		}
 		return ""
 	}
@@ -283,9 +289,9 @@ func (s *session) login(known knowledge, command, name, password []byte) (refusa
 	return errWrongPass
 }
 
-func (s *session) enter(name string, password []byte) bool {
-	acc := s.srv.hub.accounts.get(name)
-	if acc == nil || !s.srv.hub.accounts.admits(acc, password) {
+func (s *session) enter(name, hashed string) bool {
+	acc := s.srv.hub.accounts.admitted(name, hashed)
+	if acc == nil {
 		return false
 	}
 	before := s.account.Swap(acc)
@@ -295,7 +301,7 @@ func (s *session) enter(name string, password []byte) bool {
 		return false
 	}
 	if s.srv.hub.accounts.cluster != nil {
-		s.proof = store.HashPassword(password)
+		s.proof = hashed
 	}
 	s.known()
 	return true
@@ -305,6 +311,7 @@ func (s *session) enter(name string, password []byte) bool {
 func (s *session) known() {
 	if !s.authed.Swap(true) {
 		widenInput(s.conn.Conn, s.srv.inputOf(true))
+		s.srv.meets(s.from)
 	}
 }
 

@@ -69,7 +69,7 @@ func runEcho(c *store.Ctx) store.Reply { return store.Str(c.Arg(1)) }
 func doEcho(_ *session, args [][]byte) store.Reply { return store.Str(string(args[1])) }
 
 func doAuth(s *session, args [][]byte) store.Reply {
-	login := func(user, password []byte) store.Error { return s.login(s.asksOnce()(), args[0], user, password) }
+	login := func(user, password []byte) store.Error { return s.login(s.asksOnce(), args[0], user, password) }
 	if refusal := s.readAuth(args, login); refusal != "" {
 		return store.Err(refusal)
 	}
@@ -98,7 +98,7 @@ const maxHelloLogins = 8
 // passwords.
 func doHello(s *session, args [][]byte) store.Reply {
 	known := s.asksOnce()
-	resp, refusal := readHello(args, func(user, password []byte) store.Error { return s.login(known(), args[0], user, password) }, s.setName)
+	resp, refusal := readHello(args, func(user, password []byte) store.Error { return s.login(known, args[0], user, password) }, s.setName)
 	switch {
 	case refusal != "":
 		return store.Err(refusal)

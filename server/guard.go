@@ -79,6 +79,8 @@ type policy interface {
 	// collector.
 	received(n int)
 	brings(n int)
+	// waitsForInput is called before a read that may wait, unless a loop serves the connection.
+	waitsForInput()
 }
 
 // parcel is a large command that bypasses redcon.
@@ -162,6 +164,7 @@ func (g *guard) Read(p []byte) (int, error) {
 			g.policy.protocolError("Protocol error: " + g.failure)
 			g.end = io.EOF
 		} else if g.end == nil {
+			g.policy.waitsForInput()
 			g.fill()
 		}
 	}

@@ -66,6 +66,7 @@ func (r *rules) tooLong(n int64) int64 {
 func (r *rules) protocolError(text string) { r.failures = append(r.failures, text) }
 func (r *rules) received(int)              {}
 func (r *rules) brings(int)                {}
+func (r *rules) waitsForInput()            {}
 
 func usualRules() *rules { return &rules{max: 512 << 20, query: 1 << 30, long: 8 << 20} }
 

@@ -42,6 +42,8 @@ const (
 type share struct {
 	loop  *loop
 	queue list.List   // of *loopConn, in the order of their arrival; but see incoming.add
+	near  list.List   // of *loopConn: strangers from familiar addresses …
+	turn  bool        // … who have every second turn: the next one is theirs
 	last  list.List   // of *loopConn: strangers that have hung up, served when queue is empty
 	due   time.Time   // when the next connections may be served
 	since time.Time   // the start of the present round, if the share must rest after the round (served); else zero
@@ -66,14 +68,20 @@ func (s *share) begins() bool {
 	return true
 }
 
-func (s *share) isEmpty() bool { return s.queue.Len()+s.last.Len() == 0 }
+func (s *share) isEmpty() bool { return s.queue.Len()+s.near.Len()+s.last.Len() == 0 }
 
-// nextStranger serves the first stranger of the queue, but strangers that have hung up come after all others: nobody waits for
-// their replies, and many of them could arrive in the time in which the loop serves one.
+// nextStranger serves a stranger. Every second one is from a familiar address: such a client does not wait behind thousands of
+// others. Strangers that have hung up come after all others: nobody waits for their replies, and many of them could arrive in the
+// time in which the loop serves one.
 func (s *share) nextStranger() {
-	for s.queue.Len() > 0 {
-		c := s.queue.Front().Value.(*loopConn)
+	for s.queue.Len()+s.near.Len() > 0 {
+		next := &s.queue
+		if s.near.Len() > 0 && (s.turn || s.queue.Len() == 0) {
+			next = &s.near
+		}
+		c := next.Front().Value.(*loopConn)
 		if !c.hungUp {
+			s.turn = next == &s.queue
 			s.serve(c)
 			return
 		}
@@ -102,6 +110,9 @@ func (s *share) serve(c *loopConn) {
 	c.ready = false
 	if c.state == connIdle {
 		s.loop.advance(c)
+	}
+	if c.state == connIdle {
+		s.loop.srv.hears(c.s) // it has sent no complete command
 	}
 }
 
@@ -147,6 +158,8 @@ func (l *loop) turn(c *loopConn) {
 	switch {
 	case c.state != connIdle:
 		c.ready = false
+	case c.s.needsAuth() && c.s.familiar:
+		c.waitIn(&l.strangers.near)
 	case c.s.needsAuth() || c.vain:
 		c.waitIn(&l.strangers.queue)
 	case l.incoming.has(c):

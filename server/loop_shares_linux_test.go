@@ -234,6 +234,35 @@ func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 	}
 }
 
+// TestFamiliarStrangersHaveEverySecondTurn: a client at a familiar address does not wait behind all other strangers, and those do not
+// wait for all clients at familiar addresses.
+func TestFamiliarStrangersHaveEverySecondTurn(t *testing.T) {
+	var s share
+	names := map[*loopConn]string{}
+	for _, name := range []string{"far", "far", "far", "far", "near", "near gone", "near"} {
+		c := &loopConn{state: connGone, ready: true, s: &session{}}
+		names[c], c.hungUp = name, name == "near gone"
+		if name == "far" {
+			c.waitIn(&s.queue)
+		} else {
+			c.waitIn(&s.near)
+		}
+	}
+	var order []string
+	for !s.isEmpty() {
+		s.nextStranger()
+		for c, name := range names {
+			if !c.ready {
+				order = append(order, name)
+				delete(names, c)
+			}
+		}
+	}
+	if want := []string{"far", "near", "far", "near", "far", "far", "near gone"}; !slices.Equal(order, want) {
+		t.Errorf("served in the order %v, want %v", order, want)
+	}
+}
+
 // TestEndedConnectionsLeaveTheirShare: clients that connect, send something and disconnect, faster than the loop serves its shares,
 // leave nothing in the queues of the shares.
 func TestEndedConnectionsLeaveTheirShare(t *testing.T) {

@@ -190,6 +190,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 	if anonymous {
 		name, password = store.DefaultUser, ""
 	}
+	hashed := store.HashPassword([]byte(password))
 	try := func() Verdict {
 		acc := srv.hub.accounts.get(name)
 		if acc == nil {
@@ -197,7 +198,7 @@ func (srv *Server) Permits(name, password, command string) Verdict {
 		}
 		u := acc.user.Load()
 		// A node that has just started does not know yet whether the default user has a password.
-		if anonymous && !(srv.hub.accounts.current.Load() && u.Open()) || !srv.hub.accounts.admits(acc, []byte(password)) {
+		if anonymous && !(srv.hub.accounts.current.Load() && u.Open()) || !srv.hub.accounts.admits(acc, hashed) {
 			return Unknown
 		}
 		cmd := srv.table.Lookup([]byte(command))

@@ -289,6 +289,7 @@ func (l *loop) finish(c *loopConn) {
 	}
 	c.guard.recycle()
 	c.state = connIdle
+	l.srv.hears(c.s)
 	if c.hasInput() || c.guard.r < c.guard.w || c.guard.end != nil {
 		l.again(c)
 	}

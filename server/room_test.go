@@ -2,6 +2,7 @@ package server
 
 import (
 	"net"
+	"net/netip"
 	"strconv"
 	"testing"
 	"time"
@@ -11,9 +12,15 @@ import (
 
 // join adds a session of a stranger that no loop serves.
 func (ts *testServer) join(t *testing.T) (s *session, refusal store.Error) {
+	return ts.joinFrom(t, netip.Addr{})
+}
+
+// joinFrom is join for a client with a given address.
+func (ts *testServer) joinFrom(t *testing.T, from netip.Addr) (s *session, refusal store.Error) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })
 	s = ts.newSession(newGuard(near))
+	s.from = from
 	refusal, _ = ts.register(s)
 	return s, refusal
 }

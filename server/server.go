@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -76,7 +77,7 @@ type Server struct {
 
 	mu        sync.Mutex
 	sessions  map[int64]*session
-	strangers list.List // of *session, in order of arrival: cutStranger looks here for one that has not authenticated
+	strangers strangers
 	departed  list.List // of *session: clients that have hung up (hungUp) while their sessions go on, in the order in which they hung up
 	cutOff    int       // how many sessions have been cut off to make room for new ones, but have not ended yet
 	waiting   int       // how many new connections wait for room (makeRoom)
@@ -109,6 +110,7 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 		stats:     newStats(table, params),
 		started:   cfg.Clock(),
 		sessions:  map[int64]*session{},
+		strangers: strangers{met: map[netip.Addr]struct{}{}},
 		listeners: map[net.Listener]struct{}{},
 		drained:   make(chan struct{}),
 		stop:      make(chan struct{}),
@@ -234,7 +236,7 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 		return errMaxClients, false
 	}
 	srv.sessions[s.id] = s
-	s.stranger = srv.strangers.PushBack(s)
+	srv.strangers.enter(s)
 	return "", true
 }
 
@@ -285,18 +287,6 @@ func (srv *Server) makeRoom() bool {
 	}
 }
 
-// cutStranger cuts off the oldest client that has not authenticated, and reports whether there was one. The caller holds mu.
-func (srv *Server) cutStranger() bool {
-	for e := srv.strangers.Front(); e != nil; e = srv.strangers.Front() {
-		s := srv.strangers.Remove(e).(*session)
-		if s.needsAuth() && !s.cutOff {
-			srv.cut(s)
-			return true
-		}
-	}
-	return false
-}
-
 // cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. It cuts off
 // many at once: a running script may keep all of their sessions from ending, but its end then makes room for many new clients. The
 // caller holds mu.
@@ -338,9 +328,7 @@ func (srv *Server) unregister(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
 	delete(srv.sessions, s.id)
-	if s.stranger != nil {
-		srv.strangers.Remove(s.stranger)
-	}
+	s.waitsIn(nil)
 	if s.departed != nil {
 		srv.departed.Remove(s.departed)
 	}

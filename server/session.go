@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,6 +27,7 @@ type session struct {
 	out     *outbox
 	addr    string
 	laddr   string
+	from    netip.Addr // the client's address; for IPv6 its network
 	face    Face
 	secret  bool // the client speaks TLS
 	created time.Time
@@ -40,7 +42,9 @@ type session struct {
 	lifecycle
 
 	// Server.mu guards these:
-	stranger *list.Element // the session's place in Server.strangers
+	stranger *list.Element // the session's place in the list among, one of Server.strangers; nil: it is in none
+	among    *list.List
+	familiar bool          // somebody had logged in at the client's address when the session began; it does not change
 	departed *list.Element // the session's place in Server.departed; nil: never there
 	cutOff   bool          // the session was cut off to make room for a new one
 }
@@ -66,6 +70,7 @@ type answering struct {
 	holding bool  // the tracker holds back messages until the replies to the collected calls are in the output
 	reading int   // how many keys the collected calls, or the EXEC, read; counted only while the client tracks
 	built   int64 // bytes of the reply under construction
+	spoke   bool  // the client has sent something
 }
 
 // observed is what other goroutines read, for CLIENT LIST and messages.
@@ -118,7 +123,8 @@ func (srv *Server) newSession(c *guard) *session {
 	s.own.all = &srv.ownWork
 	s.addr = c.RemoteAddr().String()
 	s.laddr = c.LocalAddr().String()
-	s.client = srv.backend.NewClient(turns.Origin(c))
+	s.from = turns.Origin(c)
+	s.client = srv.backend.NewClient(s.from)
 	s.out.gone = s.client.Gone
 	s.created = srv.cfg.Clock()
 	s.active.Store(s.created.UnixMilli())
@@ -229,6 +235,7 @@ func (s *session) tooLong(bytes int64) (limit int64) {
 
 func (s *session) received(n int) {
 	s.srv.stats.netIn.Add(int64(n))
+	s.spoke = s.spoke || n > 0
 	switch { // a loop does not wait for the collector because of strangers or large commands
 	case s.onLoop && s.needsAuth():
 		s.srv.garbage.bytes.Add(2 * int64(n)) // twice: buffers grow
@@ -245,6 +252,8 @@ func (s *session) brings(n int) {
 	}
 	brake.Bring(n)
 }
+
+func (s *session) waitsForInput() { s.srv.hears(s) }
 
 func (s *session) protocolError(text string) {
 	s.complain(text)
