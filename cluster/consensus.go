@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"lockstep/cluster/internal/raftnode"
@@ -76,6 +77,9 @@ type membership interface {
 type progressing interface {
 	// Trouble says why the log accepts no entries at present; "" if it accepts them.
 	Trouble() string
+	// Proposed and RoomUntil: see peers.Raft.
+	Proposed() (begun, done int64)
+	RoomUntil() int64
 	// Overdue says that a write to the disk is overdue: the disk hangs, or is very slow. "": none is.
 	Overdue() string
 	// Full reports whether the data directory is at its quota.
@@ -118,6 +122,8 @@ func (diskless) CaughtUp() bool                      { return true }
 func (diskless) Led()                                {}
 func (diskless) Campaign() error                     { return ErrOneNode }
 func (diskless) Quit()                               {}
+func (diskless) Proposed() (begun, done int64)       { return 0, 0 }
+func (diskless) RoomUntil() int64                    { return math.MaxInt64 }
 
 // Full is never true.
 func (diskless) Full(int64) (data, most int64, full bool) { return 0, 0, false }

@@ -71,6 +71,7 @@ var (
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"
+	ErrNoRoom          store.Error = "OOM command not allowed when the disks of the nodes have no room for so much data at once: make room there, or write less at once"
 	ErrRemoved         store.Error = "CLUSTERDOWN This node has been removed from the cluster; the command was not executed, use another node"
 	ErrIndeterminate   store.Error = "INDETERMINATE The outcome was not known in time, because the leader was lost or stalls; the command may have been executed, or may yet be"
 	ErrReplyLost       store.Error = "INDETERMINATE The command was executed, but its reply was lost or comes too late"

@@ -86,6 +86,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	s.undoFunctions()
 	b.started = now
+	s.room = s.node.roomForEntry()
 	txn.Restart(now, b.prev+1)
 	s.blockedClients.rollback()
 	s.gather.Told = 0
@@ -190,7 +191,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		if err != nil {
 			s.noteVain(r)
-		} else if txn.Writes().Size() > maxEntryBytes {
+		} else if size := txn.Writes().Size(); size > maxEntryBytes || size-before.bytes > s.room || len(b.requests) > 0 && size+b.recorded > s.room {
 			err = errEntryFull
 		}
 		if err != nil {
@@ -220,7 +221,7 @@ func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first
 	if first {
 		return txn.Writes().Size() > maxBeforeFirst
 	}
-	return txn.Writes().Size()+b.recorded > maxBatchBytes || b.replied > maxReplyBytes || txn.Held() > maxHeldBytes
+	return txn.Writes().Size()+b.recorded > min(maxBatchBytes, s.room/2) || b.replied > maxReplyBytes || txn.Held() > maxHeldBytes
 }
 
 // progress is how far a batch has come: its writes, their bytes, and the subscribers that its messages reach.
@@ -255,7 +256,7 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 		// r may fit into an entry of its own: the requests before it go first.
 		return s.evaluateAgain(ctx, txn, q, i, b)
 	case err == errEntryFull:
-		r.refuse(txn.ErrTooBig())
+		r.refuse(s.tooLong(txn))
 		return without(q, i), nil, true
 	case err != errOverrun:
 		s.log.Error("a command failed inside the server; it had no effect", "error", err)
@@ -354,6 +355,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 		if s.ctx.StoppedForNow {
 			r.tried = true
 			return refused, errForNow
+		}
+		if overrun == "" && txn.Writes().Size()-written > s.room {
+			overrun = s.tooLong(txn)
 		}
 		if overrun != "" {
 			r.overran, r.overrun = i+1, overrun
@@ -488,12 +492,4 @@ func (s *sequencer) evaluateSpecial(txn *store.Txn, r *request) {
 	if s.blockedClients.any() {
 		s.serveReady(txn) // the command may have pushed an element, as BLMOVE does
 	}
-}
-
-// diskFull returns store.Env.DiskFull; nil if there is no quota.
-func (n *Node) diskFull() func(size int64) (data, most int64, full bool) {
-	if n.cfg.DataQuota == 0 {
-		return nil
-	}
-	return n.cons.Full
 }

@@ -68,6 +68,7 @@ type sequencer struct {
 	log  *slog.Logger
 
 	term uint64 // Raft term in which the sequencer began
+	room int    // how many bytes of writes an entry may have (roomForEntry)
 
 	in             fair.Inbox[*request]    // requests that come
 	gather         fair.Gatherer[*request] // decides how long a batch waits for more requests
@@ -86,6 +87,7 @@ type sequencer struct {
 	correcting bool           // the present batch only lengthens leases
 	shift      shift          // the change to earlier leases in the next entry
 
+	roomless time.Duration // when the log last told that an entry has no room; 0: never
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
 }
 

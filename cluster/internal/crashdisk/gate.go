@@ -99,3 +99,4 @@ func (SystemFiles) Mkdir(path string) error                { return datadir.Syst
 func (SystemFiles) Rename(from, to string) error           { return datadir.SystemDisk().Rename(from, to) }
 func (SystemFiles) Remove(path string) error               { return datadir.SystemDisk().Remove(path) }
 func (SystemFiles) SyncDir(path string) error              { return datadir.SystemDisk().SyncDir(path) }
+func (SystemFiles) Free(dir string) (int64, error)         { return datadir.SystemDisk().Free(dir) }

@@ -34,6 +34,8 @@ type Files interface {
 	Rename(from, to string) error
 	Remove(path string) error // also everything in a directory; no error if path does not exist
 	SyncDir(path string) error
+	// Free returns how many bytes the file system of a directory has room for.
+	Free(dir string) (int64, error)
 }
 
 // File is an open file.
@@ -86,6 +88,8 @@ func (systemFiles) SyncDir(path string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+func (systemFiles) Free(dir string) (int64, error) { return free(dir) }
 
 type systemFile struct{ *os.File }
 

@@ -269,13 +269,11 @@ func (g *Log) append(logs []*raft.Log) error {
 		err = errors.Join(g.set(mark{logs[len(logs)-1].Index, g.mark.base}), g.noteSettled())
 	}
 	if err != nil {
-		g.trouble.wants(sizeOf(logs), g.logStore.lacked())
+		g.trouble.wants(logs, g.logStore.lacked())
 		return g.failed(err, errors.Is(err, ErrNoRoom) && !g.cut && !g.configures(logs))
 	}
 	g.cut = false
-	if sizeOf(logs) >= g.trouble.size {
-		g.recovered()
-	}
+	g.stored(logs)
 	return nil
 }
 
@@ -325,7 +323,7 @@ func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 		return true, err
 	}
 	if err := g.prepare(); err != nil {
-		g.trouble.wants(0, g.logStore.lacked())
+		g.trouble.wants(nil, g.logStore.lacked())
 		return true, g.failed(err, true)
 	}
 	g.recent.forget()

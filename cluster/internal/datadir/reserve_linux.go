@@ -28,6 +28,20 @@ func reserve(f *os.File, from, length int64, fill bool) error {
 	return err
 }
 
+// free returns how many bytes this process may still write to the file system of a directory. It may be fewer, because a quota of a
+// user is not known here.
+func free(dir string) (int64, error) {
+	var s syscall.Statfs_t
+	if err := retried(func() error { return syscall.Statfs(dir, &s) }); err != nil {
+		return 0, os.NewSyscallError("statfs", err)
+	}
+	blocks := s.Bavail
+	if os.Geteuid() == 0 {
+		blocks = s.Bfree // root may use the blocks that are kept for it
+	}
+	return int64(min(blocks, plenty/uint64(s.Bsize))) * int64(s.Bsize), nil
+}
+
 // syncData waits until the data of a file is on the disk, and the metadata without which the data cannot
 // be read. Other metadata, such as timestamps, may not be on the disk.
 func syncData(f *os.File) error {

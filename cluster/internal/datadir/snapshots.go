@@ -273,6 +273,9 @@ func (s *Snapshots) Create(version raft.SnapshotVersion, index, term uint64, con
 	if s.pace != nil {
 		sink.pace = s.pace()
 	}
+	if err := s.leavesRoom(); err != nil {
+		return nil, err
+	}
 	sink.dir = filepath.Join(s.dir, sink.meta.ID+unfinished)
 	if err := s.disk.Mkdir(sink.dir); err != nil {
 		return nil, err
@@ -313,7 +316,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	k.meta.Size += int64(n)
 	if k.dirty += n; err == nil && k.dirty >= syncBytes {
 		k.dirty = 0
-		err = k.file.Sync()
+		err = errors.Join(k.file.Sync(), k.store.leavesRoom())
 	}
 	return n, err
 }

@@ -1,8 +1,6 @@
 package datadir
 
 import (
-	"errors"
-	"path/filepath"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
@@ -10,18 +8,33 @@ import (
 
 // trouble is that the log accepts no entries, because the disk is full. A short entry may still fit in the room that the
 // newest segment has reserved: the first entry of a term, for example. That says nothing of the entry that did not fit. If the
-// trouble ended with it, the node would lead again, fail at the next long entry, and be deposed again, many times a minute. So
-// the trouble ends only when an append succeeds that is as large as the largest one that failed, or when the disk has room for
+// trouble ended with it, a follower would be ready and not ready by turns, as often as its leader sends the long entry again. So
+// the trouble ends when an append succeeds that is as large as the largest one that failed, or when the disk has room for
 // such an append (Probe).
+//
+// But it may be that nobody wants the entry any more that did not fit: its leader was deposed, and the log goes on with other entries.
+// Then the trouble ends also when the disk has room for short entries (roomKept). What did not fit still bounds the entries that this
+// node proposes if it leads (Room).
 type trouble struct {
-	why  atomic.Pointer[string] // the error; nil: the log accepts entries
-	size int64                  // bytes of the largest append that failed; guarded by Log.mu, as lack is
-	lack int64                  // the disk space that the appends which failed lacked, at most
+	why   atomic.Pointer[string] // the error; nil: the log accepts entries
+	least atomic.Int64           // bytes of the smallest append that failed; 0: none has
+	size  int64                  // bytes of the largest one; guarded by Log.mu, as the fields below are
+	lack  int64                  // the disk space that the appends which failed lacked, at most
+	at    uint64                 // index of the longest entry of the last append that failed; 0: the log goes on behind it
 }
 
-// wants notes that an append of so many bytes has failed, for lack of so much disk space; the caller holds Log.mu.
-func (t *trouble) wants(size, lack int64) {
-	t.size, t.lack = max(t.size, size), max(t.lack, lack, size)
+// wants notes that an append has failed, for lack of so much disk space; the caller holds Log.mu. logs is empty if a cut has failed.
+func (t *trouble) wants(logs []*raft.Log, lack int64) {
+	size, long := sizeOf(logs), 0
+	t.size, t.lack, t.at = max(t.size, size), max(t.lack, lack, size), 0
+	for _, l := range logs {
+		if len(l.Data) >= long {
+			long, t.at = len(l.Data), l.Index
+		}
+	}
+	if least := t.least.Load(); size > 0 && (least == 0 || size < least) {
+		t.least.Store(size)
+	}
 }
 
 // sizeOf returns an upper bound of the bytes that entries take on the disk.
@@ -40,33 +53,41 @@ func (g *Log) Trouble() string {
 	return ""
 }
 
-// probeFile is the file with which Probe finds out whether there is room. If the process ends before it has deleted the file,
-// the next start takes the file for an unfinished snapshot, and deletes it.
-const probeFile = "probe" + unfinished
-
-// Probe ends the trouble if the disk has room for what did not fit. A node whose log is in trouble does not lead, and so it may
-// get no entry that would end the trouble: its owner must call Probe from time to time.
+// Probe ends the trouble if the disk has room for what did not fit, or for what is wanted now. A node whose log is in trouble does not
+// lead, and so it may get no entry that would end the trouble: its owner must call Probe from time to time.
 func (g *Log) Probe() {
+	t := &g.trouble
+	if t.why.Load() == nil && t.least.Load() == 0 {
+		return // without Log.mu, which an append holds while the disk hangs
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.trouble.why.Load() == nil || g.lost != nil || g.closed.Load() {
+	if t.size+t.lack == 0 || g.lost != nil || g.closed.Load() {
 		return
 	}
 	// One step more: the entry may come to be in the next segment, which begins with a header.
-	if g.snaps.hasRoom(steps(g.trouble.lack) + roomStep) {
+	if g.snaps.hasRoom(steps(t.lack) + roomStep) {
 		g.recovered()
+	} else if t.at == 0 {
+		g.endWithRoom()
 	}
 }
 
-// hasRoom reports whether the disk has room for so many bytes: it reserves them in a file and deletes the file. An error of any kind
-// means no: the trouble, which the operator knows, goes on.
-func (s *Snapshots) hasRoom(bytes int64) bool {
-	path := filepath.Join(s.dir, probeFile)
-	f, err := s.disk.Create(path)
-	if err == nil {
-		err = errors.Join(f.Reserve(0, bytes, false), f.Close())
+// endWithRoom ends the trouble if the disk has room for short entries; the caller holds mu.
+func (g *Log) endWithRoom() {
+	if g.trouble.why.Load() != nil && g.snaps.hasRoom(roomKept) {
+		g.endTrouble()
 	}
-	return errors.Join(err, s.disk.Remove(path)) == nil
+}
+
+// Stuck returns the index of the entry for which the disk has no room, although it has room for short ones; 0 if there is none.
+func (g *Log) Stuck() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.trouble.why.Load() == nil || g.trouble.at == 0 || !g.snaps.hasRoom(roomKept) {
+		return 0
+	}
+	return g.trouble.at
 }
 
 // failed handles the error err of an append or of a cut of the log's end; the caller holds mu. If
@@ -100,9 +121,27 @@ func (g *Log) giveUp(err error) {
 	}
 }
 
-// recovered ends the trouble; the caller holds mu.
+// stored notes a successful append; the caller holds mu.
+func (g *Log) stored(logs []*raft.Log) {
+	switch t := &g.trouble; {
+	case sizeOf(logs) >= t.size:
+		g.recovered()
+	case t.at != 0 && logs[len(logs)-1].Index >= t.at:
+		t.at = 0
+		g.endWithRoom()
+	}
+}
+
+// recovered ends the trouble, and forgets what did not fit; the caller holds mu.
 func (g *Log) recovered() {
-	g.trouble.size, g.trouble.lack = 0, 0
+	t := &g.trouble
+	t.least.Store(0)
+	t.size, t.lack, t.at = 0, 0, 0
+	g.endTrouble()
+}
+
+// endTrouble ends the trouble; the caller holds mu.
+func (g *Log) endTrouble() {
 	if g.trouble.why.Load() != nil && g.trouble.why.Swap(nil) != nil {
 		g.hooks.Logger.Info("The log can be written again")
 	}

@@ -39,7 +39,7 @@ func (w *Watcher) answerTo(f Status) Status {
 	if answer.You = w.standing(f); answer.You != Member || f.Directory == "" {
 		answer.Directory = ""
 	} else {
-		answer.Overruns = w.cfg.Overruns()
+		answer.Overruns, answer.Room = w.cfg.Overruns(), w.ownRoom()
 	}
 	answer.Members, answer.ToldMembers = w.memberIDs(), true
 	return answer
@@ -126,11 +126,13 @@ func (w *Watcher) askOn(ctx context.Context, id string, conn net.Conn) {
 	r := NewReader(conn)
 	for {
 		timer := time.AfterFunc(Timeout, func() { conn.Close() })
+		_, done := w.cfg.Raft().Proposed()
 		f, err := Exchange(conn, r, w.Own())
 		timer.Stop()
 		if err != nil {
 			return
 		}
+		f.asOf = done
 		w.record(f, true)
 		w.disown(id, f)
 		select {

@@ -24,7 +24,8 @@ import (
 //	                you | str peer address of the sender | str data directory |
 //	                n, n times str id of a member |
 //	                str plain with TLS | str sentinel with TLS | str cluster with TLS |
-//	                n, n times (str user | int halvings | int rush | int milliseconds)
+//	                n, n times (str user | int halvings | int rush | int milliseconds) |
+//	                uvarint room
 //
 // plain, sentinel and cluster are the addresses for clients (Addresses). you is what the answering node thinks of the
 // asking one: 0 it does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data
@@ -33,7 +34,7 @@ import (
 // addresses, so that versions can differ in what they say. A node names its data directory only when it asks a member
 // at its address, and in answers to members: another node that names the directory would pass for this node. Only in
 // answers to members that have named their directory it also names the users whose work gets less time than usual
-// (fair.Overrun). If there are none, the frame ends before them. A frame that is longer than frame.MaxShort is
+// (fair.Overrun), and its room if that is little. If there is neither, the frame ends before them. A frame that is longer than frame.MaxShort is
 // refused. A node records no status of a node that is no member, or that names another data directory than the one
 // with which the member was met.
 const (
@@ -63,6 +64,11 @@ type Status struct {
 
 	// Overruns are the users whose work gets less time than usual on that node (fair.Limits).
 	Overruns []fair.Overrun
+
+	// Room is 1 more than how long an entry may be so that the node's disk has room for it; 0 if it has room for any entry.
+	Room int64
+
+	asOf int64 // of an answer, not sent: the outcome of how many proposed bytes was known when this node asked
 }
 
 // Standing is what a node thinks of another.
@@ -89,7 +95,7 @@ func (f Status) Append(buf []byte) []byte {
 		for _, id := range f.Members {
 			buf = codec.AppendStr(buf, id)
 		}
-		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" || len(f.Overruns) > 0 {
+		if f.Addrs.TLSPlain+f.Addrs.TLSSentinel+f.Addrs.TLSCluster != "" || len(f.Overruns) > 0 || f.Room > 0 {
 			for _, s := range []string{f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster} {
 				buf = codec.AppendStr(buf, s)
 			}
@@ -100,7 +106,7 @@ func (f Status) Append(buf []byte) []byte {
 }
 
 func (f *Status) appendOverruns(buf []byte) []byte {
-	if len(f.Overruns) == 0 {
+	if len(f.Overruns) == 0 && f.Room == 0 {
 		return buf
 	}
 	buf = binary.AppendUvarint(buf, uint64(len(f.Overruns)))
@@ -109,6 +115,9 @@ func (f *Status) appendOverruns(buf []byte) []byte {
 		for _, n := range []int{o.Halvings, o.Rush, int(o.Spent.Milliseconds())} {
 			buf = binary.AppendUvarint(buf, uint64(n))
 		}
+	}
+	if f.Room > 0 {
+		buf = binary.AppendUvarint(buf, uint64(f.Room))
 	}
 	return buf
 }
@@ -148,6 +157,9 @@ func Read(r *bufio.Reader) (Status, error) {
 			f.Overruns = append(f.Overruns, fair.Overrun{User: string(in.Bytes()), Halvings: in.Int(), Rush: in.Int(), Spent: time.Duration(in.Int()) * time.Millisecond})
 		}
 	}
+	if len(in.B) > 0 {
+		f.Room = int64(in.Uvarint())
+	}
 	if in.Bad || !f.sane() {
 		return Status{}, frame.ErrMalformed
 	}
@@ -180,7 +192,7 @@ func (f *Status) sane() bool {
 			return false
 		}
 	}
-	return roster.CheckID(f.ID) == nil && f.Applied < roster.Highest && len(f.Members) <= roster.MaxMembers && len(f.Overruns) <= fair.ToldUsers
+	return roster.CheckID(f.ID) == nil && f.Room >= 0 && f.Applied < roster.Highest && len(f.Members) <= roster.MaxMembers && len(f.Overruns) <= fair.ToldUsers
 }
 
 func NewReader(conn net.Conn) *bufio.Reader { return bufio.NewReaderSize(conn, 512) }

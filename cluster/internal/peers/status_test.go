@@ -39,10 +39,12 @@ func TestStatusRoundTrip(t *testing.T) {
 	// A later version may say more.
 	told := secretStatus
 	told.Overruns = []fair.Overrun{{User: "a", Halvings: 7, Rush: 2, Spent: 1500 * time.Millisecond}, {User: "b", Halvings: 1}}
+	told.Room = 300
 	if got, err := Read(reader(oneFrame(FrameStatus, 0, append(told.Append(nil)[6:], "more"...)))); err != nil || !same(got, told) {
 		t.Errorf("with more behind: %+v, %v", got, err)
 	}
 	plain := told
+	plain.Room = 0
 	plain.Addrs.TLSPlain, plain.Addrs.TLSCluster = "", ""
 	if got, err := Read(reader(plain.Append(nil))); err != nil || !same(got, plain) {
 		t.Errorf("with users and without TLS: %+v, %v", got, err)

@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +58,10 @@ type Raft interface {
 	Blank() bool
 	// Trouble says why the log accepts no entries; "" if it accepts them.
 	Trouble() string
+	// Proposed returns how many bytes the node has proposed, and of how many the outcome is known. RoomUntil returns at how many
+	// proposed bytes the node's disk will be full.
+	Proposed() (begun, done int64)
+	RoomUntil() int64
 }
 
 // Watcher asks the other members for their status, and holds what this node has learned from them. Lock order: mu comes before
@@ -74,6 +79,7 @@ type Watcher struct {
 	moved  chan struct{} // wakes Run after a change of the configuration; has room for one element
 
 	misplaced misplaced
+	room      atomic.Int64 // see RoomUntil
 	health    health
 
 	// older is true while some member may run version 0.1.0. A member may run it until its status
@@ -93,8 +99,10 @@ type Watcher struct {
 
 // NewWatcher returns a Watcher that asks until ctx ends.
 func NewWatcher(ctx context.Context, cfg Config) *Watcher {
-	return &Watcher{cfg: cfg, ctx: ctx, heard: map[string]*heard{}, moved: make(chan struct{}, 1),
+	w := &Watcher{cfg: cfg, ctx: ctx, heard: map[string]*heard{}, moved: make(chan struct{}, 1),
 		clients: map[string]string{cfg.ID: cfg.Addresses.For(false).Plain}}
+	w.room.Store(math.MaxInt64)
+	return w
 }
 
 // Older reports whether some member may run version 0.1.0.
@@ -209,7 +217,7 @@ func (w *Watcher) record(f Status, asked bool) {
 	}
 	if !asked { // lists of members and of overruns are believed only from a member that answers at its address
 		f.Members, f.ToldMembers = h.status.Members, h.status.ToldMembers
-		f.Overruns = h.status.Overruns
+		f.Overruns, f.Room, f.asOf = h.status.Overruns, h.status.Room, h.status.asOf
 		// Only answers have the TLS addresses.
 		f.Addrs.TLSPlain, f.Addrs.TLSSentinel, f.Addrs.TLSCluster = h.status.Addrs.TLSPlain, h.status.Addrs.TLSSentinel, h.status.Addrs.TLSCluster
 	}
@@ -221,6 +229,7 @@ func (w *Watcher) record(f Status, asked bool) {
 		w.renew(now)
 	}
 	w.adopt(f)
+	w.sumRoom(now)
 }
 
 // Overruns calls the function learn for each member. learn gets the users that the member's latest answer has named,
@@ -257,6 +266,7 @@ func (w *Watcher) Look() {
 	defer w.mu.Unlock()
 	now := w.cfg.Clock.Monotonic()
 	w.renew(now)
+	w.sumRoom(now)
 	w.tellHealth(now, led)
 }
 

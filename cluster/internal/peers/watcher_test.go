@@ -24,6 +24,8 @@ func (threeMembers) Meet(string, string) error           { return nil }
 func (threeMembers) Recognize(string, string) error      { return nil }
 func (threeMembers) Blank() bool                         { return false }
 func (threeMembers) Trouble() string                     { return "" }
+func (threeMembers) Proposed() (begun, done int64)       { return 0, 0 }
+func (threeMembers) RoomUntil() int64                    { return 1 << 40 }
 func (threeMembers) Met(string, string) (met, same bool) { return true, true }
 
 // TestOlderMembers: a node takes a member for one of version 0.1.0 until the member has said whom it knows; version

@@ -40,6 +40,7 @@ type Node struct {
 
 	shortening sync.Mutex // held while Raft has other settings for one snapshot (snapshotShort)
 	quota      quota
+	room       room
 
 	quit sync.Once
 	down raft.Future // shutdown of Raft
@@ -182,6 +183,7 @@ func (r *Node) start(rc *raft.Config, m *machine) (err error) {
 	}
 	go r.boundLog(last)
 	go r.watchDirectory(last)
+	r.measureRoom()
 	go r.watchTrouble()
 	go r.watchPlace()
 	return nil
@@ -354,11 +356,11 @@ func (r *Node) Propose(entry []byte) (raftfsm.Outcome, error) {
 		r.trans.refused.sayAt(slog.LevelError, "entry too long", "An entry is larger than the log can hold, and is not written; report this", "bytes", len(entry))
 		return raftfsm.Outcome{}, ErrNotExecuted
 	}
-	if !r.proposals.enter() {
+	if r.yields(len(entry)) || !r.proposals.enter() {
 		return raftfsm.Outcome{}, ErrNotExecuted
 	}
 	defer r.proposals.leave()
-	r.quota.added.Add(int64(len(entry)))
+	defer r.proposing(int64(len(entry)))()
 	f := r.raft.Apply(entry, applyTimeout)
 	switch err := r.await(f); {
 	case err == nil:

@@ -7,10 +7,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a node does while its disk is full. Its log is in trouble (datadir.Log) from the first entry that does not fit, and Raft
-// deposes the node if it led. If the node is elected again, it serves nobody (report): the disk would have no room for the next
-// long entry either, and each such entry would depose the node again. Its clients are told that the disk is full instead. If there are
-// other voters, the node hands its leadership to one of them.
+// What a node does while its disk is full. A leader proposes no entry for which a majority has no room (room.go), so the disk is as a
+// rule full of other things. The log is in trouble (datadir.Log) from the first entry that does not fit, and Raft
+// deposes the node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short entries. Its
+// clients are told that the disk is full instead. If there are other voters, the node hands its leadership to one of them.
+//
+// A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. It goes on
+// leading, and can commit nothing. So a follower stands for election if its disk has room for short entries, but not for an entry
+// that its leader has been sending for a while without committing it. Raft elects it only if a majority lacks the entry.
 
 // troubleTick is how often watchTrouble checks whether the log is in trouble.
 const troubleTick = 500 * time.Millisecond
@@ -22,35 +26,79 @@ func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 func (r *Node) watchTrouble() {
 	tick := time.NewTicker(troubleTick)
 	defer tick.Stop()
+	var stuck stuck
 	for {
 		select {
 		case <-r.stop:
 			return
 		case <-tick.C:
 		}
-		if r.Trouble() == "" {
-			continue
-		}
 		r.dir.Log.Probe()
-		if r.Trouble() != "" && r.raft.State() == raft.Leader {
+		r.measureRoom()
+		switch leads := r.raft.State() == raft.Leader; {
+		case r.Trouble() == "":
+			stuck.ticks = 0
+		case leads:
 			r.handOver()
+		default:
+			r.unlock(&stuck)
 		}
 	}
 }
 
-// handOver hands leadership to the first heir that can take it.
-func (r *Node) handOver() {
+// stuck counts for how many ticks the leader has been sending an entry that it does not commit and this node cannot store.
+type stuck struct {
+	ticks int
+	due   int // at how many ticks the node stands for election
+}
+
+// stuckTicks is when the first member stands for election, and stuckMost the longest pause between two attempts. By stuckTicks the leader
+// has sent the entry several times, and with it the commit index.
+const (
+	stuckTicks = 4
+	stuckMost  = 128
+)
+
+// unlock makes this node stand for election if the leader has an entry that it cannot commit.
+func (r *Node) unlock(s *stuck) {
+	index := r.dir.Log.Stuck()
+	if index == 0 || r.trans.progress.toldIndex() >= index {
+		s.ticks = 0
+		return
+	}
+	if s.ticks++; s.ticks == 1 {
+		members, err := r.Members()
+		at := slices.IndexFunc(members, func(m Member) bool { return m.ID == r.cfg.ID && m.Voter })
+		if err != nil || at < 0 {
+			s.ticks = 0
+			return
+		}
+		s.due = stuckTicks + 2*at // the members stand one after the other, so that they do not split the votes
+	}
+	if s.ticks < s.due {
+		return
+	}
+	s.due += min(s.due, stuckMost)
+	r.cfg.Logger.Info("The leader does not commit an entry, and this node has no room for it: standing for election", "entry", index)
+	if err := r.Campaign(); err != nil {
+		r.cfg.Logger.Warn("cannot stand for election", "error", err)
+	}
+}
+
+// handOver hands leadership to the first heir that can take it. It returns false if there is none.
+func (r *Node) handOver() bool {
 	members, err := r.Members()
 	if err != nil {
-		return // Raft is being stopped
+		return false // Raft is being stopped
 	}
 	for _, id := range heirs(members, r.cfg.ID) {
 		err := r.Transfer(id)
 		if err == nil {
-			return
+			return true
 		}
 		r.cfg.Logger.Debug("this node cannot lead, because its disk is full, and cannot hand over", "to", id, "error", err)
 	}
+	return false
 }
 
 // heirs lists the other voters, beginning with the one behind this node. The disk of an heir may be full, too. It then hands over to

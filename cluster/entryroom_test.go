@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"lockstep/cluster/internal/crashdisk"
+	"lockstep/cluster/internal/datadir"
+)
+
+// narrowFiles are on a disk that has room for no more than so many bytes at once, and says that it has so much.
+type narrowFiles struct {
+	crashdisk.UnsyncedFiles
+	room, free *atomic.Int64
+}
+
+func (d narrowFiles) Create(path string) (datadir.File, error) {
+	f, err := d.UnsyncedFiles.Create(path)
+	return narrowFile{f, d.room}, err
+}
+
+func (d narrowFiles) Open(path string) (datadir.File, error) {
+	f, err := d.UnsyncedFiles.Open(path)
+	return narrowFile{f, d.room}, err
+}
+
+func (d narrowFiles) Free(string) (int64, error) { return d.free.Load(), nil }
+
+type narrowFile struct {
+	datadir.File
+	room *atomic.Int64
+}
+
+func (f narrowFile) Reserve(from, length int64, fill bool) error {
+	if length > f.room.Load() {
+		return syscall.ENOSPC
+	}
+	return f.File.Reserve(from, length, fill)
+}
+
+const ample = 1 << 40
+
+// narrowNodes returns a change of the configuration that gives each of three nodes a narrow disk, and the disks.
+func narrowNodes() (disks map[string]narrowFiles, change func(*Config)) {
+	disks = map[string]narrowFiles{}
+	for _, id := range []string{"n1", "n2", "n3"} {
+		d := narrowFiles{room: new(atomic.Int64), free: new(atomic.Int64)}
+		d.room.Store(ample)
+		d.free.Store(ample)
+		disks[id] = d
+	}
+	return disks, func(cfg *Config) { cfg.disk.Files = disks[cfg.ID] }
+}
+
+func (d narrowFiles) narrow(room, free int64) {
+	d.room.Store(room)
+	d.free.Store(free)
+}
+
+// TestEntryThatFitsNoDisk: a command whose entry has room on no disk, or only on that of the leader, is refused. The leader stays, and
+// locks go on. When there is room, the command succeeds.
+func TestEntryThatFitsNoDisk(t *testing.T) {
+	for name, led := range map[string]int64{"no disk": 3 << 19, "the leader's disk": ample} {
+		t.Run(name, func(t *testing.T) {
+			disks, change := narrowNodes()
+			inBubble(t, func(c *bubbled) {
+				leader := c.leader()
+				for i, cfg := range c.cfg {
+					if disks[cfg.ID].narrow(3<<19, 3<<19); i == leader {
+						disks[cfg.ID].narrow(led, led)
+					}
+				}
+				time.Sleep(2 * time.Second) // the nodes hear of it
+				term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
+				long := "SET big " + strings.Repeat("x", 2<<20)
+				for i := range c.nodes {
+					c.expect(i, "-OOM", long)
+					c.expect(i, "OK OK 1 1 -OOM OK", "SET lock owner NX PX 9000", "SET lock2 owner NX PX 9000", "PEXPIRE lock 9000", "DEL lock", long, "SET k v")
+					c.expect(i, "1", "DEL lock2")
+				}
+				if now := raftOf(c.nodes[leader]).Raft.CurrentTerm(); now != term || c.leader() != leader {
+					t.Errorf("the term changed from %d to %d", term, now)
+				}
+				for i := range c.nodes {
+					if !c.nodes[i].Ready() {
+						t.Errorf("%s is not ready: %s", c.cfg[i].ID, c.nodes[i].Trouble())
+					}
+				}
+				for _, d := range disks {
+					d.narrow(ample, ample)
+				}
+				time.Sleep(2 * time.Second)
+				c.expect(leader, "OK", long)
+				c.same()
+			}, change)
+		})
+	}
+}
+
+// TestEntryThatFitsNotTheLeader: the leader hands over before it proposes an entry for which only its own disk has no room.
+func TestEntryThatFitsNotTheLeader(t *testing.T) {
+	disks, change := narrowNodes()
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		disks[c.cfg[leader].ID].narrow(3<<19, 3<<19)
+		time.Sleep(2 * time.Second)
+		term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
+		c.expect(leader, "OK", "SET big "+strings.Repeat("x", 2<<20))
+		if now := raftOf(c.nodes[leader]).Raft.CurrentTerm(); now != term+1 || c.leader() == leader {
+			t.Errorf("the term changed from %d to %d", term, now)
+		}
+	}, change)
+}
+
+// TestEntryThatOnlyItsLeaderHas: the disks of the followers fill up before they say so, and the leader has an entry that it cannot commit. A
+// follower takes over, and locks go on. No node is in trouble any more, and the client is not told that the write was executed.
+func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
+	disks, change := narrowNodes()
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		c.expect(leader, "OK", "SET lock owner PX 600000")
+		for i, cfg := range c.cfg {
+			if i != leader {
+				disks[cfg.ID].narrow(3<<19, ample)
+			}
+		}
+		got := c.ask(leader, "SET big "+strings.Repeat("x", 2<<20))
+		c.until("another leader", func() bool { now := c.leader(); return now != leader && c.do(now, "SET k v") == "OK" })
+		for i := range c.nodes {
+			c.until(c.cfg[i].ID+" serves", func() bool { return c.do(i, "SET k v") == "OK" })
+			c.expect(i, "owner nil OK 1", "GET lock", "GET big", "SET other owner NX PX 600000", "DEL other")
+			c.until(c.cfg[i].ID+" is ready", c.nodes[i].Ready)
+		}
+		if reply := (<-got).reply; !slices.Contains([]string{"-INDETERMINATE", "-OOM", "-CLUSTERDOWN"}, reply) {
+			t.Errorf("told %q", reply)
+		}
+		c.same()
+	}, change)
+}

@@ -1,0 +1,55 @@
+package peers
+
+import (
+	"math"
+	"slices"
+	"time"
+)
+
+// plenty is how much room a node does not mention: more than it can lose before its next status.
+const plenty = 256 << 20
+
+// ownRoom returns the room of this node as a Status has it.
+func (w *Watcher) ownRoom() int64 {
+	begun, _ := w.cfg.Raft().Proposed()
+	if room := w.cfg.Raft().RoomUntil() - begun; room < plenty {
+		return max(room, 0) + 1
+	}
+	return 0
+}
+
+// Room returns how long an entry may be so that the disks of a majority have room for it, as far as this node has heard. It is for a
+// leader.
+func (w *Watcher) Room() int64 {
+	begun, _ := w.cfg.Raft().Proposed()
+	return max(w.room.Load()-begun, 0)
+}
+
+// sumRoom finds out at how many proposed bytes too few disks for a majority will have room. A member that is silent stores
+// nothing. One that has not said how much room it has counts as if it had any. The caller holds mu.
+func (w *Watcher) sumRoom(now time.Duration) {
+	var until []int64
+	voters := 0
+	if w.voter {
+		until, voters = append(until, w.cfg.Raft().RoomUntil()), 1
+	}
+	for _, h := range w.heard {
+		if !h.voter {
+			continue
+		}
+		voters++
+		switch {
+		case now-h.seen >= w.cfg.DownAfter:
+		case h.status.Room == 0:
+			until = append(until, math.MaxInt64)
+		default:
+			until = append(until, h.status.asOf+h.status.Room-1)
+		}
+	}
+	slices.Sort(until)
+	if majority := voters/2 + 1; len(until) >= majority {
+		w.room.Store(until[len(until)-majority])
+	} else {
+		w.room.Store(math.MaxInt64) // nothing is committed, or the answers are late
+	}
+}

@@ -1,0 +1,40 @@
+package raftnode
+
+import "sync/atomic"
+
+// room is how much may still be proposed before the disk of this node is full. It is measured once in every troubleTick, and by peers
+// when they ask. The bytes of entries are added up, so a measurement says at which sum the disk will be full. Entries in flight at the
+// time of a measurement may not be on the disk yet, so they count.
+type room struct {
+	begun atomic.Int64 // bytes that this node has proposed
+	done  atomic.Int64 // bytes of those whose outcome is known
+	until atomic.Int64 // at how many bytes in begun the disk will be full
+}
+
+// ShortEntry: an entry of no more bytes than this is proposed whatever is known of the room on the disks. So locks are granted as long as
+// there is room for them.
+const ShortEntry = 64 << 10
+
+func (r *Node) measureRoom() {
+	done := r.room.done.Load()
+	r.room.until.Store(done + r.dir.Log.Room())
+}
+
+// proposing notes that an entry of so many bytes is proposed. The caller calls the result when the outcome is known.
+func (r *Node) proposing(bytes int64) (ended func()) {
+	r.quota.added.Add(bytes)
+	r.room.begun.Add(bytes)
+	return func() { r.room.done.Add(bytes) }
+}
+
+// yields hands over leadership if the disk of this node has no room for an entry, and reports whether it did: Raft would depose this node
+// for the entry. Package cluster proposes an entry only if a majority has room for it.
+func (r *Node) yields(bytes int) bool {
+	return bytes > 2*ShortEntry && r.room.begun.Load()+int64(bytes) > r.room.until.Load() && r.handOver()
+}
+
+// Proposed returns how many bytes this node has proposed, and of how many of them the outcome is known.
+func (r *Node) Proposed() (begun, done int64) { return r.room.begun.Load(), r.room.done.Load() }
+
+// RoomUntil returns at how many proposed bytes the disk of this node will be full.
+func (r *Node) RoomUntil() int64 { return r.room.until.Load() }

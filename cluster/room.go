@@ -1,0 +1,40 @@
+package cluster
+
+import (
+	"time"
+
+	"lockstep/cluster/internal/raftnode"
+	"lockstep/store"
+)
+
+// A leader proposes no entry for which the disks of a majority have no room: if one node after the other tried to store the entry, each
+// would be deposed. It would be no use either to elect one of them again for the next such entry. So the client is told, and the
+// requests for which there is room go on.
+
+// roomlessEvery is the least time between two log lines of tooLong.
+const roomlessEvery = time.Minute
+
+// roomForEntry returns how many bytes of writes an entry may have so that a majority has room for it, at least raftnode.ShortEntry.
+func (n *Node) roomForEntry() int {
+	return int(min(max(n.peers.Room(), raftnode.ShortEntry), maxEntryBytes))
+}
+
+// tooLong returns the error for a request that would make an entry of its own too long.
+func (s *sequencer) tooLong(txn *store.Txn) store.Error {
+	if txn.Writes().Size() > maxEntryBytes {
+		return txn.ErrTooBig()
+	}
+	if now := s.node.cfg.Time.Monotonic(); s.roomless == 0 || now-s.roomless >= roomlessEvery {
+		s.roomless = max(now, 1)
+		s.log.Warn("A command is refused, because the disks of a majority of the nodes have no room for what it writes: make room", "bytes", txn.Writes().Size(), "room", s.room)
+	}
+	return ErrNoRoom
+}
+
+// diskFull returns store.Env.DiskFull; nil if there is no quota.
+func (n *Node) diskFull() func(size int64) (data, most int64, full bool) {
+	if n.cfg.DataQuota == 0 {
+		return nil
+	}
+	return n.cons.Full
+}
