@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -44,8 +45,8 @@ type handshakes struct {
 	most  int // handshakes in progress at a time
 
 	mu    sync.Mutex
-	open  map[netip.Addr][]*wire
-	count int // connections in open
+	open  map[netip.Addr][]*wire // oldest first
+	count int                    // connections in open
 	lobby lobby
 	over  bool // the server is closing
 
@@ -65,7 +66,6 @@ type wire struct {
 	*turns.Conn
 	tls   *tls.Conn
 	from  netip.Addr
-	place int // index in handshakes.open[from]; -1: it is not there
 	ctx   context.Context
 	quiet int // bytes from the socket since the last data; -1 during the handshake
 	// end cancels ctx, so that a handshake in progress fails. It does not close the connection, because it may be called late, when
@@ -143,7 +143,6 @@ func (h *handshakes) enter(w *wire) {
 		list := h.open[crowded(h.open)]
 		h.cut(list[rand.IntN(len(list))])
 	}
-	w.place = len(h.open[w.from])
 	h.open[w.from] = append(h.open[w.from], w)
 	h.count++
 }
@@ -167,19 +166,16 @@ func crowded[T any](by map[netip.Addr][]T) (most netip.Addr) {
 
 // remove removes a handshake from h.open, if it is there. The caller holds mu.
 func (h *handshakes) remove(w *wire) {
-	if w.place < 0 {
+	list := h.open[w.from]
+	i := slices.Index(list, w)
+	if i < 0 {
 		return
 	}
-	list := h.open[w.from]
-	last := list[len(list)-1]
-	list[w.place], last.place = last, w.place
-	list[len(list)-1] = nil
-	if list = list[:len(list)-1]; len(list) > 0 {
+	if list = slices.Delete(list, i, i+1); len(list) > 0 {
 		h.open[w.from] = list
 	} else {
 		delete(h.open, w.from)
 	}
-	w.place = -1
 	h.count--
 }
 

@@ -12,6 +12,9 @@ import (
 // client begins. While clients wait, the server looks at the handshakes of their address every lookPause. It ends a handshake when
 // clientLooks looks have found that the handshake waits for its own client. So an honest client gets in beside a flood from its own
 // address, a moment later than without the flood. If the server refused the client at once, the client would hardly ever get in.
+//
+// If clients come faster than that, the lobby is full. Then each newcomer ends the handshake of its address that keeps the others
+// out (makeRoom).
 
 const (
 	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress, and lobbyOne how many clients
@@ -49,22 +52,76 @@ type caller struct {
 func (h *handshakes) receive(c *caller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.over:
+	if h.over {
 		return false
-	case len(h.open[c.from]) < h.fromOne() && len(h.lobby.callers[c.from]) == 0:
+	}
+	if !h.mayStart(c.from) && h.isFull(c.from) {
+		h.makeRoom(c.from)
+	}
+	l := &h.lobby
+	switch {
+	case h.mayStart(c.from):
 		h.start(c)
 		return true
-	case len(h.lobby.callers[c.from]) >= lobbyOne*h.fromOne() || h.lobby.count >= lobbyShare*h.most:
+	case h.isFull(c.from):
 		h.note(c.conn.RemoteAddr().String(), errHandshakeMany, c.now())
 		return false
 	}
-	l := &h.lobby
 	l.callers[c.from] = append(l.callers[c.from], c)
 	if l.count++; l.looks == nil {
 		l.looks = time.AfterFunc(lookPause, h.look)
 	}
 	return true
+}
+
+// mayStart reports whether a new caller of an address need not wait in the lobby. The caller of mayStart holds mu.
+func (h *handshakes) mayStart(from netip.Addr) bool {
+	return len(h.open[from]) < h.fromOne() && len(h.lobby.callers[from]) == 0
+}
+
+// isFull reports whether the lobby has no room for another caller of an address. The caller of isFull holds mu.
+func (h *handshakes) isFull(from netip.Addr) bool {
+	return len(h.lobby.callers[from]) >= lobbyOne*h.fromOne() || h.lobby.count >= lobbyShare*h.most
+}
+
+// makeRoom makes room for a caller of an address for which the lobby is full. It ends the handshake of that address that keeps the
+// others out. If none does, and another address has more callers in the lobby, it sends away the one of them that came first. The
+// caller of makeRoom holds mu.
+func (h *handshakes) makeRoom(from netip.Addr) {
+	if w := h.silent(from); w != nil {
+		h.cut(w)
+		h.admit(from)
+		return
+	}
+	most := crowded(h.lobby.callers)
+	if list := h.lobby.callers[most]; len(list) > len(h.lobby.callers[from])+1 {
+		h.sendAway(list[0])
+		h.lobby.set(most, list[1:])
+	}
+}
+
+// silent returns the oldest handshake of an address that waits for a client whom the server has not answered yet. If there is none,
+// it returns the oldest one that waits for its client, but only if those take half of the places of the address. Each of them has
+// cost a signature, and a flood sends ClientHellos faster than the server signs. If each newcomer ended one of them, no client would
+// have the time to reply. The caller of silent holds mu.
+func (h *handshakes) silent(from netip.Addr) *wire {
+	var answered *wire
+	n := 0
+	for _, w := range h.open[from] {
+		switch {
+		case !w.WaitsForClient():
+		case !w.Answered():
+			return w
+		default:
+			if n++; n == 1 {
+				answered = w
+			}
+		}
+	}
+	if n <= h.fromOne()/2 {
+		return nil
+	}
+	return answered
 }
 
 // sendAway refuses a caller that has waited for too long. The caller of sendAway holds mu.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"lockstep/cluster/turns"
 )
 
 // TestLobby: 440 connections of one address send a ClientHello each and wait, and are opened again as soon as they are closed. Clients
@@ -67,6 +69,40 @@ func TestLobby(t *testing.T) {
 	})
 }
 
+// TestNewcomersComeInBesideAFullLobby: an address opens 2,000 connections a second that send nothing, or a part of a ClientHello. They
+// fill its places. Each client that comes from that address then takes the place of one of them.
+func TestNewcomersComeInBesideAFullLobby(t *testing.T) {
+	for _, sent := range []string{"", "\x16\x03\x01\x40\x00\x01"} {
+		synctest.Test(t, func(t *testing.T) {
+			h, dial, client := floodedHandshakes(t)
+			const flooded, pause = "198.51.100.7", time.Second / 2000
+			var clients sync.WaitGroup
+			for i := range 6000 {
+				near := dial(flooded)
+				clients.Go(func() {
+					_, _ = near.Write([]byte(sent))
+					_, _ = io.Copy(io.Discard, near)
+					_ = near.Close()
+				})
+				time.Sleep(pause)
+				if i < 2000 || i > 5000 || i%100 != 0 {
+					continue
+				}
+				clients.Go(func() {
+					near := dial(flooded)
+					defer near.Close()
+					if err := tls.Client(slowConn{near}, client).Handshake(); err != nil {
+						t.Errorf("beside clients that send %q: %v", sent, err)
+					}
+				})
+			}
+			clients.Wait()
+			h.stop()
+			time.Sleep(time.Second)
+		})
+	}
+}
+
 // The bounds of handshakes and of the lobby with the default of Config.MaxHandshakes.
 const (
 	maxFromOne  = maxHandshakes / 4
@@ -89,6 +125,7 @@ func TestLobbyIsBounded(t *testing.T) {
 		for i, from := range froms {
 			for range maxFromOne + maxLobbyOne + 10 {
 				conns = append(conns, dial(from))
+				synctest.Wait()
 			}
 			if one, all, open, _ := count(from); one != min(maxLobbyOne, maxLobby-i*maxLobbyOne) || all != min((i+1)*maxLobbyOne, maxLobby) || open != (i+1)*maxFromOne {
 				t.Errorf("%d callers of %s wait, %d of all, beside %d handshakes", one, from, all, open)
@@ -104,6 +141,34 @@ func TestLobbyIsBounded(t *testing.T) {
 		for _, c := range conns {
 			_ = c.Close()
 		}
+		h.stop()
+	})
+}
+
+// TestLobbyIsShared: if many addresses fill the lobby, each of them has as many places as any other, whichever came first.
+func TestLobbyIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, dial, client := floodedHandshakes(t)
+		h.turns = turns.New(0, false) // every handshake waits for the server
+		froms := []string{"192.0.2.1", "192.0.2.2", "192.0.2.3"}
+		for _, from := range froms {
+			for range maxFromOne + maxLobbyOne {
+				near := dial(from)
+				defer near.Close()
+				go func() { _ = tls.Client(hello{near}, client).Handshake() }()
+				synctest.Wait()
+			}
+		}
+		h.mu.Lock()
+		for _, from := range froms {
+			if n := len(h.lobby.callers[netip.MustParseAddr(from)]); n < maxLobby/len(froms) {
+				t.Errorf("%d callers of %s wait", n, from)
+			}
+		}
+		if h.lobby.count != maxLobby {
+			t.Errorf("%d callers wait", h.lobby.count)
+		}
+		h.mu.Unlock()
 		h.stop()
 	})
 }

@@ -8,6 +8,7 @@ package turns
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -151,18 +152,19 @@ func (t *Turns) Idle(count int) bool {
 }
 
 // Conn stands between crypto/tls and a connection, and takes turns for the handshake. Until Done returns, only one goroutine may
-// use it, except for WaitsForClient, which any goroutine may call.
+// use it, except for WaitsForClient and Answered, which any goroutine may call.
 type Conn struct {
 	net.Conn
-	ctx    context.Context
-	now    func() time.Time
-	turns  *Turns // nil after the handshake
-	line   line
-	has    bool        // the handshake has a turn …
-	since  time.Time   // … since this time
-	in     []byte      // bytes that Read returns next
-	read   int         // bytes read for the handshake
-	client atomic.Bool // the handshake waits for the client
+	ctx      context.Context
+	now      func() time.Time
+	turns    *Turns // nil after the handshake
+	line     line
+	has      bool        // the handshake has a turn …
+	since    time.Time   // … since this time
+	in       []byte      // bytes that Read returns next
+	read     int         // bytes read for the handshake
+	client   atomic.Bool // the handshake waits for the client
+	answered atomic.Bool // the node has sent something
 }
 
 // Conn returns a connection whose handshake computes only while it has a turn. The caller must call Done after the handshake.
@@ -181,7 +183,10 @@ const readSize = 4 << 10
 // quarter of a megabyte.
 const maxRead = 32 << 10
 
-var errMuch = fmt.Errorf("it has sent more than %d bytes for the handshake", maxRead)
+var (
+	errMuch   = fmt.Errorf("it has sent more than %d bytes for the handshake", maxRead)
+	errHungUp = errors.New("it has hung up before the node answered")
+)
 
 // Read gives back the turn before it waits for data of the handshake, and takes a new one when data has arrived.
 func (c *Conn) Read(p []byte) (n int, err error) {
@@ -209,17 +214,35 @@ func (c *Conn) fill() error {
 		return errMuch
 	}
 	if err == nil {
-		if c.has = c.turns.take(c.line, c.ctx.Done()); !c.has {
-			return context.Cause(c.ctx)
-		}
-		c.since = c.now()
+		err = c.takeTurn()
 	}
 	c.in = buf[:n]
 	return err
 }
 
+// takeTurn waits for a turn. It returns an error for a client that has hung up before the node has answered it: such a client cannot
+// complete the handshake, so its connection takes no time and no place from others. A client that hangs up later may have sent all
+// that is missing.
+func (c *Conn) takeTurn() error {
+	c.line.answered = c.answered.Load()
+	if !c.line.answered && hungUp(c.Conn) {
+		return errHungUp
+	}
+	if c.has = c.turns.take(c.line, c.ctx.Done()); !c.has {
+		return context.Cause(c.ctx)
+	}
+	c.since = c.now()
+	if !c.line.answered && hungUp(c.Conn) { // while it waited
+		return errHungUp
+	}
+	return nil
+}
+
 // WaitsForClient reports whether the handshake waits for the client to send or to read.
 func (c *Conn) WaitsForClient() bool { return c.client.Load() }
+
+// Answered reports whether the node has sent something for the handshake.
+func (c *Conn) Answered() bool { return c.answered.Load() }
 
 // Write gives back the turn of the handshake first, because it may block until the other side reads.
 func (c *Conn) Write(p []byte) (int, error) {
@@ -227,7 +250,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return c.Conn.Write(p)
 	}
 	c.giveBack()
-	c.line.answered = true
+	c.answered.Store(true)
 	c.client.Store(true)
 	defer c.client.Store(false)
 	return c.Conn.Write(p)

@@ -62,6 +62,9 @@ func quiet(conn net.Conn) net.Conn {
 	return c
 }
 
+// SyscallConn implements syscall.Conn.
+func (c *quietConn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
 // Read implements net.Conn.
 func (c *quietConn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
