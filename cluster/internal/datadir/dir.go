@@ -405,29 +405,6 @@ func (d *Dir) openBolt() (err error) {
 	return err
 }
 
-// checkBolt fails if a database of bbolt is longer than its file. A read past the end
-// of the file through the memory map would kill the process.
-func checkBolt(path string) error {
-	info, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	return db.View(func(tx *bbolt.Tx) error {
-		if tx.Size() > info.Size() {
-			return fmt.Errorf("it has %d of %d bytes", info.Size(), tx.Size())
-		}
-		return nil
-	})
-}
-
 // Close closes the files and lets other processes use the directory.
 func (d *Dir) Close() {
 	switch {

@@ -28,6 +28,7 @@
 //     log.last had reached the disk (see Log). A torn write was never acknowledged, and is dropped.
 //   - Open refuses a log of raft-wal in which a bit has changed (seal.go). The entries in bbolt are
 //     checked when they are read, and so is the type of every entry (entrysum.go).
+//   - Open refuses a file of bbolt whose pages bbolt could not follow without a panic (boltcheck.go).
 //   - Open makes a new directory only where there is nothing of an old one.
 //   - The log does not replace committed entries, not even for a leader, unless the newest
 //     snapshot holds them (see settled.go).

@@ -1,0 +1,226 @@
+package datadir
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// checkBolt fails if a database of bbolt is damaged in a way at which bbolt would end the process. bbolt believes every number in its
+// pages: it reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its own, where nobody can
+// recover. So checkBolt reads the file as bytes, before bbolt uses it. What the keys and values are, their checksums say
+// (entrysum.go, votes.go).
+func checkBolt(path string) error {
+	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// So opened, bbolt reads the two meta pages, which have checksums, and no others.
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("it has %d of %d bytes", info.Size(), tx.Size())
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		size := db.Info().PageSize
+		c := boltCheck{file: f, size: int64(size), used: make([]bool, tx.Size()/int64(size))}
+		if err := c.tree(uint64(tx.Cursor().Bucket().Root()), nil, nil); err != nil {
+			return err
+		}
+		return c.freelist(uint64(tx.ID()))
+	})
+}
+
+// boltCheck reads the pages of a database of bbolt. A page is
+//
+//	+----------------+-------------+-------------+--------------------+----------+-----------------+
+//	| its own number | flags: kind | elements    | further pages that | elements | keys and values |
+//	| 8 bytes        | 2 bytes     | 2 bytes     | belong to it: 4    | 16 each  |                 |
+//	+----------------+-------------+-------------+--------------------+----------+-----------------+
+//
+// in little endian, as on all machines that lockstep runs on.
+type boltCheck struct {
+	file io.ReaderAt
+	size int64  // of a page
+	used []bool // by number of a page: it has been read, or is free
+}
+
+const (
+	boltHead = 16 // bytes of a page's head, of an element, and of a bucket
+
+	boltBranch, boltLeaf, boltFreelist = 1, 2, 16 // kinds of pages
+	boltBucket                         = 1        // flag of an element whose value is a bucket
+	boltNoFreelist                     = math.MaxUint64
+)
+
+var errBolt = errors.New("bbolt's pages")
+
+func badPage(number uint64, why string) error {
+	return fmt.Errorf("%w: page %d %s", errBolt, number, why)
+}
+
+// use notes that a page is in use, or that it is free.
+func (c *boltCheck) use(number uint64) error {
+	if number < 2 || number >= uint64(len(c.used)) {
+		return badPage(number, "does not exist")
+	}
+	if c.used[number] {
+		return badPage(number, "is used twice")
+	}
+	c.used[number] = true
+	return nil
+}
+
+// page returns a page together with the further pages that belong to it.
+func (c *boltCheck) page(number uint64) ([]byte, error) {
+	if err := c.use(number); err != nil {
+		return nil, err
+	}
+	head := make([]byte, boltHead)
+	if _, err := c.file.ReadAt(head, int64(number)*c.size); err != nil {
+		return nil, err
+	}
+	if binary.LittleEndian.Uint64(head) != number {
+		return nil, badPage(number, "has the number of another")
+	}
+	more := uint64(binary.LittleEndian.Uint32(head[12:]))
+	for i := range more {
+		if err := c.use(number + 1 + i); err != nil {
+			return nil, err
+		}
+	}
+	b := make([]byte, int64(1+more)*c.size)
+	_, err := c.file.ReadAt(b, int64(number)*c.size)
+	return b, err
+}
+
+// tree checks a page and all pages below it. Their first key is first, and all are less than beyond; nil stands for any key.
+func (c *boltCheck) tree(number uint64, first, beyond []byte) error {
+	b, err := c.page(number)
+	if err != nil {
+		return err
+	}
+	return c.elements(number, b, first, beyond)
+}
+
+// elements checks the elements of a page whose bytes are b, and what is below them.
+func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
+	kind, count := binary.LittleEndian.Uint16(b[8:]), int(binary.LittleEndian.Uint16(b[10:]))
+	if kind != boltBranch && kind != boltLeaf {
+		return badPage(number, "is of another kind")
+	}
+	if count == 0 && (kind == boltBranch || first != nil) {
+		return badPage(number, "has no elements")
+	}
+	if len(b) < boltHead*(1+count) {
+		return badPage(number, "has too many elements")
+	}
+	var keys, values [][]byte // of a branch, the values are the numbers of pages
+	for i := range count {
+		at := boltHead * (1 + i)
+		e := b[at : at+boltHead]
+		value := e[8:]
+		place, length, rest := binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:]), uint32(0)
+		if kind == boltLeaf {
+			place, length, rest = length, binary.LittleEndian.Uint32(e[8:]), binary.LittleEndian.Uint32(e[12:])
+		}
+		begin := uint64(at) + uint64(place)
+		end := begin + uint64(length)
+		if end+uint64(rest) > uint64(len(b)) {
+			return badPage(number, "has an element beyond its end")
+		}
+		key := b[begin:end]
+		if i == 0 && first != nil && !bytes.Equal(key, first) || i > 0 && bytes.Compare(key, keys[i-1]) <= 0 || beyond != nil && bytes.Compare(key, beyond) >= 0 {
+			return badPage(number, "has keys in the wrong order")
+		}
+		if kind == boltLeaf {
+			value = b[end : end+uint64(rest)]
+		}
+		keys, values = append(keys, key), append(values, value)
+	}
+	for i, value := range values {
+		var err error
+		if kind == boltBranch {
+			next := beyond
+			if i+1 < count {
+				next = keys[i+1]
+			}
+			err = c.tree(binary.LittleEndian.Uint64(value), keys[i], next)
+		} else if flags := binary.LittleEndian.Uint32(b[boltHead*(1+i):]); flags == boltBucket {
+			err = c.bucket(number, value)
+		} else if flags != 0 {
+			err = badPage(number, "has an element of another kind")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bucket checks a bucket in a page: the number of its first page, a counter and, if the number is 0, a page.
+func (c *boltCheck) bucket(number uint64, b []byte) error {
+	if len(b) < boltHead {
+		return badPage(number, "has a bucket that is cut short")
+	}
+	if root := binary.LittleEndian.Uint64(b); root != 0 {
+		return c.tree(root, nil, nil)
+	}
+	if b = b[boltHead:]; len(b) < boltHead || binary.LittleEndian.Uint16(b[8:]) != boltLeaf {
+		return badPage(number, "has a bucket that is cut short")
+	}
+	return c.elements(number, b, nil, nil)
+}
+
+// freelist checks the list of free pages, if the transaction with this number has written one.
+func (c *boltCheck) freelist(transaction uint64) error {
+	meta := make([]byte, 9*8)
+	if _, err := c.file.ReadAt(meta, int64(transaction%2)*c.size); err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint64(meta[boltHead+48:]) != transaction {
+		return badPage(transaction%2, "is of another transaction")
+	}
+	number := binary.LittleEndian.Uint64(meta[boltHead+32:])
+	if number == boltNoFreelist {
+		return nil
+	}
+	b, err := c.page(number)
+	if err != nil {
+		return err
+	}
+	if binary.LittleEndian.Uint16(b[8:]) != boltFreelist {
+		return badPage(number, "is of another kind")
+	}
+	count, list := uint64(binary.LittleEndian.Uint16(b[10:])), b[boltHead:]
+	if count == math.MaxUint16 { // there are more: their number comes first
+		count, list = binary.LittleEndian.Uint64(list), list[8:]
+	}
+	if count > uint64(len(list)/8) {
+		return badPage(number, "has too many elements")
+	}
+	for i := range count {
+		if err := c.use(binary.LittleEndian.Uint64(list[8*i:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
