@@ -63,7 +63,11 @@ func printReply(w io.Writer, name string, reply any) error {
 			return fmt.Errorf("%.100q", fmt.Sprint(reply))
 		}
 		for i := 0; i+1 < len(pairs); i += 2 {
-			fmt.Fprintf(tw, "%s\t%s\n", cell(pairs[i]), cell(pairs[i+1]))
+			name, value := cell(pairs[i]), cell(pairs[i+1])
+			if name == "state-hash" {
+				value += " (of the state at log index state-index, not at applied)"
+			}
+			fmt.Fprintf(tw, "%s\t%s\n", name, value)
 		}
 	case "members":
 		members, ok := reply.([]any)

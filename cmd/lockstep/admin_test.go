@@ -39,3 +39,15 @@ func TestOtherRepliesAreErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestHashNamesItsIndex: whoever compares the hashes of two nodes is told by which index.
+func TestHashNamesItsIndex(t *testing.T) {
+	var b strings.Builder
+	if err := printReply(&b, "status", []any{"applied", int64(9), "state-index", int64(7), "state-hash", "0123456789abcdef"}); err != nil {
+		t.Fatal(err)
+	}
+	want := "applied      9\nstate-index  7\nstate-hash   0123456789abcdef (of the state at log index state-index, not at applied)\n"
+	if got := b.String(); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
