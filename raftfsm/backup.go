@@ -122,6 +122,18 @@ type BackupFacts struct {
 // ReadBackup reads a whole backup, copies the snapshot in it to w, and returns the facts about the backup. The copy
 // is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
+	return readBackup(in, w, true)
+}
+
+// CheckBackup is ReadBackup while the backup arrives. Whoever sends it may never end, so CheckBackup reads on behind no error, though
+// the hash at the end could explain the error.
+func CheckBackup(in io.Reader) error {
+	_, err := readBackup(in, io.Discard, false)
+	return err
+}
+
+// readBackup reads a backup. ends says whether the input has an end.
+func readBackup(in io.Reader, w io.Writer, ends bool) (facts BackupFacts, err error) {
 	body := &hashed{in: in, sum: sha256.New()}
 	r := codec.NewStream(body)
 	head := make([]byte, len(backupMagic)+1)
@@ -129,6 +141,9 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 		return facts, notBackup(err)
 	}
 	if v := head[len(backupMagic)]; v != backupVersion {
+		if !ends {
+			return facts, versionError{"backup", v, backupVersion}
+		}
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			return facts, err
 		}
@@ -150,9 +165,11 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 		return facts, notBackup(err)
 	}
 	facts.Node = string(name)
-	next, err := readSnapshot(io.TeeReader(r, w))
-	if sum := body.check(); sum != nil {
-		err = sum // a wrong hash explains any other error
+	next, err := readSnapshot(io.TeeReader(r, w), ends)
+	if ends || err == nil {
+		if sum := body.check(); sum != nil {
+			err = sum // a wrong hash explains any other error
+		}
 	}
 	if err != nil {
 		if errors.Is(err, ErrNewer) {

@@ -93,7 +93,7 @@ func (s *Snapshot) Hash() (string, error) {
 // Restore replaces the state by a snapshot. index is the log index of the last entry in the snapshot. On an error the state stays
 // unchanged.
 func (f *FSM) Restore(in io.Reader, index uint64) error {
-	next, err := readSnapshot(in)
+	next, err := readSnapshot(in, true)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,9 @@ type state struct {
 	done  Answers
 }
 
-// readSnapshot builds a state from a snapshot. It returns an error unless the checksum at the end is correct.
-func readSnapshot(in io.Reader) (*state, error) {
+// readSnapshot builds a state from a snapshot. It returns an error unless the checksum at the end is correct. It reads the rest of a
+// snapshot of a newer version only if ends says that the input has an end.
+func readSnapshot(in io.Reader, ends bool) (*state, error) {
 	body := newSealed(in)
 	r := codec.NewStream(body)
 	head := make([]byte, len(snapshotMagic)+1)
@@ -128,7 +129,7 @@ func readSnapshot(in io.Reader) (*state, error) {
 		return nil, fmt.Errorf("%w: not a lockstep snapshot: %w", ErrCorrupt, err)
 	}
 	if err := checkHead(head); err != nil {
-		if !errors.Is(err, ErrNewer) {
+		if !ends || !errors.Is(err, ErrNewer) {
 			return nil, err
 		}
 		// The version byte itself may be damaged: only a correct checksum shows that the version is newer.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	"lockstep/cluster"
 	"lockstep/raftfsm"
 	"lockstep/server"
+	"lockstep/server/respclient"
 )
 
 // parseMixed parses a command line as the function parse does, for commands that accept flags before, between and after
@@ -93,11 +96,18 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 }
 
 // takeBackup writes a node's backup to the file path. Until the backup is whole, on disk and verified, the file's name ends
-// in .part.
+// in .part. Whatever ends takeBackup before, also SIGINT and SIGTERM, leaves no such file.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
+	c, err := dialNode(o)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	stopped, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	// A backup has all values in clear text. If somebody else could put a file or a link at the path of the part, that
 	// file would decide who may read the backup. So os.CreateTemp makes a new file that only this user may read. Its
 	// random name keeps two backups to the same path apart.
@@ -106,19 +116,23 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		return err
 	}
 	part := f.Name()
-	_ = lockPart(f) // some file systems have no locks: there no run removes the parts of others
-	if err := removeLeftovers(path, part); err != nil {
-		return errors.Join(err, f.Close(), os.Remove(part))
-	}
-	complete, err := receiveBackup(o, f)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		_, err = verifyBackup(part)
-	}
+	defer context.AfterFunc(stopped, func() {
+		stop() // a second signal ends the process
+		_ = c.Close()
+		_ = os.Remove(part) // not there: the backup is complete
+	})()
+	complete, err := receivePart(o, c, f, path)
 	if err == nil {
 		err = keepBackup(part, path)
 	}
+	if err != nil && stopped.Err() != nil {
+		err = errors.New("a signal has ended the backup: nothing of it is left")
+	}
 	if err != nil {
-		return errors.Join(err, os.Remove(part))
+		if gone := os.Remove(part); !errors.Is(gone, os.ErrNotExist) {
+			err = errors.Join(err, gone)
+		}
+		return err
 	}
 	if !complete {
 		fmt.Fprintln(stdout, "The node found no leader in time, so nobody knows what the cluster has acknowledged: the backup holds everything in this node's log, up to the index below.",
@@ -129,6 +143,18 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// receivePart writes a node's backup to the part f of the backup to path, and verifies and closes the part.
+func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (complete bool, err error) {
+	_ = lockPart(f) // some file systems have no locks: there no run removes the parts of others
+	if err = removeLeftovers(path, f.Name()); err == nil {
+		complete, err = receiveBackup(o, c, f)
+	}
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		_, err = verifyBackup(f.Name())
+	}
+	return complete, err
 }
 
 // lockPart locks the part of a backup as long as this process has it open.
@@ -168,12 +194,7 @@ func keepBackup(part, path string) error {
 
 // receiveBackup reads a backup from a node, piece by piece, and writes it to w. complete is true if the node knows that the
 // backup has every write that was acknowledged before it began.
-func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
-	c, err := dialNode(o)
-	if err != nil {
-		return false, err
-	}
-	defer c.Close()
+func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bool, err error) {
 	timer := time.AfterFunc(o.timeout, func() { c.Close() })
 	defer timer.Stop()
 	reply, err := c.Do("LOCKSTEP", "BACKUP", "BEGIN")
@@ -184,28 +205,60 @@ func receiveBackup(o adminOptions, w io.Writer) (complete bool, err error) {
 	if len(begun) != 2 {
 		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
-	name, yes := fmt.Sprint(begun[0]), begun[1] == int64(1)
-	// Whoever answers in the place of a node must not fill the disk slowly: a node ends a backup after BackupMost, and only its last
-	// piece is smaller than BackupPiece.
+	// Whoever answers in the place of a node must not fill the disk: what no backup can go on with ends it at once, and BackupMost ends a
+	// slow one, as at a node.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
-	for last := false; ; {
-		timer.Reset(o.timeout)
-		reply, err := c.Do("LOCKSTEP", "BACKUP", "READ", name)
-		if err != nil {
-			return false, o.answerError(err)
-		}
-		piece, _ := reply.(string)
-		if piece == "" {
-			return yes, nil
-		}
-		if last || len(piece) > server.BackupPiece {
-			return false, fmt.Errorf("the node at %s sent more than a backup", o.addr)
-		}
-		last = len(piece) < server.BackupPiece
-		if _, err := io.WriteString(w, piece); err != nil {
-			return false, err
-		}
+	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer}
+	err = raftfsm.CheckBackup(io.TeeReader(in, w))
+	if in.err != nil && in.err != io.EOF {
+		return false, in.err // and not that the backup is cut short
 	}
+	if err != nil {
+		err = fmt.Errorf("the node at %s sent no backup: %w", o.addr, err)
+	}
+	return begun[1] == int64(1), err
+}
+
+// pieces reads a backup from a node, piece by piece.
+type pieces struct {
+	o     adminOptions
+	c     *respclient.Conn
+	name  string      // of the backup
+	timer *time.Timer // closes c
+	rest  string      // of the present piece
+	last  bool        // the present piece is the last one: only that is smaller than BackupPiece
+	err   error
+}
+
+// Read implements io.Reader.
+func (p *pieces) Read(b []byte) (int, error) {
+	if p.rest == "" && p.err == nil {
+		p.rest, p.err = p.next()
+	}
+	if p.rest == "" {
+		return 0, p.err
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// next asks for the next piece; it returns io.EOF behind the last one.
+func (p *pieces) next() (string, error) {
+	p.timer.Reset(p.o.timeout)
+	reply, err := p.c.Do("LOCKSTEP", "BACKUP", "READ", p.name)
+	if err != nil {
+		return "", p.o.answerError(err)
+	}
+	piece, _ := reply.(string)
+	if piece == "" {
+		return "", io.EOF
+	}
+	if p.last || len(piece) > server.BackupPiece {
+		return "", fmt.Errorf("the node at %s sent more than a backup", p.o.addr)
+	}
+	p.last = len(piece) < server.BackupPiece
+	return piece, nil
 }
 
 // restore makes a data directory from a backup.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,10 +184,63 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 	}
 }
 
-// TestBackupWithoutEnd: whoever answers in the place of a node cannot go on with small pieces, or send a large one.
+// TestBackupWithoutEnd: whoever answers in the place of a node cannot go on with small pieces, send a large one, or go on with what no
+// backup goes on with, and nothing of it is left on the disk.
 func TestBackupWithoutEnd(t *testing.T) {
+	var whole bytes.Buffer
+	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
 	full := strings.Repeat("x", server.BackupPiece)
-	for name, pieces := range map[string][]string{"small pieces": {"x", "x", ""}, "a large piece": {full + "x", ""}, "after the last piece": {full, "x", full, ""}} {
+	begun := whole.String()[:whole.Len()-40]
+	newer := "LKBACKUP\x02"
+	for name, c := range map[string]struct {
+		pieces []string // the last one for ever
+		says   string
+	}{
+		"small pieces":   {[]string{"LK", "BA"}, "sent more than a backup"},
+		"a large piece":  {[]string{full + "x"}, "sent more than a backup"},
+		"another file":   {[]string{full}, "sent no backup"},
+		"repeated":       {[]string{begun + full[len(begun):]}, "sent no backup"},
+		"a newer format": {[]string{newer + full[len(newer):]}, "version"},
+	} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		asked := make(chan int, 1)
+		go func() {
+			if conn, err := ln.Accept(); err == nil {
+				n := 0
+				for lines := bufio.NewScanner(conn); n < 99 && lines.Scan(); { // 99: it goes on
+					switch lines.Text() {
+					case "BEGIN":
+						fmt.Fprint(conn, "*2\r\n$1\r\n1\r\n:1\r\n")
+					case "READ":
+						piece := c.pieces[min(n, len(c.pieces)-1)]
+						n++
+						fmt.Fprintf(conn, "$%d\r\n%s\r\n", len(piece), piece)
+					}
+				}
+				conn.Close()
+				asked <- n
+			}
+		}()
+		dir := t.TempDir()
+		err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
+		if n := <-asked; n > 2 || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: asked for %d pieces, %v", name, n, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%s: left over: %v, %v", name, left, err)
+		}
+	}
+}
+
+// TestBackupThatIsInterrupted: after a signal nothing of the backup is left.
+func TestBackupThatIsInterrupted(t *testing.T) {
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -194,12 +248,21 @@ func TestBackupWithoutEnd(t *testing.T) {
 		defer ln.Close()
 		go func() {
 			if conn, err := ln.Accept(); err == nil {
-				giveBackup(conn, "*2\r\n$1\r\n1\r\n:1\r\n", pieces, false, nil)
+				giveBackup(conn, "*2\r\n$1\r\n1\r\n:1\r\n", []string{"LKBACKUP"}, true, func() {
+					if err := syscall.Kill(os.Getpid(), sig); err != nil {
+						t.Error(err)
+					}
+					_, _ = conn.Read(make([]byte, 1)) // until the client has gone
+				})
 			}
 		}()
-		err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(t.TempDir(), "b"), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "sent more than a backup") {
-			t.Errorf("%s: %v", name, err)
+		dir := t.TempDir()
+		err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
+		if err == nil || !strings.Contains(err.Error(), "a signal has ended the backup") {
+			t.Errorf("%v: %v", sig, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v: left over: %v, %v", sig, left, err)
 		}
 	}
 }
