@@ -209,3 +209,48 @@ func TestHandshakesOfManyAddresses(t *testing.T) {
 		}
 	})
 }
+
+// endsLate is a connection whose handshake does not end before the test lets it.
+type endsLate struct {
+	net.Conn
+	end <-chan struct{}
+}
+
+func (c endsLate) Close() error {
+	<-c.end
+	return c.Conn.Close()
+}
+
+// TestCutHandshakesAreCounted: if strangers call faster than the handshakes that were cut off for them end, the server waits before it
+// takes further callers. Otherwise the connections of those handshakes could take all files.
+func TestCutHandshakesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept, _ := testCertificates(t)
+		const most, callers = 8, 100
+		h := newHandshakes(kept, slog.New(slog.DiscardHandler), most)
+		end := make(chan struct{})
+		taken := 0
+		var all sync.WaitGroup
+		all.Go(func() {
+			for i := range callers {
+				_, far := net.Pipe()
+				from := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}).String()
+				h.begin(fromConn{endsLate{far, end}, from}, kept.Config(), time.Now, func(w *wire) { _ = w.Close() })
+				taken++
+			}
+		})
+		synctest.Wait()
+		if taken != most+most/2 {
+			t.Errorf("%d connections are open, want %d", taken, most+most/2)
+		}
+		close(end)
+		all.Wait()
+		if h.stop(); taken != callers {
+			t.Errorf("%d of %d callers were taken", taken, callers)
+		}
+		synctest.Wait()
+		if h.count != 0 || h.ending != 0 {
+			t.Errorf("%d handshakes in progress, %d end", h.count, h.ending)
+		}
+	})
+}

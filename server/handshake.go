@@ -47,18 +47,23 @@ type handshakes struct {
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire // oldest first
 	count int                    // connections in open
-	lobby lobby
-	over  bool // the server is closing
+	// ending is how many handshakes were cut off whose connections are still open: each closes its own, when a processor is free for it.
+	ending int
+	ended  sync.Cond // ending is less, or over is set
+	lobby  lobby
+	over   bool // the server is closing
 
 	failures seldomLine
 	failed   int64 // failures since the start
 }
 
 func newHandshakes(certs *Certificates, log *slog.Logger, most int) *handshakes {
-	return &handshakes{
+	h := &handshakes{
 		certs: certs, turns: certs.turns, most: most, open: map[netip.Addr][]*wire{}, lobby: lobby{callers: map[netip.Addr][]*caller{}},
 		failures: seldomLine{log: log, level: slog.LevelWarn, msg: "clients failed at the TLS handshake"},
 	}
+	h.ended.L = &h.mu
+	return h
 }
 
 // wire is the connection between crypto/tls and a socket.
@@ -72,7 +77,9 @@ type wire struct {
 	// the connection already belongs to a session.
 	end context.CancelCauseFunc
 
-	looks int // how many calls of handshakes.look have found the handshake waiting for its client (lobby.go)
+	// handshakes.mu guards these:
+	looks  int  // how many calls of handshakes.look have found the handshake waiting for its client (lobby.go)
+	cutOff bool // the handshake was cut off (handshakes.cut)
 }
 
 // begin starts the handshake with a client, or puts the client into the lobby. It does not wait: another goroutine does the
@@ -94,6 +101,9 @@ func (h *handshakes) start(c *caller) {
 	h.enter(w)
 	go func() {
 		err := w.shake()
+		if err != nil {
+			_ = c.conn.Close() // before leave, which counts it no more
+		}
 		h.leave(w)
 		if cut := context.Cause(w.ctx); cut != nil {
 			err = cut
@@ -112,6 +122,9 @@ func (w *wire) shake() error {
 	late := time.AfterFunc(handshakeTime, func() { w.end(errHandshakeTime) })
 	defer late.Stop()
 	defer w.Done()
+	if err := w.ctx.Err(); err != nil {
+		return err // it was cut off before it had a processor
+	}
 	err := w.tls.HandshakeContext(w.ctx)
 	w.quiet = 0
 	return err
@@ -137,6 +150,10 @@ func (w *wire) hears() { w.quiet = 0 }
 // fromOne returns how many handshakes with clients of one address may be in progress at a time.
 func (h *handshakes) fromOne() int { return max(1, h.most/4) }
 
+// full reports whether so many handshakes are in progress or end that no further one may begin: strangers call faster than the
+// handshakes that were cut off for them get a processor to end. The caller holds mu.
+func (h *handshakes) full() bool { return h.count+h.ending >= h.most+(h.most+1)/2 }
+
 // enter adds a new handshake to h.open. If h.most are in progress already, it first ends one of them. The caller holds mu.
 func (h *handshakes) enter(w *wire) {
 	if h.count >= h.most {
@@ -150,6 +167,8 @@ func (h *handshakes) enter(w *wire) {
 // cut ends a handshake to make room. The caller holds mu.
 func (h *handshakes) cut(w *wire) {
 	h.remove(w)
+	w.cutOff = true
+	h.ending++
 	w.end(errHandshakeMany)
 }
 
@@ -182,6 +201,10 @@ func (h *handshakes) remove(w *wire) {
 func (h *handshakes) leave(w *wire) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if w.cutOff {
+		h.ending--
+		h.ended.Broadcast()
+	}
 	h.remove(w)
 	h.admit(w.from)
 }
@@ -191,6 +214,7 @@ func (h *handshakes) stop() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.over = true
+	h.ended.Broadcast()
 	h.lobby.close()
 	for _, list := range h.open {
 		for _, w := range list {

@@ -48,10 +48,13 @@ type caller struct {
 }
 
 // receive begins the handshake of a caller, or lets it wait in the lobby. It returns false if there is no room, or the server is
-// closing.
+// closing. While too many handshakes end, receive waits, and further callers wait in the kernel's queue.
 func (h *handshakes) receive(c *caller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for h.full() && !h.over {
+		h.ended.Wait()
+	}
 	if h.over {
 		return false
 	}
@@ -153,7 +156,7 @@ func (l *lobby) close() {
 // admit begins the handshakes of waiting callers of an address, as many as there is room for without ending another handshake. The
 // caller holds mu.
 func (h *handshakes) admit(from netip.Addr) {
-	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < h.fromOne() && h.count < h.most; list = h.lobby.callers[from] {
+	for list := h.lobby.callers[from]; len(list) > 0 && len(h.open[from]) < h.fromOne() && h.count < h.most && !h.full(); list = h.lobby.callers[from] {
 		h.lobby.set(from, list[1:])
 		h.start(list[0])
 	}

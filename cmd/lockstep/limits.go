@@ -89,7 +89,8 @@ func openFiles() (int, error) {
 // clientsWithin divides a limit of open files among the clients. Without that, the node could not open the next file of its log while
 // strangers hold all files. clients is the largest maxclients of each server, and handshakes, at most the given number, how many
 // clients of a server may be at the TLS handshake. Each server may have an eighth more sessions for a moment (Server.makeRoom), and
-// twice as many clients as handshakes wait for theirs. A quarter as many wait for room after their handshakes.
+// twice as many clients as handshakes wait for theirs. Half as many were cut off and end, and a quarter as many wait for room after
+// their handshakes.
 func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	servers, secret := 1, 0
 	if o.sentinelListen != "" {
@@ -103,8 +104,8 @@ func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	}
 	left := files - reservedFiles
 	if most = handshakes; secret > 0 {
-		most = min(handshakes, left/(12*secret)) // a quarter of the files at most
-		left -= (3*most + most/4) * secret
+		most = min(handshakes, left/(16*secret)) // a quarter of the files at most
+		left -= (3*most + (most+1)/2 + most/4) * secret
 	}
 	return left / servers * 8 / 9, most
 }

@@ -159,7 +159,7 @@ func TestClientsWithin(t *testing.T) {
 					secret++
 				}
 			}
-			if most := servers*(clients+clients/8) + secret*3*handshakes + reservedFiles; most > files || clients < 64 || handshakes < 8 {
+			if most := servers*(clients+clients/8) + secret*(3*handshakes+(handshakes+1)/2+handshakes/4) + reservedFiles; most > files || clients < 64 || handshakes < 8 {
 				t.Errorf("%d files: %d clients and %d handshakes of each of %d servers open %d", files, clients, handshakes, servers, most)
 			}
 		}
