@@ -136,15 +136,19 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// docs/guarantees.md names tests that exist, and for each class those that fail
+// docs/guarantees.md and docs/failures.md name tests that exist, and for each class those that fail
 // on the broken program.
 func TestGuaranteesNameTests(t *testing.T) {
-	doc, err := os.ReadFile(root + "/docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
+	var doc []byte
+	for _, name := range []string{"guarantees.md", "failures.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc = append(doc, text...)
 	}
 	var sources strings.Builder
-	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}

@@ -25,7 +25,7 @@ import (
 //	what stands there instead
 //
 // Further `file:` lines, each with its old and new text, may follow. A class is
-// one of docs/guarantees.md, or a word for a bug that was lockstep's own.
+// one of docs/failures.md, or a word for a bug that was lockstep's own.
 const (
 	oldMark = "-- old --"
 	newMark = "-- new --"
