@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"lockstep/cluster/internal/clustertest"
+
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -121,7 +123,7 @@ func (a *adversary) run(seed uint64) {
 	a.r, a.results = rand.New(rand.NewPCG(seed, 7)), map[int]string{}
 	a.n = newTestNode(a.t)
 	cfg := Default()
-	cfg.ID, cfg.Time, cfg.Logger = "n2", NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg.ID, cfg.Time, cfg.Logger = "n2", clustertest.NewClock(), slog.New(slog.DiscardHandler)
 	a.b = nodeOf(cfg)
 	var links sync.WaitGroup
 	defer links.Wait()

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"lockstep/cluster/internal/clustertest"
+
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -59,7 +61,7 @@ func (a *adversary) runBlocking(seed uint64) {
 	a.r, a.results = rand.New(rand.NewPCG(seed, 11)), map[int]string{}
 	a.n = newTestNode(a.t)
 	cfg := Default()
-	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", NewSystemTime(), slog.New(slog.DiscardHandler), a.n.table
+	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", clustertest.NewClock(), slog.New(slog.DiscardHandler), a.n.table
 	a.b = nodeOf(cfg)
 	defer a.b.work.Wait()
 	var links sync.WaitGroup

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"lockstep/cluster/internal/clustertest"
+
 	"fmt"
 	"log/slog"
 	"net"
@@ -23,7 +25,7 @@ type pair struct {
 func newPair(t *testing.T, commands ...store.Command) *pair {
 	p := &pair{testNode: newTestNode(t, commands...)}
 	cfg := Default()
-	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", NewSystemTime(), slog.New(slog.DiscardHandler), p.table
+	cfg.ID, cfg.Time, cfg.Logger, cfg.Table = "n2", clustertest.NewClock(), slog.New(slog.DiscardHandler), p.table
 	p.b = nodeOf(cfg)
 	p.log.set(func(l *fakeLog) { l.copies = []*Node{p.b} })
 	t.Cleanup(func() {

@@ -70,7 +70,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		q, rest, again = s.evaluateOn(ctx, txn, q, from, b)
 		if !again {
 			if len(q) > from {
-				q[len(q)-1].ran(s.node.cfg.Time.Monotonic())
+				s.work.ran(q[len(q)-1], s.node.cfg.Time.Monotonic())
 				s.noteUse(q[from:]) // q is shorter if a request was stopped for now
 			}
 			txn.ExpireSeen(maxBatchBytes) // an entry has room for that beside the largest write
@@ -174,7 +174,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		now, began := s.node.clock.Read()
 		txn.SetNow(now)
 		if i > told {
-			q[i-1].ran(began)
+			s.work.ran(q[i-1], began)
 			told = i
 		}
 		if begun && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.started.Lease > s.spread) {
@@ -182,6 +182,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		begun = true
 		r.begin(txn.Now().Lease, began)
+		s.work.begins(began)
 		before := progress{txn.Writes().Len(), txn.Writes().Size(), s.gather.Told}
 		txn.TakeUndone() // left by a request that was refused or stopped for now
 		s.company = len(b.requests) > 0
@@ -199,7 +200,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 		}
 		r.extent, r.wrote, r.written = fair.Extent(r.replies), txn.Writes().Len() > before.writes, txn.Writes().Mark()
 		if s.putAside(r) {
-			r.ran(s.node.cfg.Time.Monotonic())
+			s.work.ran(r, s.node.cfg.Time.Monotonic())
 			q = without(q, i)
 			i, ahead = i-1, ahead-1
 			continue
@@ -268,7 +269,7 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 	case r.whole:
 		r.refuse(r.overrun)
 		return without(q, i), nil, true
-	case r.takes(s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece:
+	case s.work.of(r, s.node.cfg.Time.Monotonic()) >= fair.HeavyPiece:
 		return s.evaluateAgain(ctx, txn, q, i+1, b) // the requests behind it are left over: others may have come that go before them
 	}
 	return q, nil, true // r.overran says which of its calls to refuse

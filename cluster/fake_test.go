@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/cluster/internal/raftnode"
 	"lockstep/raftfsm"
 	"lockstep/store"
@@ -273,7 +274,7 @@ type testNode struct {
 // those of the store.
 func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg := Default()
-	cfg.Time, cfg.Logger = NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg.Time, cfg.Logger = clustertest.NewClock(), slog.New(slog.DiscardHandler)
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	cfg.Fatal = func(err error) { t.Error(err) }
 	n := nodeOf(cfg)
@@ -294,7 +295,7 @@ func newTestNode(t testing.TB, commands ...store.Command) *testNode {
 // newEphemeralNode is a node without a log.
 func newEphemeralNode(t testing.TB, commands ...store.Command) *testNode {
 	cfg := Default()
-	cfg.Ephemeral, cfg.Time, cfg.Logger = true, NewSystemTime(), slog.New(slog.DiscardHandler)
+	cfg.Ephemeral, cfg.Time, cfg.Logger = true, clustertest.NewClock(), slog.New(slog.DiscardHandler)
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	n, err := Open(cfg)
 	if err != nil {

@@ -185,8 +185,9 @@ func (s *sequencer) noteUse(q []*request) {
 // noteVain charges a user with the time of a request that failed or was stopped, if that is leastUse or more. noteUse does not
 // count this time: the batch is evaluated again without what the request did.
 func (s *sequencer) noteVain(r *request) {
-	if used := r.takes(s.node.cfg.Time.Monotonic()); used >= leastUse {
-		s.users.Note(r, used, s.node.cfg.Time.Monotonic())
+	now := s.node.cfg.Time.Monotonic()
+	if used := s.work.of(r, now); used >= leastUse {
+		s.users.Note(r, used, now)
 	}
 }
 

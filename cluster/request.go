@@ -281,18 +281,3 @@ func (r *request) reached(subscribers int, members func() int) {
 		r.cost += r.spread
 	}
 }
-
-// ran notes that the evaluation of a request has ended.
-func (r *request) ran(now time.Duration) {
-	took := r.takes(now)
-	if took > fair.HeavyTime {
-		r.cost += took
-	}
-	r.used = took + r.spread
-}
-
-// takes returns how long the evaluation of the request has taken so far.
-func (r *request) takes(now time.Duration) time.Duration { return min(now-r.began, mostUse) }
-
-// mostUse bounds the measured time of an evaluation: the process may have been stopped meanwhile.
-const mostUse = 10 * time.Second

@@ -31,6 +31,9 @@ func (c *nodeTime) Monotonic() time.Duration {
 	return c.base + time.Duration(float64(time.Since(c.start))*c.rate)
 }
 
+// Busy implements TimeSource.
+func (c *nodeTime) Busy() time.Duration { return c.Monotonic() }
+
 // Wall implements TimeSource.
 func (c *nodeTime) Wall() time.Time {
 	c.mu.Lock()

@@ -75,6 +75,7 @@ type sequencer struct {
 	users          fair.Turns[*request]    // requests that go behind others because of their users …
 	long           longReads               // … or because they are long reads
 	cut            []*request              // requests that evaluateAgain has cut off from the present batch
+	work           workTime                // measures evaluations
 	spread         int64                   // for how long, in ms, the present batch takes in requests
 	script         longScript              // the script that runs
 	evaluation                             // of the present batch
@@ -103,7 +104,7 @@ type evaluation struct {
 }
 
 func newSequencer(n *Node) *sequencer {
-	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), blockedClients: newBlockedClients()}
+	s := &sequencer{node: n, log: n.cfg.Logger, in: fair.NewInbox[*request](), work: workTime{time: n.cfg.Time}, blockedClients: newBlockedClients()}
 	// On an ephemeral node the method lead runs the first batch; only then may submitters run batches, too.
 	if n.cfg.Ephemeral {
 		s.in.Hand()

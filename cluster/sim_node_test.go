@@ -88,6 +88,9 @@ func (c *simClock) elapsed(d time.Duration) time.Duration {
 // Monotonic implements TimeSource.
 func (c *simClock) Monotonic() time.Duration { return c.base + c.elapsed(c.s.now()) }
 
+// Busy implements TimeSource.
+func (c *simClock) Busy() time.Duration { return c.Monotonic() }
+
 // Wall implements TimeSource; without a monotonic part, so nothing can cheat.
 func (c *simClock) Wall() time.Time {
 	c.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"lockstep/cluster/internal/clock"
+	"lockstep/cluster/internal/clustertest"
 	"lockstep/raftfsm"
 	"lockstep/store"
 )
@@ -290,12 +291,12 @@ func TestMessagesToManyCount(t *testing.T) {
 
 // jumping is a clock whose wall part can be set.
 type jumping struct {
-	*SystemTime
+	clustertest.Clock
 	by *atomic.Int64
 }
 
 func (j jumping) Wall() time.Time {
-	return j.SystemTime.Wall().Add(time.Duration(j.by.Load()))
+	return j.Clock.Wall().Add(time.Duration(j.by.Load()))
 }
 
 // TestNoUserPaysForAWallClockThatIsSet: a user whose light command runs while the wall clock is set is not held back.
@@ -309,7 +310,7 @@ func TestNoUserPaysForAWallClockThatIsSet(t *testing.T) {
 				return store.OK
 			}}
 			n := newTestNode(t, step, makeUser)
-			n.clock = clock.NewLease(jumping{NewSystemTime(), &wall})
+			n.clock = clock.NewLease(jumping{clustertest.NewClock(), &wall})
 			n.lead()
 			n.expect("OK", "MAKEUSER app")
 			as := func(user, line string) (took time.Duration) {

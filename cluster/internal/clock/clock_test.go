@@ -28,6 +28,8 @@ func (f *fakeTime) Monotonic() time.Duration {
 	return f.mono
 }
 
+func (f *fakeTime) Busy() time.Duration { return f.Monotonic() }
+
 func (f *fakeTime) Wall() time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()

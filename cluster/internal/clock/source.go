@@ -13,6 +13,8 @@ type Source interface {
 	Monotonic() time.Duration
 	// Wall is the time of day.
 	Wall() time.Time
+	// Busy is the processor time that this process has used, if the system tells; else the same as Monotonic.
+	Busy() time.Duration
 }
 
 // System is the machine's clock.
@@ -26,6 +28,14 @@ func (s *System) Monotonic() time.Duration { return time.Since(s.start) }
 
 // Wall returns the time of day.
 func (s *System) Wall() time.Time { return time.Now() }
+
+// Busy returns the processor time that this process has used.
+func (s *System) Busy() time.Duration {
+	if busy, ok := processorTime(); ok {
+		return busy
+	}
+	return s.Monotonic()
+}
 
 // ForRaft is a Source that can also convert the times that hashicorp/raft reports: Raft takes them from the machine's clock.
 type ForRaft struct{ Source }
