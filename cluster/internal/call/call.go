@@ -1,5 +1,5 @@
-// Package call defines what a session submits to the leader: commands and transactions. It encodes and decodes them for other nodes,
-// and says what is known of their cost before they are run.
+// Package call defines what a session submits to the leader: commands and transactions. It encodes and decodes them for other nodes, and
+// estimates their cost before they are run.
 package call
 
 import "lockstep/store"
@@ -9,14 +9,15 @@ type Call struct {
 	Cmd  *store.Command
 	Args [][]byte // must not be changed after submission
 	DB   int
-	RESP int // protocol version of the client; scripts shape replies by it
+	RESP int // protocol version of the client; it decides the form of what scripts reply
 
 	Txn *Transaction // a WATCH or an EXEC, which is run instead of Cmd; nil for all other commands
-	// Origin names the client in the write set if the client does not want to be
-	// notified of its own changes; else 0.
+	// Origin is the number of the client if that client does not want to be notified of its own changes; else it is 0. The write set
+	// names the client by it.
 	Origin uint64
 
-	// User is the user whose rights apply: a store.CallName, "" for the default user, store.Anonymous or store.SystemUser.
+	// User names the user whose rights apply: it is a result of store.CallName, "" for the default user, store.Anonymous or
+	// store.SystemUser.
 	User string
 	// Users is the version of the user list from which the client's node knows this user. If the user has
 	// been deleted since that version, the call must not get the rights of a new user of the same name. 0:
@@ -24,7 +25,7 @@ type Call struct {
 	Users uint64
 }
 
-// Confirm is the command by which a node makes the leases of an executed request begin now. No
+// Confirm is the command by which a node asks the leader to let the leases of an executed request begin anew (cluster/grants.go). No
 // client can call it, because only nodes resolve its name.
 var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
 
@@ -33,7 +34,7 @@ const ConfirmName = "\x00confirm"
 // Unknown stands for a command that a peer of a later version has sent, and that this node does not know.
 var Unknown = &store.Command{Name: "unknown", Flags: store.Write}
 
-// UnknownName returns the name of the first command that this node does not know; any is false if it knows all.
+// UnknownName returns the name of the first command that this node does not know; any is false if this node knows all commands.
 func (c *Call) UnknownName() (name []byte, any bool) {
 	if c.Cmd == Unknown {
 		return c.Args[0], true
@@ -48,8 +49,9 @@ func (c *Call) UnknownName() (name []byte, any bool) {
 	return name, any
 }
 
-// OfAnotherNode reports whether another node has sent the call in its own name although it may not: nobody has the rights for it.
+// OfAnotherNode reports whether another node has sent, in its own name, a call that it may send only for a user. Nobody has the rights
+// for such a call.
 func (c *Call) OfAnotherNode() bool { return c.User == noUser }
 
-// Exec is the Cmd of a call with Txn that another node has sent: the encoding does not say which command the client gave.
+// Exec is the Cmd of a transaction that another node has sent: the encoding does not say which command the client gave.
 var Exec = &store.Command{Name: "exec"}

@@ -11,13 +11,13 @@ import (
 // The encoding of calls that nodes send each other:
 //
 //	calls:        n, n times call
-//	call:         db | resp | origin | argc | argc times str. resp has 4 added if the name
-//	              of the user (str) follows it, as for all but the default user, and 8
-//	              added if the version of the users (Call.Users) follows that name
+//	call:         db | resp | origin | argc | argc times str
 //	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
 //	              version) | calls
 //
-// Integers are uvarints, str is a uvarint length and bytes.
+// Integers are uvarints, str is a uvarint length and bytes. The field resp is the protocol version, with two flags. If the flag 4 is
+// added, the name of the user (str) follows resp; only for the default user no name follows. If the flag 8 is added, the version of the
+// user list (Call.Users) follows the name.
 
 const (
 	wireUser  = 4
@@ -25,8 +25,8 @@ const (
 )
 
 const (
-	// asksVersion is the only command of the table that a node may send in its own name (store.SystemUser): it asks
-	// for the version of the users. In all other commands of the table, Read replaces that name by noUser.
+	// asksVersion is the only command of the table that a node may send in its own name (store.SystemUser): it asks for the version of
+	// the user list. In a call of any other command of the table, Read replaces store.SystemUser by noUser.
 	asksVersion = "acl|load"
 	// noUser is a name that no user can have, because it has a blank.
 	noUser = "another node"

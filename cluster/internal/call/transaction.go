@@ -14,10 +14,9 @@ import (
 // are part of the replicated state, so any later leader may compare them with those that EXEC brings along. If all
 // keys still have these versions, the leader evaluates EXEC in one piece, as one call in one entry.
 //
-// The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole (EXECABORT) if it
-// would write more than an entry may hold. If the outcome of an EXEC is unknown, the client's node sends the
-// EXEC again only if it does nothing but read, or has a number by which the next leader knows whether it was
-// executed (cluster/once.go).
+// The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole (EXECABORT) if it would write more than an
+// entry may hold. If the outcome of an EXEC is unknown, the client's node sends that EXEC again in two cases only. Either the EXEC does
+// nothing but read. Or it has a number by which the next leader knows whether it was executed (cluster/once.go).
 //
 // A version is the number of the write set that last changed the key. Two writes of one batch give a
 // key the same version, so a WATCH of a key that its own batch has written waits for the next batch
@@ -43,8 +42,8 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction. It calls the function run for each command of an EXEC. The argument refused of run says that the
-// user may not run the command, and refusal is the error for the command. The result overrun is set if the transaction must have
+// Run evaluates the transaction. It calls the function run for each command of an EXEC. If the user may not run the command, the argument
+// refused of run is true, and the argument refusal is the error for the command. The result overrun is set if the transaction must have
 // no effect: it has written too much, its replies are too large, or one of its commands or scripts was stopped.
 func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
@@ -68,7 +67,7 @@ func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store
 		txn.SetOrigin(c.Origin)
 		// The rights may have changed since the command was queued.
 		refusal, ok := ctx.Authorize(c.User, c.Users)
-		// A command that would block outside a transaction has returned the reply for a transaction (store/wait.go).
+		// Outside a transaction, some commands block. Here such a command has not blocked, but returned a reply (store/wait.go).
 		replies.Elems = append(replies.Elems, run(&ctx, refusal, !ok))
 		ctx.Wait = nil
 		if ctx.Stopped != "" {
@@ -104,8 +103,8 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	for i := range t.Watched {
 		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
 		if !settled {
-			// This batch has changed the key before the WATCH, for example by serving a client that was blocked, and tooEarly did not
-			// delay the WATCH. Make EXEC fail rather than miss a change.
+			// This batch has changed the key before the WATCH, for example by serving a client that was blocked, and the WATCH was not
+			// delayed for that (function tooEarly of package cluster). NeverWatched makes EXEC fail rather than miss a change.
 			v = NeverWatched
 		}
 		r.Elems = append(r.Elems, store.Int(int64(v)))

@@ -10,12 +10,13 @@ import (
 // HeavyBytes is the number of bytes above which a command's arguments, replies or writes are charged as heavy work (package fair).
 const HeavyBytes = 64 << 10
 
-// MaxRequest bounds what the calls of one request take at the leader: arguments, their places in memory, and with each
-// command the name of its user. A session sends less: a transaction and the keys that it watches may each take
-// store.MaxEntry and a little more. A link carries several times as much (frame.MaxLength).
+// MaxRequest bounds the bytes of memory that the calls of one request take at the leader: the arguments, their places in memory, and for
+// each command the name of its user. A session sends less: a transaction and the keys that it watches may each take store.MaxEntry and a
+// little more. A link carries several times as much (frame.MaxLength).
 const MaxRequest = 128 << 20
 
-// callTakes and argumentTakes are the memory that a call and an argument take besides their bytes; in a frame they take less.
+// callTakes and argumentTakes are the bytes of memory that a call and an argument take besides their own bytes. In a frame they take
+// less.
 const (
 	callTakes     = 64
 	argumentTakes = 24
@@ -50,7 +51,7 @@ func roomLeft(c *Call, left int) int {
 	return left
 }
 
-// TooLong is the reply to a call that is too long for a request; limit is what a command may write.
+// TooLong is the reply to a call that is too long for a request. The reply names limit, the number of bytes that a command may write.
 func TooLong(c *Call, limit int64) store.Reply {
 	switch {
 	case c.Txn == nil:
@@ -61,8 +62,8 @@ func TooLong(c *Call, limit int64) store.Reply {
 	return store.Err(store.ErrExecAbort(store.ErrEntryTooBig(limit)))
 }
 
-// AnyLarge reports whether the arguments of one of the calls alone are large (HeavyBytes). Many small
-// calls, such as the renewals in a pipeline, are not heavy together.
+// AnyLarge reports whether one of the calls has more than HeavyBytes of arguments by itself. Many small calls, such as the renewals in a
+// pipeline, are not heavy together.
 func AnyLarge(calls []Call) bool {
 	for i := range calls {
 		if Exceeds(calls[i:i+1], HeavyBytes) {
@@ -116,8 +117,8 @@ func sizeLeft(calls []Call, limit int) int {
 	return limit
 }
 
-// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none: on the client's node, the keys
-// of a WATCH are also its arguments, and are counted as such.
+// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none, because on the client's node the keys of a
+// WATCH are also its arguments, and are counted there.
 func (t *Transaction) compared() []Watched {
 	if t.Observe {
 		return nil
@@ -136,9 +137,9 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls keep their place in the order of arrival even if their client does heavy work. These are calls of
-// which clients make locks: scripts, transactions, and writes that take the same time whatever the data is. Calls with large arguments
-// do not keep their place, but KeepsPlace does not check that (AnyLarge does).
+// KeepsPlace reports whether calls keep their place in the order of arrival even if their client does heavy work. Such are the calls from
+// which clients build locks: scripts, transactions, and writes that take the same time whatever the data is. Calls with large arguments
+// do not keep their place; KeepsPlace does not check that, but AnyLarge does.
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -189,10 +190,10 @@ func AreLongReads(calls []Call) bool {
 // seed is for the hashes in the names that Kind returns.
 var seed = maphash.MakeSeed()
 
-// Kind returns a name of what the calls run. The leader predicts from earlier work of the same kind how long calls take (package
-// fair). The name has the command, and for a script a hash of it. For calls of different commands or scripts it has a hash of all
-// their names: under the name of one command, a user's long pipelines could make others' calls of that command look heavy. The name
-// also says whether the arguments of all calls together are large.
+// Kind returns a name of what the calls run. The leader predicts how long calls take from earlier work of the same kind (package fair).
+// The name has the command, and for a script a hash of it. For calls of different commands or scripts it has a hash of all their names:
+// if it named one command, a user's long pipelines could make others' calls of that command look heavy. The name also says whether the
+// arguments of all calls together are large.
 func Kind(calls []Call) string {
 	if Exceeds(calls, HeavyBytes) {
 		return named(calls) + " with large arguments"
@@ -230,9 +231,9 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the name of the user whose calls these are; "" is the default user. any is false, and name "", if there
-// are no calls or a node makes the calls in its own name. There is one exception: for the call that asks for the
-// version of the users, name is store.SystemUser, because clients that log in wait for that call.
+// User returns the name of the user whose calls these are; "" is the default user. If there are no calls, or a node makes the calls in
+// its own name, any is false and name is "". There is one exception: for a node's call that asks for the version of the user list, name
+// is store.SystemUser, because clients that log in wait for that call.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false

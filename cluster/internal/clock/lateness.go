@@ -2,10 +2,10 @@ package clock
 
 import "math"
 
-// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the
-// evaluation of the write set to the reply. A client counts its lease from the reply, so the leader adds that time to
-// the deadlines that the write set has set. Lateness keeps one value for each recent write set, the highest value for
-// each block of latenessBlock older ones, and for still older ones only Worst.
+// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the evaluation of the write set
+// to the reply. A client counts its lease from the reply, so the leader adds that time to the deadlines that the write set has set. For
+// each recent write set, Lateness keeps a value of its own. For older write sets it keeps the highest value of each block of
+// latenessBlock write sets. For still older ones it keeps only Worst.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint32

@@ -12,24 +12,27 @@ import (
 // so that a deadline set by Unix time reads back unchanged.
 const wallSlack = 5 * time.Millisecond
 
-// wallEvery is the least time between two readings of the wall clock. Requests ask for the time more often than that.
+// wallEvery is the least time between two readings of the wall clock. Requests ask for the time more often: between two readings, they
+// get the lease clock plus the known offset.
 const wallEvery = time.Millisecond
 
 // wallPrompt is how long a reading of the wall clock may take. A busy machine can stop this process between the readings of the two
 // clocks, and then the wall clock seems to have jumped.
 const wallPrompt = time.Millisecond
 
-// Lease is the lease clock, by which leases expire. Each log entry carries a stamp: the time of its
-// evaluation on the leader's lease clock, set back by the lateness of replies (cluster/grants.go). The
-// lease clock of a node shows the stamp of the last entry that the node has applied, plus the monotonic
-// time that has passed on the node since. So a wall clock that jumps never ends a lease, and a new
-// leader's clock goes on from the end of the log.
+// Lease is the lease clock, by which leases expire. Each log entry carries a stamp: the time of its evaluation on the leader's lease
+// clock, minus the time by which the leader's replies may be late (cluster/grants.go). The lease clock of a node shows the stamp of the
+// last entry that the node has applied, plus the monotonic time that has passed on the node since. So a wall clock that jumps never ends
+// a lease, and a new leader's clock goes on from the end of the log.
 //
-// Three more rules hold. The entries that a leader applies do not move its own clock: their stamps are
-// a little old by then, so under load the clock would stand still. A new leader's clock leaves out the
-// time without a leader, because no client could renew a lease then; so a lease may end late by that
-// time, and never early. While a deadline is pending the leader logs the time once a second
-// (stampInterval), which bounds by how much a restart of the whole cluster lengthens a lease.
+// Three more rules hold:
+//
+//   - The entries that a leader applies do not move its own clock: their stamps are a little old by then, so under
+//     load the clock would stand still.
+//   - A new leader's clock leaves out the time without a leader, because no client could renew a lease then. So a
+//     lease may end late by that time, and never early.
+//   - While a deadline is pending, the leader logs the time once a second (stampInterval). That bounds by how much a
+//     restart of the whole cluster lengthens a lease.
 //
 // The wall clock is used only for times that a client sends or gets as Unix time. Its offset to the lease
 // clock changes only when the two have drifted apart by more than wallSlack, so that PEXPIRETIME returns
@@ -67,10 +70,10 @@ func (c *Lease) Applied(lease int64) {
 	}
 }
 
-// Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but
-// leaves out the time without a leader, of length leaderless, because no client could renew a lease then. It
-// leaves out at least the time in the parameter late: the most by which the leader that proposed the last entry
-// can have acknowledged its leases late. Only that leader knows the true value.
+// Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but leaves out the time without
+// a leader, because no client could renew a lease then. The parameter leaderless is the length of that time. The parameter late bounds
+// how late the leader that proposed the last entry can have acknowledged its leases: only that leader knows the true value, so Lead
+// leaves out at least late.
 func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,9 +96,8 @@ func (c *Lease) Leaderless() (total, last time.Duration) {
 	return c.lengthened, c.lately
 }
 
-// Follow makes the clock a follower's clock again: like every other follower's clock, it goes on from the
-// last stamp. This node may have applied entries of the next leader before the call of Follow, and the next
-// leader's clock may be behind this one.
+// Follow makes the clock a follower's clock again: like every other follower's clock, it goes on from the last stamp. The clock may step
+// back: before the call of Follow, this node may have applied entries of the next leader, whose clock may be behind this one.
 func (c *Lease) Follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,8 +129,8 @@ func (c *Lease) micros(mono time.Duration) int64 { return c.base*1000 + (mono - 
 // wallTries is how often readWall tries to read the wall clock promptly while no offset is known.
 const wallTries = 100
 
-// readWall compares the clocks, and returns the monotonic time, which it gets as mono. If the reading is not prompt, the
-// offset stays, and the next call tries again.
+// readWall compares the wall clock with the lease clock. The parameter mono is the present monotonic time; readWall returns a later one
+// if it had to read the clocks again. If the reading is not prompt, the offset stays, and the next call tries again.
 func (c *Lease) readWall(mono time.Duration) time.Duration {
 	for try := 1; ; try++ {
 		wall, after := c.src.Wall().UnixMicro(), c.src.Monotonic()

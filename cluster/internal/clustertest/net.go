@@ -42,8 +42,8 @@ func (m *Net) Listen(addr string) (net.Listener, error) {
 	return p, nil
 }
 
-// Dial connects to a port, which takes at least one round trip. After that time, it fails if nobody listens on the port. timeout
-// bounds only how long Dial then waits for the listener, whose queue may be full.
+// Dial connects to a port. First it waits for one round trip, and fails if nobody listens on the port then. After that it waits for the
+// listener, whose queue may be full, but for no longer than timeout.
 func (m *Net) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	time.Sleep(2 * m.delay)
 	m.mu.Lock()
@@ -121,8 +121,8 @@ func (p *memPort) Close() error {
 	}
 }
 
-// memStream is one direction of a connection. No goroutine holds mu while it waits for
-// time to pass: as long as another one waits for mu, the time of a bubble stands still.
+// memStream is one direction of a connection. No goroutine holds mu while it waits for time to pass, because the time of a bubble stands
+// still as long as any goroutine waits for mu.
 type memStream struct {
 	delay time.Duration
 

@@ -35,11 +35,11 @@ const SegmentSize = 8 << 10
 // now and as of the last sync. From these, Image makes what a power failure leaves. The files
 // are also in a real directory, because other code reads many of them directly.
 //
-// raft-wal's list of segments, the term and the vote are in bbolt files, which bbolt maps and writes past the Disk. So each change
-// of these files is one step, as a whole. (raft.last, the copy of the term and the vote, has steps of its own.)
+// raft-wal's list of segments, the term and the vote are in bbolt files. bbolt maps these files into memory and writes them without the
+// Disk, so the Disk counts each change of such a file as one step. (raft.last, the copy of the term and the vote, has steps of its own.)
 type Disk struct {
-	// Quiet means that writes of Raft's term and vote report no error after the power
-	// failure: Raft would panic. That is safe, because the log accepts no entry any more.
+	// Quiet makes writes of Raft's term and vote report no error after the power failure, because Raft would panic at an error. That is
+	// safe, because the log accepts no entry any more.
 	Quiet bool
 
 	base string
@@ -237,7 +237,7 @@ func (c crashFiles) SyncDir(path string) error {
 	}, "sync directory %s", c.d.rel(path))
 }
 
-// Free says that there is room: this disk stops, but it does not fill up.
+// Free always says that there is room: a Disk loses its power, but it does not fill up.
 func (crashFiles) Free(string) (int64, error) { return 1 << 40, nil }
 
 // crashFile is an open file.
@@ -326,7 +326,7 @@ func (d *Disk) silent(err error) error {
 type Outcome struct {
 	Name            string
 	names, contents bool   // whether unsynced names survive, and unsynced contents
-	torn            uint32 // not 0: each sector is as it is now or as of the last sync, by chance with this seed
+	torn            uint32 // not 0: each sector is either as it is now or as of the last sync; the choice is random, with this seed
 }
 
 // Outcomes are the outcomes that tests try.
@@ -339,7 +339,7 @@ var Outcomes = []Outcome{
 	{Name: "torn otherwise", torn: 2},
 }
 
-// Image makes a directory at the path to, with what is left after a power failure now, if its outcome is o.
+// Image makes a directory at the path in the parameter to. The directory has what a power failure would leave now, with the outcome o.
 func (d *Disk) Image(to string, o Outcome) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,17 +16,17 @@ import (
 //   - this node does not tell the followers that it is committed, so they do not apply it
 //     (upTo): if this process ends, the entry may be on too few disks to survive.
 //
-// Every other entry (such as one from another leader, the first of a term, a configuration or a
-// barrier) is written to disk before StoreLogs returns, and after all entries that are still
-// unwritten. So it does no harm if this node loses its lead and acknowledges an unwritten entry
-// to the next leader: that leader commits the entry only together with an entry of its own term,
-// and StoreLogs writes the unwritten entry before that one. When this node votes or stands for
-// election, Raft may take its log for longer than it is on the disk. That can only keep a node
-// with a shorter log from being elected.
+// Every other entry (such as one from another leader, the first of a term, a configuration or a barrier) is written to disk before
+// StoreLogs returns, and after all entries that are still unwritten.
 //
-// StoreLogs also waits for the write if the disk or recentLog may lack room for the entry: Raft
-// cannot take back an entry that it believes is written, and reads unwritten entries from
-// recentLog.
+// This node may lose its lead and acknowledge an unwritten entry to the next leader. That does no harm: the next leader commits the entry
+// only together with an entry of its own term, and StoreLogs writes the unwritten entry before that one.
+//
+// When this node votes or stands for election, Raft may count entries that are not on the disk yet. That can only keep a node with a
+// shorter log from being elected.
+//
+// StoreLogs also waits for the write if room may be lacking. If the disk lacks room, the write may fail, and Raft cannot take back an
+// entry that it believes is written. If recentLog lacks room, Raft cannot read the entry, because it reads unwritten entries from there.
 type asyncWrites struct {
 	store func([]*raft.Log) error // writes to the disk
 	fatal func(error)             // ends the process
@@ -47,8 +47,8 @@ type asyncWrites struct {
 }
 
 const (
-	// asyncCount is how many entries may be unwritten at once, asyncSize how many bytes they may
-	// take on the disk. Raft reads unwritten entries from recentLog, so they must fit there.
+	// asyncCount is how many entries may be unwritten at once, and asyncSize is how many bytes they may take on the disk. Raft reads
+	// unwritten entries from recentLog, so unwritten entries must fit in recentLog.
 	asyncCount = recentCount / 2
 	asyncSize  = recentSize / 2
 	// EntryOverhead is an upper bound of the bytes that an entry takes on the disk besides its data.
@@ -61,10 +61,9 @@ func (u *asyncWrites) init(hooks *Hooks, store func([]*raft.Log) error, fatal fu
 	u.moved.L, u.more.L = &u.mu, &u.mu
 }
 
-// add queues entries for the writer; it returns false if the caller has to write them itself.
-// The function room returns how many bytes can be written to the log without a lack of disk
-// space. add calls it with mu held, so that u.size cannot change: if a write ended after the call
-// of room and before add reads u.size, its bytes would be counted in neither number.
+// add queues entries for the writer; it returns false if the caller has to write them itself. The function room returns how many bytes
+// can be written to the log without a lack of disk space. add holds mu from the call of room until it has read u.size. Otherwise a write
+// could end in between, and its bytes would be missing both in what room has returned and in u.size.
 func (u *asyncWrites) add(logs []*raft.Log, room func() int64) (taken bool, err error) {
 	size := int64(0)
 	for _, l := range logs {
@@ -175,9 +174,9 @@ func (u *asyncWrites) wait(index uint64) error {
 	return u.lost
 }
 
-// drain waits until all entries that were queued before the call are on the disk, and fails if a
-// write has failed. It does not wait for entries that are queued later: there may always be more of
-// them, and Raft calls LastIndex, which calls drain, before each snapshot.
+// drain waits until all entries that were queued before the call are on the disk, and fails if a write has failed. It does not wait for
+// entries that are queued later, because there may always be more of them, and the wait must end: before each snapshot, Raft calls
+// LastIndex, which calls drain.
 func (u *asyncWrites) drain() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -187,8 +186,8 @@ func (u *asyncWrites) drain() error {
 	return u.lost
 }
 
-// failed returns why entries that Raft takes for written will never be on the disk; nil if no
-// write failed.
+// failed returns the error of a failed write: because of it, entries that Raft takes for written will never be on the disk. It returns
+// nil if no write failed.
 func (u *asyncWrites) failed() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -13,10 +13,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// checkBolt fails if a database of bbolt is damaged in a way at which bbolt would end the process. bbolt believes every number in its
-// pages: it reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its own, where nobody can
-// recover. So checkBolt reads the file as bytes, before bbolt uses it. What the keys and values are, their checksums say
-// (entrysum.go, votes.go).
+// checkBolt fails if a database of bbolt is damaged in a way that would make bbolt end the process. bbolt believes every number in its
+// pages. If one is wrong, bbolt reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its own, where
+// nobody can recover. So checkBolt reads the file as bytes, before bbolt uses it. It does not check the content of keys and values: they
+// have checksums of their own (entrysum.go, votes.go).
 func checkBolt(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -25,7 +25,7 @@ func checkBolt(path string) error {
 	if err != nil {
 		return err
 	}
-	// So opened, bbolt reads the two meta pages, which have checksums, and no others.
+	// With these options, bbolt reads only the two meta pages here, and these have checksums.
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
 	if err != nil {
 		return err
@@ -112,7 +112,8 @@ func (c *boltCheck) page(number uint64) ([]byte, error) {
 	return b, err
 }
 
-// tree checks a page and all pages below it. Their first key is first, and all are less than beyond; nil stands for any key.
+// tree checks a page and all pages below it. Their first key must be first, and all their keys must be less than beyond. If first or
+// beyond is nil, tree does not compare with it.
 func (c *boltCheck) tree(number uint64, first, beyond []byte) error {
 	b, err := c.page(number)
 	if err != nil {
@@ -121,7 +122,7 @@ func (c *boltCheck) tree(number uint64, first, beyond []byte) error {
 	return c.elements(number, b, first, beyond)
 }
 
-// elements checks the elements of a page whose bytes are b, and what is below them.
+// elements checks the elements of a page whose bytes are b, and all pages below these elements.
 func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
 	kind, count := binary.LittleEndian.Uint16(b[8:]), int(binary.LittleEndian.Uint16(b[10:]))
 	if kind != boltBranch && kind != boltLeaf {
@@ -176,7 +177,8 @@ func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
 	return nil
 }
 
-// bucket checks a bucket in a page: the number of its first page, a counter and, if the number is 0, a page.
+// bucket checks a bucket whose bytes b are in the page with this number. b has the number of the bucket's first page and a counter. If
+// that number is 0, the bucket has no page of its own, and its elements follow in b as a page.
 func (c *boltCheck) bucket(number uint64, b []byte) error {
 	if len(b) < boltHead {
 		return badPage(number, "has a bucket that is cut short")

@@ -58,8 +58,8 @@ func (c *configLog) cut(first uint64) {
 	c.list = slices.DeleteFunc(c.list, func(e configEntry) bool { return e.index >= first })
 }
 
-// before returns the latest known configuration with an index below index, in snap or in the log.
-// snap is the newest snapshot. If no such configuration is known, the result has no servers.
+// before returns the latest known configuration whose own index is less than the parameter index. It may be in the log or in snap, the
+// newest snapshot. If no such configuration is known, the result has no servers.
 func (c *configLog) before(index uint64, snap raft.SnapshotMeta) (conf raft.Configuration) {
 	at := uint64(0)
 	if snap.ConfigurationIndex < index {

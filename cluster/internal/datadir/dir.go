@@ -73,9 +73,8 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// Unusable returns the error to show the operator if the directory cannot be used because of err.
-// If err does not come from the data, the error says what to do instead, because the data may be intact. If it does, it is the
-// parameter otherwise.
+// Unusable returns the error to show the operator if the directory cannot be used because of err. If err says that the data itself is
+// damaged, the result is the parameter otherwise. If not, the data may be intact, and the result says what to do.
 func (d *Dir) Unusable(err, otherwise error) error {
 	switch {
 	case isFull(err):
@@ -99,7 +98,7 @@ func (d *Dir) Unusable(err, otherwise error) error {
 // errInUse says that bbolt's lock of its file is taken.
 var errInUse = errors.New("another process has " + boltFile + " open")
 
-// ofData reports whether err comes from the data, and not from what Unusable knows.
+// ofData reports whether err means damaged data, and not one of the causes for which Unusable has advice.
 func ofData(err error) bool {
 	return !isFull(err) && !isBroken(err) && !isBarred(err) && !isScarce(err) && !errors.Is(err, errInUse)
 }
@@ -149,8 +148,8 @@ func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		// node.json is the first file of a new directory. If there is another one, the directory was in use: then New in node.json would
-		// let the next start delete what this node has acknowledged.
+		// node.json is the first file of a new directory. If there is another file, a node has used the directory. A node.json with New
+		// set would then let the next start delete what that node has acknowledged.
 		if err := d.unused(); err != nil {
 			return err
 		}
@@ -195,7 +194,7 @@ func (d *Dir) identify(id, kind string) error {
 	return nil
 }
 
-// unused fails if the directory has a file that only a directory with a node.json has.
+// unused fails if the directory has a file that a node makes only after node.json.
 func (d *Dir) unused() error {
 	for _, part := range ownFiles {
 		_, err := os.Lstat(filepath.Join(d.path, part))
@@ -209,9 +208,8 @@ func (d *Dir) unused() error {
 	return nil
 }
 
-// complete checks that no file of the log, of the term or of the vote is missing or
-// empty: without them the node could vote twice in a term, and would forget what it
-// acknowledged.
+// complete checks that no file of the log, of the term or of the vote is missing or empty. Without them the node could vote twice in a
+// term, and would forget what it acknowledged.
 func (d *Dir) complete() error {
 	parts := []string{boltFile, markFile}
 	if d.rec.Log == LogWAL {
@@ -247,8 +245,8 @@ func (d *Dir) mark(rec nodeRecord) error {
 	return nil
 }
 
-// amend changes node.json. The function change alters the record and reports whether it has to
-// be written. Requests of peers read d.rec, so amend does not hold naming while it writes to the disk.
+// amend changes node.json. The function change alters the record and reports whether it has to be written. amend does not hold the lock
+// naming while it writes to the disk, because requests of peers need that lock to read d.rec.
 func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	d.amending.Lock()
 	defer d.amending.Unlock()
@@ -260,9 +258,8 @@ func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	return d.mark(rec)
 }
 
-// Finish records that the log of a new directory is complete, the name of the cluster, and
-// whether the node has yet to join a cluster. In a directory that is not new, Finish records only
-// that raft.last exists.
+// Finish records three things of a new directory: that its log is complete, the name of the cluster, and whether the node has yet to join
+// a cluster. Of a directory that is not new, Finish records only that it has a raft.last.
 func (d *Dir) Finish(cluster string, joining bool) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		was := rec.New

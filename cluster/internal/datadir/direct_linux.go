@@ -59,7 +59,7 @@ const (
 // so no file keeps one while it waits for the next append.
 var longBuffers = sync.Pool{New: func() any { return unsafe.SliceData(alignedBuffer(directLimit)) }}
 
-// direct returns a file whose appends go past the cache, if f is a real file of the system, else f itself.
+// direct returns a file whose appends go past the cache if f is a real file of the system. Otherwise it returns f itself.
 func direct(f File, path string) File {
 	sys, ok := f.(systemFile)
 	if !ok {
@@ -186,8 +186,8 @@ func (f *directFile) SyncData() error {
 	return err
 }
 
-// shrink returns a long buffer to longBuffers. SyncData calls it when only the unfinished last
-// block in buf is still needed, or, after a failed write, nothing of buf.
+// shrink returns a long buffer to longBuffers. SyncData calls it at its end: then only the unfinished last block in buf is still needed,
+// or nothing of buf if the write failed.
 func (f *directFile) shrink() {
 	if cap(f.buf) > bufferLimit {
 		long := f.buf
@@ -224,8 +224,8 @@ func (f *directFile) writePast() error {
 	return nil
 }
 
-// giveUp writes buf through the cache, and makes all later writes go through the cache, too: this
-// file system refuses writes past the cache, or a read through the cache does not show them.
+// giveUp is called if this file system refuses writes past the cache, or if a read through the cache does not show them. It writes buf
+// through the cache, and makes all later writes go through the cache, too.
 func (f *directFile) giveUp() error {
 	err := f.past.Close()
 	f.past = nil

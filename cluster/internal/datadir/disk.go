@@ -120,7 +120,7 @@ func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)
 }
 
-// notWritten is the error that ends the process because what could not be written to disk.
+// notWritten returns the error with which the process ends when it could not write to disk. The parameter what names the data.
 func notWritten(what string, err error) error {
 	if comesFrom(err, syscall.EFBIG) {
 		return fmt.Errorf("%s could not be written to disk: %w; raise the limit of file sizes (ulimit -f, LimitFSIZE=) and start again", what, err)
@@ -128,8 +128,8 @@ func notWritten(what string, err error) error {
 	return fmt.Errorf("%s could not be written to disk: %w; free or repair the disk and start again", what, err)
 }
 
-// comesFrom reports whether one of the numbers is the cause of err. When bbolt cannot make its file longer or sync it then, it passes
-// on only the text of the error.
+// comesFrom reports whether one of the numbers is the cause of err. It also searches the text of err: when bbolt cannot make its file
+// longer, or cannot sync the longer file, its error has only the text of the cause.
 func comesFrom(err error, numbers ...syscall.Errno) bool {
 	return err != nil && slices.ContainsFunc(numbers, func(n syscall.Errno) bool {
 		return errors.Is(err, n) || strings.Contains(err.Error(), n.Error())

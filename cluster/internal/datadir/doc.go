@@ -24,11 +24,12 @@
 //     tells others that it is committed. There is one exception, which does no harm: a leader
 //     that sends an entry before the entry is on the leader's own disk, and then loses its lead,
 //     may acknowledge that entry to the next leader too early (see asyncWrites).
-//   - Open distinguishes a damaged end of the log from a write that a crash has torn, as far as
-//     log.last had reached the disk (see Log). A torn write was never acknowledged, and is dropped.
+//   - Open distinguishes a damaged end of the log from a write that a crash has torn (see Log). It does so
+//     by log.last, and only as far as log.last had reached the disk. A torn write was never
+//     acknowledged, and is dropped.
 //   - Open refuses a log of raft-wal in which a bit has changed (seal.go). The entries in bbolt are
 //     checked when they are read, and so is the type of every entry (entrysum.go).
-//   - Open refuses a file of bbolt whose pages bbolt could not follow without a panic (boltcheck.go).
+//   - Open refuses a file of bbolt whose damaged pages would make bbolt panic (boltcheck.go).
 //   - Open makes a new directory only where there is nothing of an old one.
 //   - The log does not replace committed entries, not even for a leader, unless the newest
 //     snapshot holds them (see settled.go).

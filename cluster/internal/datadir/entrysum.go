@@ -23,9 +23,10 @@ func readSound(log raft.LogStore, index uint64, l *raft.Log) error {
 	return sound(index, l)
 }
 
-// sound fails if l, which the log store has returned as the entry at index, is an entry that no version of lockstep writes. The
-// checksum in an entry's data (raftfsm.Entry) does not cover the entry's type. If a flipped bit changes that of a command, Raft takes
-// the entry for one of its own: it does not apply the command, and all later commands, which name the state after it, have no effect.
+// sound fails if l, which the log store has returned as the entry at index, is an entry that no version of lockstep writes. The checksum
+// in an entry's data (raftfsm.Entry) does not cover the entry's type. A flipped bit can turn the type of a command into one of Raft's own
+// types. Raft would then not apply the command. All later commands would have no effect either, because each names the state in which it
+// must be applied.
 func sound(index uint64, l *raft.Log) error {
 	if l.Index != index {
 		return fmt.Errorf("%w: it has the index %d", errEntry, l.Index)
@@ -70,7 +71,8 @@ type boltLog struct{ raft.LogStore }
 func (l boltLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
 // StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a transaction of bbolt that fails for lack
-// of space has changed nothing. If only the last step of the transaction failed, the entries may be there all the same.
+// of space has changed nothing. The exception is a transaction whose last step failed: its entries may be on the disk, so StoreLogs looks
+// for them, and does not add ErrNoRoom if it finds one.
 func (l boltLog) StoreLogs(logs []*raft.Log) error {
 	summed := make([]*raft.Log, len(logs))
 	for i, e := range logs {

@@ -16,7 +16,7 @@ type Options struct {
 	Lines    hclog.Logger // for messages of the log store and about damaged snapshots
 	Hooks    Hooks
 
-	Unfinished bool // set if a restore calls Open inside Make: Open does not lock LOCK, which Make has locked, or check RESTORING
+	Unfinished bool // set by a restore, which calls Open inside Make: then Open does not check RESTORING, and leaves LOCK to Make
 }
 
 // Hooks connect the data directory with the running node. They take effect when Open has returned.
@@ -38,9 +38,9 @@ type Hooks struct {
 	// Cut is called after the end of the log was cut off; last is the index of the last entry left.
 	Cut func(last uint64)
 
-	// Clock returns the monotonic time. The directory uses it to note when each snapshot was last
-	// read, and to measure how long each piece of work on a snapshot takes: after the piece, the work
-	// rests for as long (see pace). When Stop is closed, the work does not rest any more.
+	// Clock returns the monotonic time. The directory uses it to note when each snapshot was last read. It also uses it to measure how
+	// long each piece of work on a snapshot takes, because after the piece the work rests for as long (see pace). When Stop is closed,
+	// the work does not rest any more.
 	Clock func() time.Duration
 	Stop  <-chan struct{}
 }
@@ -65,9 +65,9 @@ func (d *Dir) hook(h Hooks) {
 	}
 }
 
-// Paced returns a reader that reads from the parameter in. Before each read but the first, it rests for
-// as long as its caller has worked since the read before. Paced is for a state that a peer has sent,
-// because the work on that is not urgent. Hooks.Clock must be set.
+// Paced returns a reader that reads from the parameter in. Before each read but the first, the reader rests for as long as its caller has
+// worked since the read before. Paced is for a state that a peer has sent, because the work on such a state is not urgent. Hooks.Clock
+// must be set.
 func (d *Dir) Paced(in io.Reader) io.Reader {
 	return &pacedReader{in: in, pace: d.Snapshots.pace()}
 }

@@ -18,27 +18,25 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// Log is Raft's log. It records the index of its last entry in a separate file,
-// log.last. A log store takes a damaged end for a write that a crash has torn, and
-// goes on with a shorter log. That is right if the damage is indeed a torn last write.
-// It is wrong if this node had acknowledged the entries in the damaged part: they would be
-// lost. If log.last names a later entry than the last one that the log store has found,
-// entries were lost, and Open fails. After an append, log.last is written after the log and
-// not synced, so after a power failure it may name an earlier entry than the last one, but
-// never a later one.
+// Log is Raft's log. It records the index of its last entry in a separate file, log.last. A log store takes a damaged end for a write
+// that a crash has torn, and goes on with a shorter log. That is right for a torn write, because this node has not acknowledged its
+// entries. It is wrong if this node had acknowledged the entries in the damaged part: they would be lost. So Open fails if log.last names
+// a later entry than the last one that the log store has found.
+//
+// After each append to the log, Log writes log.last and does not sync it. So after a power failure log.last may name an earlier entry
+// than the last one, but never a later one.
 //
 // When Raft shortens the log at the beginning, Log keeps the entries that are needed if the
 // newest snapshot turns out to be damaged.
 //
-// If an append or a cut of the log's end fails for lack of disk space, the log is unchanged, and the node
-// goes on (see failed). Every other failure of an append or a cut ends the process, because the change cannot
-// be tried again: after a failed sync the kernel may have dropped the written data, and raft-wal takes a
-// segment for sealed even if its seal was not written.
+// If an append or a cut of the log's end fails for lack of disk space, the log is unchanged, and the node goes on (see the method
+// failed). Every other failure of an append or a cut ends the process, because the change cannot be tried again. After a failed sync the
+// kernel may have dropped the written data, and raft-wal takes a segment for sealed even if its seal was not written.
 //
-// Two kinds of appends end the process even if they fail for lack of disk space. One is a leader's append of
-// a change of the members (see configures). The other is the first append after a cut: if it fails,
-// hashicorp/raft still believes that it has the cut entries, and would acknowledge them to a leader that has
-// them, and use them when it votes. Therefore cutEnd cuts only when it has reserved room for the next segment.
+// Two kinds of appends end the process even if they fail for lack of disk space. One is a leader's append of a change of the members (see
+// configures). The other is the first append after a cut. If that append fails, hashicorp/raft still believes that it has the cut
+// entries. It would acknowledge them to a leader that has them, and use them when it votes. Therefore cutEnd cuts only when it has
+// reserved room for the next segment.
 type Log struct {
 	logStore
 	snaps *Snapshots
@@ -277,8 +275,8 @@ func (g *Log) append(logs []*raft.Log) error {
 	return nil
 }
 
-// configures reports whether this node leads and logs contains a change of the members: even
-// if such a change could not be stored, Raft goes on as if it were in the log.
+// configures reports whether this node leads and logs contains a change of the members. Even if such a change could not be stored, Raft
+// goes on as if it were in the log.
 func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
@@ -305,10 +303,9 @@ func (g *Log) DeleteRange(first, last uint64) error {
 	return g.begins()
 }
 
-// cutEnd deletes the end of the log; done is false if the range does not reach the end. cutEnd
-// sets the mark back first, so that after a crash in between log.last does not name an entry that is
-// missing. It cuts only if there is room for the next append: if that append failed, Raft would still
-// believe that it has the cut entries.
+// cutEnd deletes the end of the log; done is false if the range does not reach the end. cutEnd first sets the mark back, so that log.last
+// names no missing entry after a crash in between. It cuts only if there is room for the next append: if that append failed, Raft would
+// still believe that it has the cut entries.
 func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -351,8 +348,8 @@ func (g *Log) begins() error {
 	return err
 }
 
-// retract sets the mark back to the entry before the index first, or, if no entry is left, to an
-// empty log behind the newest snapshot. It syncs log.last.
+// retract sets the mark back to the entry before the index first. If no entry is left, it sets the mark to an empty log behind the newest
+// snapshot. It syncs log.last.
 func (g *Log) retract(first uint64) error {
 	low, err := g.FirstIndex()
 	if err != nil {
@@ -450,8 +447,8 @@ func (g *Log) Close() error {
 // AwaitWritten waits until the entry at index is on the disk. After a failed write it fails for every index.
 func (g *Log) AwaitWritten(index uint64) error { return g.async.wait(index) }
 
-// WriteError returns why entries that Raft takes for written will never be on the disk; nil if
-// no write of them has failed.
+// WriteError returns the error of a failed write: because of it, entries that Raft takes for written will never be on the disk. It
+// returns nil if no such write has failed.
 func (g *Log) WriteError() error { return g.async.failed() }
 
 // WrittenUpTo returns index, or the index of the last entry on the disk if that is lower.

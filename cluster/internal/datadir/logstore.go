@@ -32,7 +32,7 @@ type logStore interface {
 	prepare() error
 	// room returns how many bytes can be appended in the disk space that is already reserved.
 	room() int64
-	// lacked returns how many bytes of disk space the last append or prepare that failed lacked; 0 if that is not known.
+	// lacked returns how many bytes of disk space were missing when an append or prepare last failed; 0 if that is not known.
 	lacked() int64
 	Close() error
 }

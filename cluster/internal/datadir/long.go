@@ -127,9 +127,8 @@ func (g *Log) Load(l *raft.Log) error {
 	return raft.ErrLogNotFound // an entry of another leader has replaced it
 }
 
-// LoadBatch shortens req to its first entries that together have at most limit bytes of data, but keeps at least one entry.
-// It loads the data of those remaining entries that are only heads.
-// Raft sends the remaining entries in the next request.
+// LoadBatch shortens req to its first entries that together have at most limit bytes of data, but keeps at least one entry. It loads the
+// data of those kept entries that are only heads. Raft sends the other entries in the next request.
 func (g *Log) LoadBatch(req *raft.AppendEntriesRequest, limit int) error {
 	size := 0
 	for i, l := range req.Entries {

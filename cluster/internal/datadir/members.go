@@ -13,8 +13,8 @@ var ErrOtherDirectory = errors.New("cluster: this node is known with another dat
 // metPeer records the data directory that a member had at the first contact.
 type metPeer struct {
 	Directory string `json:"directory"`
-	// Since is the index of a configuration: of the latest committed one in which ForgetRemoved
-	// has found the member, or, before that, of the one in force at the first contact.
+	// Since is the index of the latest committed configuration in which ForgetRemoved has found the member. Until ForgetRemoved has found
+	// it, Since is the index of the configuration in force at the first contact.
 	Since uint64 `json:"since"`
 }
 
@@ -73,9 +73,9 @@ func (d *Dir) Remember(id, directory string, since uint64) error {
 	})
 }
 
-// ForgetRemoved forgets the nodes that are not among members, the ids in the committed configuration
-// at index: a removed node may join again with another directory. Nodes whose Since is index or later
-// stay, because after a restart Raft commits some earlier configurations again. Of the other members,
+// ForgetRemoved forgets removed nodes, because a removed node may join again with another directory. The parameter members has the ids in
+// the committed configuration at index. A node that is not among them is forgotten, unless its Since is index or later. Such a Since is
+// possible, because after a restart Raft commits some earlier configurations again. For each member whose Since is below index,
 // ForgetRemoved sets Since to index.
 func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {

@@ -29,7 +29,7 @@ func (u *underway) begin(clock func() time.Duration) (end func()) {
 	return func() { u.since.Store(0) }
 }
 
-// overdue says that the write of what is overdue; "" if it is not.
+// overdue returns a message for the operator if the write is overdue, else "". The parameter what names the data that is written.
 func (u *underway) overdue(clock func() time.Duration, what string) string {
 	since := time.Duration(u.since.Load())
 	if since == 0 || clock == nil {
@@ -41,7 +41,7 @@ func (u *underway) overdue(clock func() time.Duration, what string) string {
 	return ""
 }
 
-// Overdue says that a write to the disk is overdue; "" if none is.
+// Overdue returns a message for the operator if a write to the disk is overdue, else "".
 func (d *Dir) Overdue() string {
 	clock := d.Log.hooks.Clock
 	return cmp.Or(d.Log.writing.overdue(clock, "the log"), d.voting.overdue(clock, "the term or a vote"))

@@ -20,8 +20,8 @@ func makePlace(disk Disk, path string) error {
 	return disk.Mkdir(path)
 }
 
-// Moved reports whether another directory, or none, is now at the path of this one. If it cannot find that out, it fails. The error
-// that it returns with true is for the operator.
+// Moved reports whether another directory, or none, is now at the path of this one. If so, it also returns an error that is for the
+// operator. If Moved cannot find that out, it returns false and an error.
 func (d *Dir) Moved() (moved bool, err error) {
 	if d.lock == nil {
 		return false, nil // only a restore opens a directory that another function has locked

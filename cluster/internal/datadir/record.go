@@ -24,7 +24,7 @@ type nodeRecord struct {
 	Peers     map[string]metPeer `json:"peers,omitempty"`
 	// Votes means that the directory has a raft.last.
 	Votes bool `json:"votes,omitempty"`
-	// Sum is the checksum of the record, computed with noSum in its place; version 0.1.0 wrote none.
+	// Sum is the checksum of the record. It is computed over the record with noSum in the place of Sum. Version 0.1.0 wrote none.
 	Sum string `json:"sum,omitempty"`
 }
 

@@ -28,8 +28,8 @@ func reserve(f *os.File, from, length int64, fill bool) error {
 	return err
 }
 
-// free returns how many bytes this process may still write to the file system of a directory. It may be fewer, because a quota of a
-// user is not known here.
+// free returns how many bytes this process may still write to the file system of a directory. The true number may be lower, because free
+// does not know the quotas of users.
 func free(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := retried(func() error { return syscall.Statfs(dir, &s) }); err != nil {

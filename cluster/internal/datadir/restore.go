@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// restoringFile is the name of a file that marks a directory while a backup is restored into it. It is on the disk before any
-// other file except LOCK is made, and is removed when the restore has made all files or, after a failure, has removed them.
+// restoringFile is the name of a file that marks a directory while a backup is restored into it. It is on the disk before any other file
+// except LOCK is made. It is removed when the restore has made all files, or when a failed restore has removed them.
 const restoringFile = "RESTORING"
 
 const restoringText = "lockstep restore has not finished here. Run it again, or name another directory.\n"

@@ -7,15 +7,16 @@ import (
 )
 
 const (
-	// roomKept is how much of the disk is left to short entries: a longer one is not written if it would leave less, and neither
-	// is a snapshot. It covers the steps in which a segment reserves its room, and the beginning of the next segment.
+	// roomKept is how many bytes of the disk are left to short entries. A longer entry is not written if it would leave less, and neither
+	// is a snapshot. The steps in which a segment reserves its room, and the beginning of the next segment, fit in roomKept.
 	roomKept = 1 << 20
 	// plenty is more room than any entry needs.
 	plenty = 1 << 40
 )
 
-// Room returns how long an entry may be so that the disk has room for it, and roomKept more. What Room returns may be too much: of some
-// limits (quotas of users) only an append finds out. An append that did not fit bounds Room until the disk has room for it.
+// Room returns how long an entry may be if the disk is to have roomKept left after it. The result may be too high: some limits, such as
+// quotas of users, are known only when an append fails. After such an append, Room returns less than its length until the disk has room
+// for it.
 func (g *Log) Room() int64 {
 	free, err := g.snaps.disk.Free(g.snaps.dir)
 	if err != nil {
@@ -28,7 +29,7 @@ func (g *Log) Room() int64 {
 	return max(room, 0)
 }
 
-// leavesRoom returns ErrNoRoom if a snapshot that goes on for syncBytes would leave the log less than roomKept.
+// leavesRoom returns ErrNoRoom if another syncBytes of a snapshot would leave the log less room than roomKept.
 func (s *Snapshots) leavesRoom() error {
 	if free, err := s.disk.Free(s.dir); err == nil && free < roomKept+syncBytes {
 		return fmt.Errorf("%w and a snapshot: %d bytes are left", ErrNoRoom, free)
@@ -40,8 +41,8 @@ func (s *Snapshots) leavesRoom() error {
 // the next start takes the file for an unfinished snapshot, and deletes it.
 const probeFile = "probe" + unfinished
 
-// hasRoom reports whether the disk has room for so many bytes: it reserves them in a file and deletes the file. An error of any kind
-// means no: the trouble, which the operator knows, goes on.
+// hasRoom reports whether the disk has room for so many bytes: it reserves them in a file and deletes the file. It returns false on any
+// error. Then the trouble goes on, and the operator knows of that trouble already.
 func (s *Snapshots) hasRoom(bytes int64) bool {
 	path := filepath.Join(s.dir, probeFile)
 	f, err := s.disk.Create(path)

@@ -26,9 +26,9 @@ const (
 	frameCommit   = 3
 )
 
-// raft-wal compares only the last of these checksums, and that only if no frame follows. But a write begins only when the one
-// before it is synced, so only the last write can be torn. Where another commit does not have its checksum, the segment is damaged:
-// an entry may be another one than this node has acknowledged. Therefore Open compares all of them.
+// raft-wal compares only the last of these checksums, and only if no frame follows. But a write begins only when the one before it is
+// synced, so only the last write can be torn. If any earlier commit does not match its checksum, the segment is damaged, and an entry may
+// differ from the one that this node has acknowledged. Therefore Open compares all checksums.
 
 // commit is a commit frame, with what the segment holds up to it.
 type commit struct {
@@ -101,8 +101,8 @@ func damagedBehind(path string, base uint64, c commit) error {
 	return fmt.Errorf("%s: what follows entry %d is not what was written", filepath.Base(path), c.last(base))
 }
 
-// checkFull fails if the bytes of a full segment, up to the end of its index, are not what was written. It ignores the bytes
-// behind the index, which version 0.1.0 did not clear after a torn write.
+// checkFull fails if the bytes of a full segment, up to the end of its index, are not what was written. It ignores the bytes behind the
+// index, because version 0.1.0 left the remains of torn writes there.
 func checkFull(path string, s types.SegmentInfo) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -124,10 +124,12 @@ func checkFull(path string, s types.SegmentInfo) error {
 	return err
 }
 
-// checkTail reads the newest segment, whose first entry has the index base. It returns the last commit that is whole; what
-// follows that commit is a torn write. checkTail fails if there is damage: a commit is not whole although a later one is, or
-// although this node has acknowledged its entries, because reached is the index of the last entry that the log should have.
-// If it cannot be known how far the log has reached, Open refuses the log anyway.
+// checkTail reads the newest segment, whose first entry has the index base. It returns the last commit that is whole; what follows that
+// commit is a torn write. The parameter reached is the index of the last entry that the log should have.
+//
+// checkTail fails if a commit is damaged. A commit that is not whole is damaged, and not torn, if a later commit is whole, or if this
+// node has acknowledged its entries, as reached shows. If reached is not known, checkTail does not use it, because Open refuses the log
+// anyway.
 func checkTail(path string, base, reached uint64) (good commit, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -150,11 +152,11 @@ func checkTail(path string, base, reached uint64) (good commit, err error) {
 	return good, err
 }
 
-// clearTail overwrites with zeros what a torn write has left in a segment from the offset end on, the end of the last whole commit.
-// raft-wal's next write might cover only a part of that. raft-wal also trusts a commit without a check if entries follow it: if the
-// next write is torn, too, the old remains may look like such entries. With the write that fills a segment, raft-wal also writes an
-// index of the segment. If that write is torn, raft-wal would drop it, but take the segment for closed because of the index, and read
-// its entries by that index, which may be incomplete.
+// clearTail overwrites with zeros what a torn write has left in a segment. The remains begin at the offset end, the end of the last whole
+// commit. They could do harm in two ways. First, raft-wal's next write may cover only a part of them. If that write is torn, too, the
+// remains may look like entries that follow its commit, and raft-wal trusts a commit without a check if entries follow it. Second, the
+// write that fills a segment also writes an index of the segment. If that write is torn, raft-wal would drop it, but take the segment for
+// closed because of the index, and read its entries by that index, which may be incomplete.
 func clearTail(d Files, path string, end int64) error {
 	left, err := leftFrom(path, end)
 	if err != nil || left == 0 {

@@ -32,14 +32,14 @@ type segmentFiles struct {
 	cached bool
 	// spare means that prepare has made spareFile, with room for the beginning of a segment, and no segment has used it yet.
 	spare bool
-	// limit is the size of a full segment. entries is an upper bound of the number of entries in the newest segment, except that
-	// it may lack the first batch of the segment: if raft-wal calls Create after StoreLogs has added that batch, Create sets
-	// entries to 0. The method index allows for that batch.
+	// limit is the size of a full segment. entries is an upper bound of the number of entries in the newest segment, except that it may
+	// lack the first batch of the segment. The reason is that raft-wal may call Create after StoreLogs has added that batch, and Create
+	// sets entries to 0. The method index allows for that batch.
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment in the room that is reserved, before the segment is full.
 	left atomic.Int64
-	// lacked is how many bytes of disk space the last write or prepare that failed lacked. Log.mu guards it.
+	// lacked is how many bytes of disk space were missing when a write or prepare last failed. Log.mu guards it.
 	lacked int64
 }
 
@@ -49,9 +49,9 @@ const (
 	segmentSize = 16 << 20
 	// roomStep is the unit in which a segment reserves room.
 	roomStep = 256 << 10
-	// fillLimit is the length from which on a write gets room that is not filled with zeros (see
-	// reserve). For such a write, the zeros cost at least what they save in the file system's
-	// journal (measured: as much with 64 KiB, half as much again with 256 KiB).
+	// fillLimit is the length from which on a write gets room that is not filled with zeros (see reserve). For such a write, the zeros
+	// cost at least what they save in the file system's journal. In a measurement they cost as much as they saved for writes of 64 KiB,
+	// and half as much again for writes of 256 KiB.
 	fillLimit = 64 << 10
 	spareFile = "spare"
 )

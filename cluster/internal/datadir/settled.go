@@ -11,11 +11,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The log never deletes entries at its end that it knows to be committed or applied, unless the newest snapshot
-// holds them. hashicorp/raft would delete them if a leader sent different entries: it relies on a leader
-// to have all committed entries. So one forged request in a leader's name would undo acknowledged
-// locks. raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as
-// well: the node keeps its entries, logs an error, and acknowledges none of the sent entries.
+// The log does not delete committed or applied entries at its end, unless the newest snapshot holds them. hashicorp/raft would delete
+// them if a leader sent different entries: it relies on a leader to have all committed entries. So one forged request in a leader's name
+// would undo acknowledged locks. raftnode/scrutiny.go refuses such a request before Raft sees it, and the log refuses the cut as well:
+// the node keeps its entries, logs an error, and acknowledges none of the sent entries.
 //
 // Raft does not store how far the log is committed. log.settled stores that index:
 //
@@ -69,8 +68,8 @@ func (g *Log) openSettled(d Files, path string) error {
 // Settled returns the index up to which this node knows that the log is committed or applied: these entries must not be replaced.
 func (g *Log) Settled() uint64 { return max(g.noted.Load(), g.hooks.reached()) }
 
-// noteSettled writes log.settled on every settledEvery-th call, if the index has grown; the caller holds
-// mu. The index that it writes is at most that of the last entry on this disk.
+// noteSettled writes log.settled on every settledEvery-th call, if the index has grown; the caller holds mu. The index that it writes is
+// at most the index of the last entry on this disk.
 func (g *Log) noteSettled() error {
 	if g.appends++; g.appends%settledEvery != 0 || g.settledFile == nil {
 		return nil
@@ -86,8 +85,8 @@ func (g *Log) noteSettled() error {
 	return err
 }
 
-// refuseCut fails if deleting the entry with the index first, and all after it, would remove committed entries, unless the newest
-// snapshot holds all committed entries.
+// refuseCut fails if a deletion of all entries from the index first on would remove committed entries. It allows every deletion if the
+// newest snapshot holds all committed entries.
 func (g *Log) refuseCut(first uint64) error {
 	settled := g.Settled()
 	if first > settled || g.snaps.Newest().Index >= settled {

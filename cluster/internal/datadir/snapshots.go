@@ -44,8 +44,8 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
-	// afterRead is how long the log keeps the entries behind a snapshot after the last read of the snapshot:
-	// the node to which the snapshot is sent needs these entries next. If that node stops reading, the log keeps them no longer.
+	// afterRead is how long after the last read of a snapshot the log keeps the entries behind that snapshot. The node to which the
+	// snapshot is sent needs these entries next. If that node stops reading, afterRead passes, and the log no longer keeps them.
 	afterRead = 10 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
@@ -164,10 +164,9 @@ func (s *Snapshots) Newest() raft.SnapshotMeta {
 	return s.list[0].SnapshotMeta
 }
 
-// covered returns the index up to which entries at the beginning of the log may be deleted. If the
-// newest snapshot turns out to be damaged, the older snapshot must replace it, together with the entries
-// behind the older one. The entries behind a snapshot that is being sent must stay, too: without
-// them a slow follower would need another snapshot next.
+// covered returns the index up to which entries at the beginning of the log may be deleted. The entries behind the older snapshot must
+// stay: if the newest snapshot turns out to be damaged, the older one and these entries must replace it. The entries behind a snapshot
+// that is being sent must stay, too: without them a slow follower would need another snapshot next.
 func (s *Snapshots) covered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -304,8 +303,8 @@ type snapshotSink struct {
 // ID implements raft.SnapshotSink.
 func (k *snapshotSink) ID() string { return k.meta.ID }
 
-// Write implements io.Writer. It syncs the file after each syncBytes, because the log's syncs
-// would have to wait for one large sync at the end.
+// Write implements io.Writer. It syncs the file after each syncBytes. If it made one large sync at the end, the syncs of the log would
+// have to wait for that sync.
 func (k *snapshotSink) Write(p []byte) (int, error) {
 	if k.pace != nil {
 		defer k.pace.add(k.pace.now())
@@ -333,8 +332,8 @@ func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	return sink
 }
 
-// whole returns a writer to k whose pace also counts the time between two writes as work, because the caller encodes this
-// node's own state then. For a peer's snapshot whole is not used: between two writes the caller only waits for the peer.
+// whole returns a writer to k whose pace also counts the time between two writes as work: in that time the caller encodes this node's own
+// state. whole is not used for a peer's snapshot, because then the caller only waits for the peer between two writes.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {
@@ -451,8 +450,8 @@ func (s *Snapshots) discard(gone ...string) error {
 	return errors.Join(faults...)
 }
 
-// erase deletes the snapshot at path, which may still have its unfinished name. If it has its final name, erase gives it the
-// unfinished name first: after a crash, a half deleted snapshot must not look like a damaged one.
+// erase deletes the snapshot at path, which may still have its unfinished name. If it has its final name, erase gives it the unfinished
+// name first, because after a crash a half deleted snapshot must not look like a damaged one.
 func (s *Snapshots) erase(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		if err := s.disk.Rename(path, path+unfinished); err != nil {

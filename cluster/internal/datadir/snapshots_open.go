@@ -14,8 +14,9 @@ import (
 	"lockstep/raftfsm"
 )
 
-// openSnapshots verifies every snapshot in the directory. It deletes unfinished ones, and leaves damaged ones, and those that the
-// disk cannot read, out of the list. It fails on a snapshot of a newer program, and on one that this process may not open.
+// openSnapshots verifies every snapshot in the directory and lists those that are sound. It deletes unfinished snapshots. Damaged
+// snapshots, and those that the disk cannot read, are not listed. openSnapshots fails if a newer program has written a snapshot, or if
+// this process may not open one.
 func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
 	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
 	if err := fs.Mkdir(s.dir); err != nil {
@@ -47,8 +48,9 @@ func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) 
 	return s, nil
 }
 
-// found takes a snapshot into the list, unless err, the result of verify, says that it is not to be used. It fails if the node must
-// not start: what is not known to be damaged must not be deleted as damaged when the next snapshot is complete.
+// found takes a snapshot into the list if err, the result of verify, is nil. Otherwise the snapshot counts as spoiled, and is deleted
+// when the next snapshot is complete. found fails if the snapshot may be sound all the same: then it must not be deleted, and the node
+// must not start.
 func (s *Snapshots) found(name string, meta snapshotMeta, err error) error {
 	switch {
 	case err == nil:
@@ -66,8 +68,8 @@ func (s *Snapshots) found(name string, meta snapshotMeta, err error) error {
 	return nil
 }
 
-// lacking returns the error for a log whose snapshot is not there. If snapshots could not be read, the error says which file
-// the disk could not read, and why: that one may be the snapshot.
+// lacking returns the error for a log whose snapshot is not there. If the disk could not read a snapshot, the error says which file could
+// not be read, and why, because that snapshot may be the one that is missing.
 func (s *Snapshots) lacking(err error) error {
 	if s.unread == nil {
 		return err

@@ -6,24 +6,24 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// trouble is that the log accepts no entries, because the disk is full. A short entry may still fit in the room that the
-// newest segment has reserved: the first entry of a term, for example. That says nothing of the entry that did not fit. If the
-// trouble ended with it, a follower would be ready and not ready by turns, as often as its leader sends the long entry again. So
-// the trouble ends when an append succeeds that is as large as the largest one that failed, or when the disk has room for
-// such an append (Probe).
+// trouble is the state of a log that accepts no entries because the disk is full. A short entry, such as the first of a term, may still
+// fit in the room that the newest segment has reserved, but the entry that did not fit may still not fit. If a short entry ended the
+// trouble, a follower would be ready and not ready by turns, as often as its leader sends the long entry again. So the trouble ends when
+// an append succeeds that is as large as the largest one that failed, or when the disk has room for such an append (Probe).
 //
-// But it may be that nobody wants the entry any more that did not fit: its leader was deposed, and the log goes on with other entries.
-// Then the trouble ends also when the disk has room for short entries (roomKept). What did not fit still bounds the entries that this
+// But perhaps no leader sends the entry that did not fit any more: its leader was deposed, and the log goes on with other entries. Then
+// the trouble also ends when the disk has room for short entries (roomKept). The size that did not fit still bounds the entries that this
 // node proposes if it leads (Room).
 type trouble struct {
 	why   atomic.Pointer[string] // the error; nil: the log accepts entries
 	least atomic.Int64           // bytes of the smallest append that failed; 0: none has
 	size  int64                  // bytes of the largest one; guarded by Log.mu, as the fields below are
-	lack  int64                  // the disk space that the appends which failed lacked, at most
+	lack  int64                  // the most bytes of disk space that a failed append lacked
 	at    uint64                 // index of the longest entry of the last append that failed; 0: the log goes on behind it
 }
 
-// wants notes that an append has failed, for lack of so much disk space; the caller holds Log.mu. logs is empty if a cut has failed.
+// wants notes that an append or a cut has failed; lack is how many bytes of disk space it lacked. logs is empty if a cut has failed. The
+// caller holds Log.mu.
 func (t *trouble) wants(logs []*raft.Log, lack int64) {
 	size, long := sizeOf(logs), 0
 	t.size, t.lack, t.at = max(t.size, size), max(t.lack, lack, size), 0
@@ -53,8 +53,9 @@ func (g *Log) Trouble() string {
 	return ""
 }
 
-// Probe ends the trouble if the disk has room for what did not fit, or for what is wanted now. A node whose log is in trouble does not
-// lead, and so it may get no entry that would end the trouble: its owner must call Probe from time to time.
+// Probe ends the trouble if the disk has room for the append that did not fit, or, if the log has gone on without it, for short entries.
+// A node whose log is in trouble does not lead, so it may get no entry that would end the trouble. Therefore its owner must call Probe
+// from time to time.
 func (g *Log) Probe() {
 	t := &g.trouble
 	if t.why.Load() == nil && t.least.Load() == 0 {
@@ -65,7 +66,7 @@ func (g *Log) Probe() {
 	if t.size+t.lack == 0 || g.lost != nil || g.closed.Load() {
 		return
 	}
-	// One step more: the entry may come to be in the next segment, which begins with a header.
+	// Probe asks for one roomStep more, because the entry may go to the next segment, and that segment begins with a header.
 	if g.snaps.hasRoom(steps(t.lack) + roomStep) {
 		g.recovered()
 	} else if t.at == 0 {
@@ -80,7 +81,7 @@ func (g *Log) endWithRoom() {
 	}
 }
 
-// Stuck returns the index of the entry for which the disk has no room, although it has room for short ones; 0 if there is none.
+// Stuck returns the index of an entry for which the disk has no room although it has room for short entries; 0 if there is none.
 func (g *Log) Stuck() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,11 +91,11 @@ func (g *Log) Stuck() uint64 {
 	return g.trouble.at
 }
 
-// failed handles the error err of an append or of a cut of the log's end; the caller holds mu. If
-// unchanged is true, the log is as it was, and Raft knows it: then the node goes on, but is not ready
-// until the trouble ends (see trouble). If unchanged is false, the content of the disk is unknown, or Raft takes the log
-// for longer than it is, and failed ends the process: only a new start can read the true log, and until
-// then the node must not vote or acknowledge.
+// failed handles the error err of an append or of a cut of the log's end; the caller holds mu. If unchanged is true, the log is as it
+// was, and Raft knows that. Then the node goes on, but is not ready until the trouble ends (see trouble).
+//
+// If unchanged is false, the content of the disk is unknown, or the log is shorter than Raft believes. Then failed ends the process: only
+// a new start can read the true log, and until then the node must not vote or acknowledge.
 func (g *Log) failed(err error, unchanged bool) error {
 	if g.hooks.Logger == nil {
 		return err // Open has not set the hooks, so Raft has not started

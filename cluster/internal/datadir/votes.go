@@ -15,20 +15,19 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// A node must not lose its term or its vote: with an earlier term, or without its vote, it may
-// vote twice in a term, and two leaders may be elected. bbolt keeps no checksum of its data, and
-// if the newer of its two meta pages is damaged, it goes on with the state before the last transaction.
-// So each value of the term and the vote in raft.db ends with a checksum of key and value, and raft.last
-// repeats the latest values:
+// A node must not lose its term or its vote. With an earlier term, or without its vote, it may vote twice in a term, and two leaders may
+// be elected. bbolt keeps no checksum of its data. If the newer of its two meta pages is damaged, bbolt goes on with the state before the
+// last transaction. So each value of the term and the vote in raft.db ends with a checksum of key and value, and raft.last repeats the
+// latest values:
 //
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //	| "VOTE" | version | reserved | term    | vote term | crc32c of   | crc32c  |
 //	|        | 1 byte  | 3 bytes  | 8 bytes | 8 bytes   | candidate   | 4 bytes |
 //	+--------+---------+----------+---------+-----------+-------------+---------+
 //
-// in little endian. raft.last is written after raft.db and not synced, so its values may be older than
-// those in raft.db, never newer. Version 0.1.0 wrote values without a checksum, which this version
-// accepts; when version 0.1.0 reads a term, it ignores the checksum behind it.
+// in little endian. raft.last is written after raft.db and not synced, so its values may be older than those in raft.db, never newer.
+// Version 0.1.0 wrote values without a checksum, and this version accepts them. When version 0.1.0 reads a term that this version has
+// written, it ignores the checksum behind the term.
 const (
 	votesFile    = "raft.last"
 	votesMagic   = "VOTE"
@@ -227,9 +226,9 @@ func (s *sealedVotes) close() error {
 	return s.file.Close()
 }
 
-// CheckTerm fails if the node's term does not fit the log and the snapshots. If the node's term is
-// lower than the term of its own entries, the node has forgotten elections, and might vote in
-// them again. If it is too far above the term of these entries, it is damaged (roster.PlausibleTerm).
+// CheckTerm fails if the node's term does not fit the log and the snapshots. If the node's term is lower than the term of its own
+// entries, the node has forgotten elections, and might vote in them again. If the node's term is too far above the term of these entries,
+// it is damaged (roster.PlausibleTerm).
 func (d *Dir) CheckTerm() error {
 	term, err := d.votes.GetUint64([]byte(currentTerm))
 	if err != nil && !isNotFound(err) {
@@ -253,8 +252,7 @@ func (d *Dir) CheckTerm() error {
 	return nil
 }
 
-// fatalStable ends the process of a running node when the term or a vote cannot be written;
-// hashicorp/raft would panic.
+// fatalStable ends the process of a running node when the term or a vote cannot be written. Without it, hashicorp/raft would panic.
 type fatalStable struct {
 	raft.StableStore
 	fatal func(error)
@@ -270,10 +268,9 @@ func (s fatalStable) Set(k, v []byte) error {
 	return s.check(s.StableStore.Set(k, v))
 }
 
-// SetUint64 deletes the candidate of the last vote before it writes the term of the next
-// vote. Raft writes the term first and the candidate later. If the process is killed in
-// between, the next start would find the new term with the old candidate: it would confirm a
-// vote in the new term that it never gave, without a check of that candidate's log.
+// SetUint64 deletes the candidate of the last vote before it writes the term of the next vote. Raft writes the term first and the
+// candidate later. If the process were killed in between, the next start would find the new term with the old candidate. The node would
+// then confirm a vote in the new term that it never gave, without a check of that candidate's log.
 func (s fatalStable) SetUint64(k []byte, v uint64) error {
 	if string(k) == lastVoteTerm {
 		if err := s.Set([]byte(lastVoteCandidate), nil); err != nil {

@@ -13,8 +13,8 @@ import (
 // processors nor the memory for that. Therefore it does one piece of each kind at a time (Gate.Alone), and leaves other
 // clients some time between two pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
 
-// OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind,
-// because work of some kinds waits for the leader, or for a script that holds the state.
+// OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind. Work of
+// some kinds waits for the leader, or for a script that holds the state, and must not hold up work of other kinds.
 type OwnKind int
 
 const (
@@ -53,9 +53,9 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits for the turn of a piece of work, yieldLate at most: after each piece, the node begins no other one for ownTimes times as
-// long as that piece took, unless other clients are idle. Unlike Rest, Pace is called before the work; the caller must call done at
-// the end of the work. ok is as for Alone. If c is nil, Pace does not wait.
+// Pace waits for the turn of a piece of work, yieldLate at most. After each piece that took some time, the node begins no other one for
+// ownTimes times as long, unless other clients are idle. Unlike Rest, Pace is called before the work; the caller must call done at the
+// end of the work. ok is as for Alone. If c is nil, Pace does not wait.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true

@@ -90,7 +90,8 @@ func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	return left, func() { c.leave.Store(outer) }
 }
 
-// lightSince returns c.light if c has sent a light request in this era, and otherwise the value for this era and no request.
+// lightSince returns c.light if it is of this era (Gate.era). Otherwise it returns the value of c.light for a client that has sent no
+// light request in this era.
 func (c *Client) lightSince(era uint32) uint64 {
 	if n := c.light.Load(); uint32(n>>32) == era {
 		return n

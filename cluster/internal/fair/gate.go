@@ -13,18 +13,17 @@ import (
 	"lockstep/store"
 )
 
-// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list
-// costs tens of milliseconds, in which all other requests wait. So heavy work gives way to the light work of
-// other clients: after one piece of heavy work, the next piece of this node's clients waits for yieldTimes times
-// as long as the last one took, or until the other clients are idle. Heavy work does not wait if no other client
-// is active.
+// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list costs tens of milliseconds,
+// in which all other requests wait. So heavy work gives way to the light work of other clients. After one piece of heavy work, the next
+// piece of this node's clients waits for yieldTimes times as long as the last one took. It waits no longer than until the other clients
+// are idle, and not at all if no other client is active.
 //
-// A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards.
-// From then on the client counts as heavy for YieldMemory, and so does each new connection from its address,
-// because a client may connect anew for each command. But commands of which clients make locks keep their place in
-// the order of arrival (call.KeepsPlace): a client that does not wait for the reply to a release, and takes the lock
-// again by another connection, relies on that order. If such a command turns out to be heavy, the node delays its
-// reply instead (HoldReplies), because a client usually sends nothing before it has the reply.
+// A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards. From then on the client
+// counts as heavy for YieldMemory, and so does each new connection from its address, because a client may connect anew for each command.
+//
+// But commands from which clients build locks keep their place in the order of arrival (call.KeepsPlace). A client may not wait for the
+// reply to a release, and take the lock again by another connection: it relies on that order. If such a command turns out to be heavy,
+// the node delays its reply instead (HoldReplies), because a client usually sends nothing before it has the reply.
 
 const (
 	// HeavyTime is the time above which the evaluation of a command is heavy.
@@ -35,8 +34,9 @@ const (
 	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
 	// the piece took.
 	yieldTimes = 9
-	// ownTimes is yieldTimes for work that the node does by itself. After Rest, the client's next piece begins at once, within the
-	// time of the others. So such work has a quarter of all time, unless its pieces are so long that YieldMost applies.
+	// ownTimes takes the place of yieldTimes for work that the node does by itself. When Rest returns, the client's next piece begins at
+	// once, so that piece runs in the time that the others get. So such work has a quarter of all time, unless its pieces are so long
+	// that YieldMost applies.
 	ownTimes = 4
 	// ownIdle is how long the others must have been idle before a piece of the node's own work may begin at once. It is long, because
 	// the node does not see requests that wait for a processor.
@@ -57,14 +57,14 @@ const (
 	yieldCrowd = 30 * time.Second
 	// … and yieldLate bounds the wait of a request with large arguments.
 	yieldLate = 5 * time.Second
-	// yieldHeld bounds the bytes of the arguments and replies that wait in the gate. Requests and replies above it do not wait.
+	// yieldHeld bounds the bytes of the arguments and replies that wait in the gate. Requests and replies beyond that bound do not wait.
 	yieldHeld = 16 << 20
 	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
 	// may have closed its connection.
 	heldReply = 16 << 10
-	// LargeAtOnce bounds the bytes of the commands with large arguments that the clients of a node have under way at once, except
-	// that one larger request may go alone. Each argument counts as a reply more, because it may have one. A request with large
-	// arguments is in memory several times: to be evaluated, logged, sent and applied.
+	// LargeAtOnce bounds the bytes of the commands with large arguments that the clients of a node have under way at once. One request
+	// that is larger may run if it runs alone. For each argument, the bytes of one reply are added, because the argument may have one.
+	// The bound is needed because a request with large arguments is in memory several times: to be evaluated, logged, sent and applied.
 	LargeAtOnce = 8 << 20
 	// yieldAddrs bounds the number of addresses in Gate.lately.
 	yieldAddrs = 1024
@@ -109,7 +109,7 @@ type activity struct {
 	applied atomic.Uint64 // number of entries applied so far
 }
 
-// tally is what activity has counted at one time; applied is without the exempt requests.
+// tally is what activity has counted up to one time. Its field applied leaves out one entry for each exempt request.
 type tally struct {
 	light, applied uint64
 	known          bool // false only in the zero tally, which therefore differs from every other
@@ -138,9 +138,9 @@ func (g *Gate) Beside() *Gate {
 	return own
 }
 
-// Rest delays client c, for which this node itself, not the leader, has done work, so that requests of other clients go first. took
-// is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece may begin when Rest
-// returns.
+// Rest delays client c so that requests of other clients go first. It is called after this node itself, not the leader, has done work for
+// c. took is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece may begin when
+// Rest returns.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
 		return
@@ -171,9 +171,9 @@ func (g *Gate) known(addr netip.Addr, now time.Duration) time.Duration {
 	return 0
 }
 
-// Remember notes that a client has done heavy work, unless cost is 0, and reports whether the replies to that
-// work have to be held. The first heavy request of a client delays no reply unless it took more than longTime,
-// because a request may be slow by chance.
+// Remember notes that a client has done heavy work of this cost; a cost of 0 means light work, which is not noted. It reports whether the
+// replies to the work have to be held. The first heavy request of a client delays no reply unless it took more than longTime, because a
+// request may be slow by chance.
 func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
@@ -188,7 +188,8 @@ func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	return holds
 }
 
-// mark makes a client count as heavy until YieldMemory after the time now, and its address, too, if g.lately has room for it.
+// mark makes a client count as heavy for YieldMemory from the time now on. If g.lately has room for the client's address, the address
+// counts as heavy for as long.
 func (g *Gate) mark(c *Client, now time.Duration) {
 	until := now + YieldMemory
 	c.heavy.Store(int64(until))
@@ -233,9 +234,9 @@ func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Du
 	return false, 0
 }
 
-// GiveWay waits for the turn of a client whose session has read the arguments of a command, and will not submit them, but keep them
-// for later or answer the command itself: reading them was work, too. GiveWay returns at once if they have few bytes. The caller
-// must call leave when the session has kept the arguments or answered the command.
+// GiveWay waits for the turn of a client whose session has read the arguments of a command and does not submit the command now. The
+// session keeps the arguments for later, or answers the command itself. Reading the arguments was work, too, so GiveWay waits unless they
+// have few bytes. The caller must call leave when the session has kept the arguments or answered the command.
 func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	if c == nil || bytes <= call.HeavyBytes {
 		return func() {}
@@ -275,8 +276,8 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 // leave when the command has ended.
 func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
 	n := int64(min(bytes+store.ReplySize*arguments, LargeAtOnce)) // each argument may have a reply
-	// If c.admitted is set, GiveWay has admitted the command, and its session submits a part of the work on it. Acquire fails if
-	// the node closes, or the client is cut off.
+	// If c.admitted is set, GiveWay has already admitted the command, and now the session submits a part of the work on it. Acquire fails
+	// if the node closes, or the client is cut off.
 	if bytes <= call.HeavyBytes || c.admitted.Load() || g.large.Acquire(ctx, n) != nil {
 		return func() {}
 	}
@@ -326,8 +327,8 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 	}
 }
 
-// awaitSlot waits until the first of three events: the monotonic time slot comes, ctx ends, or the other clients have
-// been idle for 1.25 times idle. In the last case no request of the other clients can be waiting behind heavy work.
+// awaitSlot waits until the first of three events: the monotonic time slot comes, ctx ends, or the other clients have done nothing for
+// 1.25 times the duration idle. After the third event, no request of the other clients can be waiting behind heavy work.
 func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
@@ -363,9 +364,8 @@ func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	return now - g.changes
 }
 
-// enter waits until a piece of heavy work may run, and then begins the piece. It waits no longer than patience, and no
-// longer than ctx. The caller must end the piece, either with done, which gets the number of bytes that were read and
-// replied, or with g.end.
+// enter waits until a piece of heavy work may run, and then begins the piece. It waits until patience has passed or ctx ends, at the
+// latest. The caller must end the piece, either with done, which gets the number of bytes that were read and replied, or with g.end.
 func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes int, patience time.Duration) (done func(moved int)) {
 	writes := !call.ReadOnly(calls)
 	late := g.clock.Monotonic() + patience
@@ -392,9 +392,9 @@ func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes in
 	}
 }
 
-// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise the caller has to wait before it
-// calls begin again: for the duration wait, or until changed is closed. *seen is the tally before the last wait that
-// was long enough to see whether the others are idle, or the zero tally; begin updates it.
+// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise the caller has to wait before it calls begin again:
+// for the duration wait, or until changed is closed. *seen is the tally before the last wait, if that wait was long enough to see whether
+// the others are idle; else it is the zero tally. begin updates *seen.
 func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes bool) (wait time.Duration, changed chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -415,8 +415,8 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed since the last piece to see the work of others. Without that time, g.was stays as it is, so that
-		// the next call of begin compares with an earlier tally.
+		// Enough time has passed since the last piece to see the work of others. Otherwise g.was stays as it is, and the next call of
+		// begin compares with an earlier tally.
 		g.since(is)
 	}
 	g.running++
@@ -436,9 +436,8 @@ func (g *Gate) end(began, now time.Duration) {
 	g.changed = make(chan struct{})
 }
 
-// owe accounts for a piece that did not wait for its turn. It returns the present tally, and the time until
-// which the reply is held: the end of the slots of all earlier held replies, but at most yieldCrowd from now.
-// The slot of a reply is times*took long.
+// owe accounts for a piece that did not wait for its turn. It returns the present tally, and the time until which the reply is held. That
+// time is the end of the slots of all earlier held replies, but at most yieldCrowd from now. The slot of this reply is times*took long.
 func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 
 // Inbox holds the requests that wait for the next batch of a leader.
 //
-// Only the goroutine that leads (sequencer.lead) runs batches, except on an ephemeral node, which has no log: there goroutines that
-// submit requests run most batches, one goroutine at a time. The field running is set there while a goroutine runs batches. The
-// field handed is set, too, if the goroutine that leads is to run the next ones.
+// Only the goroutine that leads (sequencer.lead) runs batches. An ephemeral node, which has no log, is an exception: there the goroutines
+// that submit requests run most batches. The field running is set while one of them runs batches, so that only one does at a time. The
+// field handed is also set if the next batches are for the goroutine that leads (Hand, HandOver).
 type Inbox[R comparable] struct {
 	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 
@@ -39,8 +39,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request, unless the Inbox is closed (closed), or a long script runs and the request is not patient (busy). A patient
-// request waits until the script ends.
+// Add queues a request, with two exceptions. closed is true if the Inbox is closed. busy is true if a long script runs and the request is
+// not patient: a patient request waits until the script ends.
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -63,10 +63,12 @@ func (i *Inbox[R]) Remove(r R) {
 	}
 }
 
-// Begin tells a submitter what to do about queued requests. run: the submitter must run them, and no other goroutine
-// runs requests until the submitter calls Release or HandOver. run is false if inline is false, or if another goroutine
-// runs requests. enough without run: the submitter must call SignalFull. any alone: there are queued requests, and the
-// submitter must call Signal.
+// Begin tells a submitter what to do about queued requests, by the first of these results that is true:
+//
+//   - run: the submitter must run the requests, and no other goroutine runs requests until the submitter calls Release or
+//     HandOver. run is false if inline is false, or if another goroutine runs requests.
+//   - enough: the submitter must call SignalFull.
+//   - any: there are queued requests, and the submitter must call Signal.
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -179,8 +181,8 @@ func (i *Inbox[R]) Waiting() (n int) {
 // goroutines use the Inbox.
 func (i *Inbox[R]) Hand() { i.running, i.handed = true, true }
 
-// Shut takes all requests out of the queue, and returns them. If forever is true, Add accepts no request any more: the leader's term
-// ends. If forever is false, Add accepts only patient requests until Open is called: a script runs for long.
+// Shut takes all requests out of the queue, and returns them. If forever is true, the leader's term ends, and Add accepts no request any
+// more. If forever is false, a script runs for long, and Add accepts only patient requests until Open is called.
 func (i *Inbox[R]) Shut(forever bool) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -190,7 +192,8 @@ func (i *Inbox[R]) Shut(forever bool) []R {
 	return q
 }
 
-// Open reverses a Shut for a long script: Add accepts requests again that are not patient. It reports whether there was such a Shut.
+// Open reverses a Shut that was for a long script: Add again accepts requests that are not patient. Open reports whether there was such a
+// Shut.
 func (i *Inbox[R]) Open() (was bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

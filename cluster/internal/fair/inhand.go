@@ -111,8 +111,8 @@ func (c *Client) hold(bytes int) (more int64) {
 	return int64(bytes) - c.inHand.Swap(int64(bytes))
 }
 
-// Encoded notes that the replies to the client's last submission no longer count as in hand: they have been encoded, the session
-// counts the rest as memory of the client, or the client has left.
+// Encoded notes that the replies to the client's last submission no longer count as in hand. There are three reasons: they have been
+// encoded, the session counts the rest of them as memory of the client, or the client has left.
 func (c *Client) Encoded() { c.Holds(0) }
 
 // Extent returns about how many bytes of memory replies take while they are in hand.

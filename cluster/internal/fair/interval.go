@@ -2,9 +2,9 @@ package fair
 
 import "time"
 
-// Interval is the time after a piece of long work, the long reads of a batch, during which the leader serves only other requests,
-// while these come without a break. It is as long as the piece took, turnRest at most. So long work has half of the time, unless a
-// piece takes more than turnRest. The zero value is an Interval that is over.
+// Interval is the time after a piece of long work (the long reads of a batch) in which the leader serves only other requests. It ends
+// early if no other requests come for a while. It is as long as the piece took, turnRest at most. So long work has half of the time,
+// unless a piece takes more than turnRest. The zero value is an Interval that is over.
 type Interval struct {
 	until time.Duration // monotonic
 	other time.Duration // when other requests came last, monotonic

@@ -13,8 +13,8 @@ import (
 const (
 	// LeastTime is the smallest limit of a user whose work has been stopped many times …
 	LeastTime = 50 * time.Millisecond
-	// … and rushTime the smallest one while such work arrives without a break from many connections. rushTime
-	// does not apply to scripts that do little (luavm), because locks are made of them.
+	// … and rushTime the smallest one while such work arrives without a break from many connections. rushTime does not apply to scripts
+	// that do little (luavm), because clients build locks from such scripts.
 	rushTime = time.Millisecond
 	// RushMemory is the time after which a limit below LeastTime doubles again.
 	RushMemory = time.Second
@@ -25,7 +25,7 @@ const (
 	GraceTime = 500 * time.Millisecond
 	// GraceMemory is the time after which a limit that Spend has used up is whole again.
 	GraceMemory = 5 * time.Minute
-	// overrunUsers is the number of users from which on forget deletes those that have the full limit again.
+	// If Limits holds overrunUsers users or more, the method forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
 	// ToldUsers is how many limits a node reports to the other nodes: that of everyone, and those of the users with the shortest
@@ -109,8 +109,8 @@ func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 	return min(full, max(LeastTime>>l.rush(user, now), rushTime))
 }
 
-// Note halves the time limit of a user whose work was stopped; took is how long that work ran. A limit of LeastTime or less is
-// halved only if the stopped work of the user takes a quarter of all time. first reports that no earlier halving was in force.
+// Note halves the time limit of a user whose work was stopped; took is how long that work ran. A limit of LeastTime or less is halved
+// only if the stopped work of the user takes at least a quarter of all time. first reports that no earlier halving was in force.
 func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

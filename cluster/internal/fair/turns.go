@@ -18,7 +18,7 @@ type Work interface {
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
-	// KeepsPlace reports whether it is work of which clients make locks. Such work is heavy only if its kind is heavy, and otherwise
+	// KeepsPlace reports whether it is work from which clients build locks. Such work is heavy only if its kind is heavy. Otherwise it
 	// does not wait behind heavy work of its user.
 	KeepsPlace() bool
 	// Calls is how many commands it has.
@@ -32,36 +32,36 @@ type Work interface {
 // Users take turns. Here a piece of work is *coarse* if it takes CoarsePiece or more, *heavy* if it takes HeavyPiece or more, and
 // *light* if it is not heavy.
 //
-// Order. A user could send work over many connections and have all others wait for all of it, though no piece of it is long enough
-// to be stopped. So the requests of a user whose coarse work has taken much time lately go behind those of others. The requests of
-// one user keep their order, by whatever connections they come: a client may stop waiting for the reply to a release, and take the
-// lock again by another connection. Two exceptions keep the long queries of a user from delaying its locks: requests of which locks
-// are made overtake its heavy work, and if it has much coarse work, its requests that are not coarse overtake those of which no lock
-// is made.
+// Order. A user could send work over many connections and have all others wait for all of it, though no piece of it is long enough to be
+// stopped. So the requests of a user whose coarse work has taken much time lately go behind those of others. The requests of one user
+// keep their order, by whatever connections they come: a client may stop waiting for the reply to a release, and take the lock again by
+// another connection. Two exceptions keep the long queries of a user from delaying its locks. Requests from which clients build locks
+// overtake the user's heavy work. And if the user has much coarse work, its requests that are not coarse overtake those from which no
+// locks are built.
 //
-// Heavy work. Many users may each send a piece of heavy work at once. So the leader predicts whether a request is heavy: from the
-// recent times of the same kind of work, whoever sent it, and from the recent work of its user, unless locks are made of such
-// requests. A heavy request goes first in its batch, and takes so long that the batch ends after it. Between two heavy pieces the
-// leader serves others for as long as the last piece took, turnRest at most, while they send requests. The entry of a large write
-// takes longer to reach the disks than other entries, and the leader runs nothing else in that time. So this time is added to that
-// of the write's evaluation.
+// Heavy work. Many users may each send a piece of heavy work at once. So the leader predicts whether a request is heavy. It predicts that
+// from the recent times of the same kind of work, whoever sent it. If clients build no locks from such requests, it predicts it also from
+// the recent work of the user. A heavy request goes first in its batch, and takes so long that the batch ends after it. Between two heavy
+// pieces the leader serves others for as long as the last piece took, turnRest at most, while they send requests. The entry of a large
+// write takes longer to reach the disks than other entries, and the leader runs nothing else in that time. So this time is added to the
+// time of the write's evaluation.
 //
 // Coarse work. A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of these pieces as take a
 // few milliseconds. Then the leader serves only the other users, if they have requests, for as long as the pieces and their entry
 // took, turnRest at most.
 
 const (
-	// turnShare is the time up to which the recent coarse work of a user leaves its requests in their places. Users with coarse work
-	// of more than HeavyTime share turnShare equally.
+	// turnShare is how much recent coarse work a user may have before its requests go behind those of others. If several users have
+	// coarse work of more than HeavyTime, each may have an equal part of turnShare.
 	turnShare = 50 * time.Millisecond
 	// CoarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	CoarsePiece = 100 * time.Microsecond
-	// knownPieces is how many commands of a kind must have been noted before the method weighs predicts that a request of that kind is
-	// light or long. It predicts of no request with more than fewCalls commands that it is light.
+	// The method weighs predicts the weight of a request only if at least knownPieces commands of its kind have been noted. It never
+	// predicts that a request with more than fewCalls commands is light.
 	knownPieces = 2
 	fewCalls    = 4
-	// applyTimes bounds the time of a commit that is added to the coarse work of a batch (NoteCommit), as a multiple of the time that
-	// the evaluation of that work took.
+	// The time of a long commit is added to the coarse work of a batch (NoteCommit), but at most applyTimes times the time that the
+	// evaluation of that work took.
 	applyTimes = 20
 	// turnMemory is the half-life of the times in uses.
 	turnMemory = 10 * time.Second
@@ -73,7 +73,7 @@ const (
 	restFor = 100 * time.Millisecond
 	// heavyMemory is for how long after heavy work light work is noted, too (Counts).
 	heavyMemory = 6 * turnMemory
-	// turnNames is the number of users, or of kinds of work, from which on those with little work are forgotten.
+	// If there are turnNames users, or as many kinds of work, those with little work are forgotten.
 	turnNames = 1000
 )
 
@@ -305,11 +305,11 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns those of the waiting requests and of q that are to run next: first the requests of users with little coarse work, and
-// behind them those of users with much coarse work, users with less of it first. If the last batch had requests of both groups, but
-// ran none of the second, one request of the second group goes before the first group. Heavy work waits while holdsOf holds it back,
-// and in any case for one batch of other requests, if there are any. Then one heavy request goes first. While Pauses is true, only
-// the requests of the first group run.
+// Order returns those of the waiting requests and of q that are to run next. First come the requests of users with little coarse work.
+// Behind them come those of users with much coarse work, users with less of it first. If the last batch had requests of both groups, but
+// ran none of the second, one request of the second group goes before the first group. Heavy work waits while holdsOf holds it back, and
+// in any case for one batch of other requests, if there are any. Then one heavy request goes first. While Pauses is true, only the first
+// group runs.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {

@@ -19,11 +19,10 @@ import (
 //	|        | 1 byte  | 1 byte |        |                    |          |
 //	+--------+---------+--------+--------+--------------------+----------+
 //
-// Nodes of different versions do not forward to each other: their frames may not mean the same. A minor
-// version adds what a node of an earlier minor can do without. That may be fields in "more" or at the end of
-// a frame: a node skips the fields that it does not know. Or it may be frames, or fields of calls: a node does
-// not send them to a peer of an earlier minor. So a cluster serves all clients while its nodes are upgraded one
-// after the other, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
+// Nodes of different versions do not forward to each other: their frames may not mean the same. A minor version adds only what a node of
+// an earlier minor can do without. New fields in "more" or at the end of a frame do no harm, because a node skips the fields that it does
+// not know. New frames, and new fields of calls, are not sent to a peer of an earlier minor. So a cluster serves all clients while its
+// nodes are upgraded one after the other, unless the version itself has changed. Versions up to 4 had neither a minor nor "more".
 //
 // Since minor 1, "more" begins with the Identity of the node:
 //

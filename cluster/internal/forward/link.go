@@ -37,8 +37,8 @@ const (
 	writeSize        = 256 << 10
 	// … and maxOutbox is how many bytes may wait to be written before the link ends, too.
 	maxOutbox = 512 << 20
-	// pieceSize is the size above which buf gets no more frames and moves to full: to grow, a large
-	// buffer would have to be copied.
+	// pieceSize is the size above which buf gets no more frames and moves to full, because a large buffer would have to be copied to
+	// grow.
 	pieceSize = 256 << 10
 	// MaxPeerOutput is how many bytes may wait before the leader puts off further large replies to reads
 	// (above fair.SmallReply): otherwise all of them would be in memory at once.
@@ -194,14 +194,16 @@ func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error
 	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
 }
 
-// Start sends a frame. f.Done is called with the result, or with raftnode.ErrNotExecuted or ErrTooLong if the
-// frame was certainly not sent, or with raftnode.ErrUnknown if the link ends before the result comes. Start
-// returns the number of the call; 0 if the frame was not sent.
+// Start sends a frame, and returns the number of the call; 0 if the frame was not sent. It passes one of these outcomes to f.Done:
+//
+//   - the result of the call;
+//   - raftnode.ErrNotExecuted or ErrTooLong if the frame was certainly not sent;
+//   - raftnode.ErrUnknown if the link ends before the result comes.
 func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint64) {
 	l.mu.Lock()
 	var err error
 	if !l.broken && !l.retired {
-		// mu is held, so Fail finds the call in waiting if it has been sent.
+		// mu is held until the call is in waiting, so Fail finds every call that has been sent.
 		if err = l.Out.Send(kind, l.next+1, fill); err == nil {
 			l.next++
 			id = l.next

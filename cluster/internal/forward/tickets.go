@@ -8,7 +8,7 @@ import (
 // Ticket identifies a write of another node, or a write of this node that an earlier leader may have received.
 type Ticket struct {
 	Origin uint64 // boot number of the node that forwards the write
-	ID     uint64 // number of the write on that node; 0: the request may be executed twice
+	ID     uint64 // number of the write on that node; 0: the request needs no number, because it may be executed twice
 	Low    uint64 // the origin waits for no write with a smaller number
 	Again  bool   // the write may have been executed already
 }

@@ -21,36 +21,35 @@ import (
 //	frame:     internal/frame
 //
 //	kind 1  submit    ticket, calls
-//	kind 2  result    status (1 byte: Done … ReplyLater), for status 0: n, n times reply; then,
-//	                  if the request was heavy work, 1, its cost in ns, and the leases that it
-//	                  granted, if any (cluster/grants.go); older versions skip what follows the replies
+//	kind 2  result    status (1 byte: Done … ReplyLater). For status 0, n and n times reply follow.
+//	                  If the request was heavy work, 1, its cost in ns, and the leases that it
+//	                  granted, if any (cluster/grants.go), follow the replies; older versions skip
+//	                  what follows the replies
 //	kind 3  kill      "k" for SCRIPT KILL, "f" for FUNCTION KILL, "s" for FUNCTION STATS; then
-//	                  the version of the users by which the sender has checked its client's rights;
-//	                  version 0.1.0 leaves out that version, and "k". The result is the reply of
-//	                  the command, or for "s" perhaps status 5, after which the node asks again
+//	                  the version of the user list by which the sender has checked its client's
+//	                  rights. Version 0.1.0 sends neither that version nor "k". The result is the
+//	                  reply of the command. For "s" it may be status 5; then the node asks again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot number of the sender, the sender's number of the command,
-//	                  token of the link, then n=1 and a call: a blocking command; then,
-//	                  unless the client has only just sent the command, 1 if the command has
-//	                  waited at a leader, else 0, and the time since the sender got it from
-//	                  its client, in µs; older versions skip these two fields
-//	kind 6  cancel    how (1 byte, Link.Cancel): cancel the blocking command of the block
-//	                  frame with this id; or the client of the submit frame with this id
-//	                  was cut off
+//	                  token of the link, then n=1 and a call: a blocking command. If the sender
+//	                  did not send the command at once, two fields follow: 1 if the command has
+//	                  waited at a leader, else 0; and the time since the sender got it from
+//	                  its client, in µs. Older versions skip these two fields
+//	kind 6  cancel    how (1 byte, Link.Cancel). If a block frame had this id, its blocking command
+//	                  is to be cancelled. If a submit frame had this id, its client was cut off
 //	kind 7  claim     boot number of the sender, token of the link: the sender uses this
-//	                  connection for its writes and blocking commands; the result
-//	                  is how far the log has come, and the token, a new one
-//	                  unless the given one is valid, or one error:
-//	                  BUSY (to version 0.1.0: not executed)
-//	kind 8  waits     to the sender of a block frame: the command waits; to the sender of a
-//	                  submit frame: one of its scripts runs for long. No body
-//	kind 9  alive     the sender has blocked clients and lives. No body
+//	                  connection for its writes and blocking commands. The result is how far the
+//	                  log has come, and a token: the given one if it is valid, else a new one.
+//	                  Or the result is one error: BUSY (to version 0.1.0: not executed)
+//	kind 8  waits     no body. To the sender of a block frame: the command waits. To the sender of a
+//	                  submit frame: one of its scripts runs for long
+//	kind 9  alive     no body: the sender has blocked clients and lives
 //	kind 10 admin     what (1 byte) | str id | str peer address: a change of
 //	                  membership; the result is a status reply or an error reply
-//	kind 20 position  no body, or 1 (1 byte); the result is the index up to which the asked
+//	kind 20 position  no body, or 1 (1 byte). The result is the index up to which the asked
 //	                  node knows the log to be committed: its log has all these entries.
-//	                  With a body the question is for a leader, which answers
+//	                  With a body the question is for a leader: the leader answers
 //	                  only after it has checked that it still leads
 //
 //	ticket:       0, or: id | low | 1 if the write is sent again, else 0 | token (8 bytes)
@@ -91,8 +90,8 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 	return call.Append(buf, calls, minor)
 }
 
-// maxNumber bounds the number of a write (Ticket.ID). No node forwards so many writes while it runs, and the number plus one does
-// not overflow.
+// maxNumber bounds the number of a write (Ticket.ID). No node forwards so many writes while it runs, and maxNumber plus one does not
+// overflow.
 const maxNumber = 1 << 62
 
 // ReadSubmit decodes a submit frame. It leaves from.Origin 0, because the frame does not contain it: the sender has named it in its

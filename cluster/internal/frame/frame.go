@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// MaxLength bounds a frame: a request may hold a few arguments of the
-	// largest size that a client can send.
+	// MaxLength bounds the bytes of a frame. It is so high because a request may hold a few arguments of the largest size that a client
+	// can send.
 	MaxLength = 1 << 30
 	// MaxShort bounds the frames that carry the status of a node (package peers) or a request to join.
 	MaxShort = 1 << 16
@@ -89,8 +89,8 @@ func ReadRest(r *bufio.Reader, n int) (Frame, error) {
 	return Frame{Kind: b[0], ID: id, Body: b[1+size:]}, nil
 }
 
-// ReadBody reads n bytes. It allocates memory as the bytes arrive, not as announced: first 1 MB, then 16 MB, which is
-// as much as a client can usually send at once, and then each time as much as has arrived.
+// ReadBody reads n bytes. It allocates memory as the bytes arrive, not as announced: first 1 MB, then 16 MB, and then each time as much
+// as has arrived. A client can usually send no more than 16 MB at once.
 func ReadBody(r io.Reader, n int) ([]byte, error) {
 	const step, usual = 1 << 20, 16 << 20
 	brake.Bring(n)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// limitQueue bounds the kernel's queue of ln to n callers. The queue of the net package is so long that a peer that
-// calls behind a full queue of strangers gives up before it is accepted.
+// limitQueue bounds the kernel's queue of ln to n callers. The net package makes this queue so long that a peer behind a queue full of
+// strangers would give up before the node accepts it.
 func limitQueue(ln net.Listener, n int) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -21,9 +21,9 @@ func limitQueue(ln net.Listener, n int) {
 	}
 }
 
-// takeWaiting accepts callers that wait in the kernel's queue, at most n, and passes each to take. It does not wait for
-// callers. It reports whether more of them may wait. Each caller costs one system call; the net package makes several
-// more, which are in vain for a stranger that is cut off at once.
+// takeWaiting accepts at most n of the callers that wait in the kernel's queue, and passes each to the function take. It does not wait
+// for callers. It reports whether more callers may wait. It makes one system call for each caller. The net package makes several more,
+// and for a stranger that is cut off at once these would be in vain.
 func takeWaiting(ln net.Listener, n int, take func(net.Conn)) (more bool) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -33,7 +33,8 @@ func takeWaiting(ln net.Listener, n int, take func(net.Conn)) (more bool) {
 	if err != nil {
 		return false // only for a nil listener
 	}
-	// If the listener is closed, Control returns an error and calls nothing: the next Accept says so, too.
+	// If the listener is closed, Control calls nothing and returns an error. Nobody needs that error, because the next Accept returns
+	// one, too.
 	_ = raw.Control(func(ln uintptr) {
 		for range n {
 			fd, from, err := syscall.Accept4(int(ln), syscall.SOCK_CLOEXEC)

@@ -12,19 +12,18 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// A caller costs a goroutine, a socket and buffers before it has proved that it is a peer; until then it is a
-// stranger. On a port that others reach, anybody may call as often as they like. So a caller has to send its
-// handshake (handshakeDone) within HandshakeTimeout, and there are at most maxStrangers strangers at once. If one more
-// comes, the node cuts off a stranger that has sent no handshake: the oldest one from the address with the most
-// strangers. Among the strangers without a handshake, those from an address at which a peer has proved itself are cut
-// off last. The node takes callers out of the kernel's queue before it does more for any of them (waiting.go). Peers
-// send their handshake within milliseconds, so the node cuts off no peer, even if a thousand others call. The node
-// computes the TLS handshakes of its callers in turn (package turns), and every second turn is for the addresses at
-// which peers have proved themselves.
+// A caller costs a goroutine, a socket and buffers before it has proved that it is a peer; until then it is a stranger. On a port that
+// others reach, anybody may call as often as they like. So a caller has to send its handshake (handshakeDone) within HandshakeTimeout,
+// and there are at most maxStrangers strangers at once. If one more comes, the node cuts off a stranger that has sent no handshake: the
+// oldest one from the address with the most strangers. Among the strangers without a handshake, those from an address at which a peer has
+// proved itself are cut off last.
 //
-// A caller proves by its certificate that it is a peer. If the node asks for no proof, every caller remains a
-// stranger, even if it has sent the handshake of a peer. But the node cuts off strangers that have sent a handshake
-// only if all have sent one.
+// The node takes callers out of the kernel's queue before it does more for any of them (waiting.go). Peers send their handshake within
+// milliseconds, so the node cuts off no peer, even if a thousand others call. The node computes the TLS handshakes of its callers in turn
+// (package turns), and every second turn is for the addresses at which peers have proved themselves.
+//
+// A caller proves by its certificate that it is a peer. If the node asks for no proof, every caller remains a stranger, even if it has
+// sent the handshake of a peer. But the node cuts off a stranger that has sent a handshake only if all strangers have sent one.
 //
 // Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
 // peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to
@@ -287,7 +286,7 @@ func (a *arrival) Close() error {
 	return a.finish()
 }
 
-// leave notes that the connection ends; the caller holds mu, and then calls finish without it.
+// leave notes that the connection ends. The caller holds mu, and afterwards calls finish without mu.
 func (a *arrival) leave() {
 	if a.gone {
 		return
@@ -300,7 +299,7 @@ func (a *arrival) leave() {
 	a.noStranger()
 }
 
-// finish closes the connection after leave. No other method sets its fields any more.
+// finish closes the connection after leave. No method sets the fields of the arrival any more, so finish needs no lock.
 func (a *arrival) finish() error {
 	if a.end != nil {
 		a.end()

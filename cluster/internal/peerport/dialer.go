@@ -55,7 +55,7 @@ func (d *Dialer) Dial(addr string, proto byte, timeout time.Duration) (net.Conn,
 	if speaksPlain(err) {
 		err = fmt.Errorf("%w: %w", errPlainPeer, err)
 	}
-	// Callers must see a failed dial, not a broken connection: Raft repeats requests on the latter.
+	// Callers must see a failed dial, not a broken connection, because Raft repeats requests on broken connections.
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: peerNetAddr(addr), Err: err}
 }
 
@@ -74,7 +74,7 @@ func (d *Dialer) turnedAway(addr string, err error) {
 	}
 }
 
-// dialPlain is Dial without a gate.
+// dialPlain does what Dial does without a gate: it connects without TLS, and sends proto.
 func (d *Dialer) dialPlain(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	conn, err := d.dialOnly(addr, proto, timeout)
 	if err != nil {

@@ -31,8 +31,8 @@ import (
 //   - its chain leads to --peer-tls-ca-cert-file, and it is valid at present;
 //   - its extended key usage allows servers and clients. So a certificate for a mere client
 //     or a mere web server of the same CA does not open the port;
-//   - it names the host that was dialed, if it is the certificate of the called node (the certificate of a
-//     caller may have any name); or, with --peer-tls-name, the certificates of both sides have that name.
+//   - it has the right name. With --peer-tls-name, that name must be in the certificates of both sides. Otherwise
+//     the certificate of the called node must name the host that was dialed, and that of a caller may have any name.
 //
 // A connection begins with the first byte of a TLS handshake, 0x16; no plain protocol begins with it. After the
 // handshake the called node sends one byte, 'K', to say that it has accepted the certificate of the caller.
@@ -301,8 +301,8 @@ var (
 	errHasSecret   = errors.New("it has a secret, and this node a certificate: give this node --peer-secret-file instead of --peer-tls-cert-file and its kin, or all nodes a certificate")
 )
 
-// otherKind returns the likely reason why a certificate is not trusted: another secret, or a certificate instead of a
-// secret or the reverse. It returns nil if none of these is the case.
+// otherKind returns the likely reason why a certificate is not trusted: the peer has another secret, it has a certificate and this node a
+// secret, or it has a secret and this node a certificate. If none of these is the case, otherKind returns nil.
 func (k *peerKeys) otherKind(leaf *x509.Certificate) error {
 	switch bySecret := !k.ageless.IsZero(); {
 	case bySecret && ofSecret(leaf):

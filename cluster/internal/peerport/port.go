@@ -16,7 +16,7 @@ const (
 	ProtoRaft    = 'R' // hashicorp/raft's own transport
 	ProtoAppend  = 'A' // entries and heartbeats: raftnode/append.go
 	ProtoForward = 'F' // requests to the leader: cluster/internal/forward/wire.go
-	ProtoFacts   = 'D' // the facts that the nodes exchange: cluster/internal/peers/status.go
+	ProtoFacts   = 'D' // the status that each node tells the others: cluster/internal/peers/status.go
 	ProtoJoin    = 'J' // a node that wants to become a member: cluster/join.go
 )
 
@@ -44,9 +44,9 @@ const DialTimeout = 500 * time.Millisecond
 // HandshakeTimeout is how long a new connection may take until the caller has sent what a peer sends first (handshakeDone).
 const HandshakeTimeout = 5 * time.Second
 
-// New serves the callers of ln. self is the address under which the other nodes know this one. serve has, for
-// each protocol except those of Accept and AcceptAppends, the function that serves its connections. The port's Close
-// also closes d.Strangers.
+// New serves the callers of ln. self is the address under which the other nodes know this one. Accept and AcceptAppends return the
+// connections of two protocols. For each other protocol, serve has the function that serves its connections. The port's Close also closes
+// d.Strangers.
 func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn)) *Port {
 	p := &Port{ln: ln, self: self, serve: serve, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}

@@ -43,8 +43,8 @@ type quietWrites struct {
 // of its processor.
 const quietCopy = 64 << 10
 
-// quietOrder tells the race detector that a write to a connection happens before the read of the same bytes. The net
-// package does so, too.
+// quietOrder tells the race detector that a write to a connection happens before the read of the same bytes, as the net package does for
+// its own connections.
 var quietOrder atomic.Uint32
 
 // quiet returns a quietConn on conn if conn is a TCP connection, and conn itself otherwise.

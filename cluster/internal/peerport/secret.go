@@ -16,10 +16,9 @@ import (
 	"time"
 )
 
-// With a shared secret all nodes are the same CA: each node derives the key of the CA from the secret, and each
-// process makes up a key of its own and signs it with the key of the CA. The derived key only proves
-// membership. TLS makes up new encryption keys for each connection, so a person who learns the secret later
-// cannot read earlier traffic.
+// With a shared secret all nodes are the same CA, because each node derives the key of the CA from the secret. Each process makes up a
+// key of its own and signs it with the key of the CA. The derived key only proves membership. TLS makes up new encryption keys for each
+// connection, so a person who learns the secret later cannot read earlier traffic.
 //
 // Any caller of the port sees a certificate that the CA has signed, and can test guesses of the secret on it offline. So a short
 // secret is refused, and each guess costs some work. The real protection is a random secret: lockstep secret FILE makes one.

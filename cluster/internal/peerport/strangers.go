@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// Strangers logs failed calls between this node and its peers: the peer port turned a caller away or could not accept
-// it, a peer turned this node away, or this node did not trust what answered at a peer's address. It logs the first call
-// for each reason at once, and after each strangersPeriod the number of further ones. So a stranger that calls a
-// thousand times a second causes about one line a minute.
+// Strangers logs failed calls between this node and its peers, in three cases: the peer port turned a caller away or could not accept it;
+// a peer turned this node away; or this node did not trust what answered at a peer's address. It logs the first call for each reason at
+// once, and after each strangersPeriod the number of further ones. So a stranger that calls a thousand times a second causes about one
+// line a minute.
 type Strangers struct {
 	log   *slog.Logger
 	Total atomic.Uint64 // number of callers that this node has turned away

@@ -5,18 +5,19 @@ import (
 	"slices"
 )
 
-// Peers that call wait in the kernel's queue behind the strangers that called before them. So the queue must stay
-// short: the node takes callers out of it before it does anything else for a stranger. A caller that is not started
-// costs one system call and little memory, and the node often cuts it off before it starts it.
+// Peers that call wait in the kernel's queue behind the strangers that called before them. So the queue must stay short: the node takes
+// callers out of it before it does anything else for a stranger. A caller that is not started costs one system call and little memory.
+// The node often cuts such a caller off without having started it.
 //
-// If strangers come faster than even that, the queue is full, and the kernel drops requests to connect. So the queue is
-// short, too: a peer that gets into it is accepted before it gives up, and a peer that does not tries again (dialAgain).
+// If strangers come faster than the node can take them out, the queue is full, and the kernel drops requests to connect. So the queue is
+// also limited in length: a peer that gets into it is accepted before it gives up, and a peer that does not get in tries again
+// (dialAgain).
 
 const (
-	// queueLength is the length of the kernel's queue. It is taken out in a tenth of a second even by a node that has
-	// a tenth of a processor.
+	// queueLength is the length of the kernel's queue. Even a node that has a tenth of a processor takes a full queue out in a tenth of a
+	// second.
 	queueLength = 512
-	// takeBatch is the largest number of callers that are taken out of the kernel's queue between two startBatches.
+	// takeBatch is the largest number of callers that the node takes out of the kernel's queue before it starts some (startBatch).
 	takeBatch = 256
 	// startBatch is how many callers are started before the node looks into the kernel's queue again.
 	startBatch = 32

@@ -6,9 +6,11 @@ import (
 	"time"
 )
 
-// health is what this node last wrote to the program's log about the members. The node logs each of these events
-// once: a member falls silent or is back; too few members answer for a majority, or enough do again; there has been
-// no leader for a while, or there is one again.
+// health is what this node last wrote to the program's log about the members. The node logs each of these events once:
+//
+//   - a member falls silent, or is back;
+//   - too few members answer for a majority, or enough do again;
+//   - there has been no leader for a while, or there is one again.
 type health struct {
 	down       map[string]bool
 	noMajority bool

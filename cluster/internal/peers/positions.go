@@ -103,8 +103,8 @@ func (p *Positions) Begin() (end func()) {
 	}
 }
 
-// Wants reports whether a member should be asked again soon: some client waits, and the member has not yet reported the
-// highest target of all calls of Ask. (The client that waits may have a lower target, which the member has reached.)
+// Wants reports whether a member should be asked again soon. It should if some client waits, and the member has not yet reported the
+// highest target of all calls of Ask. (So the member is asked even if it has reached the lower target of the client that waits.)
 func (p *Positions) Wants(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// plenty is how much room a node does not mention: more than it can lose before its next status.
+// plenty is the number of bytes from which on a node does not mention its room in its status: it cannot lose that much room before its
+// next status.
 const plenty = 256 << 20
 
 // ownRoom returns the room of this node as a Status has it.
@@ -18,15 +19,16 @@ func (w *Watcher) ownRoom() int64 {
 	return 0
 }
 
-// Room returns how long an entry may be so that the disks of a majority have room for it, as far as this node has heard. It is for a
+// Room returns how long an entry may be if the disks of a majority are to have room for it, as far as this node has heard. It is for a
 // leader.
 func (w *Watcher) Room() int64 {
 	begun, _ := w.cfg.Raft().Proposed()
 	return max(w.room.Load()-begun, 0)
 }
 
-// sumRoom finds out at how many proposed bytes too few disks for a majority will have room. A member that is silent stores
-// nothing. One that has not said how much room it has counts as if it had any. The caller holds mu.
+// sumRoom finds out how many bytes this node can have proposed, in total, before the disks of fewer than a majority have room left. A
+// member that is silent stores nothing, so its disk does not count. A member that has not said how much room it has counts as if it had
+// any amount. The caller holds mu.
 func (w *Watcher) sumRoom(now time.Duration) {
 	var until []int64
 	voters := 0

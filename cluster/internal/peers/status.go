@@ -16,8 +16,8 @@ import (
 // port. By Raft a follower hears from the leader only. But a client that asks a follower for the other nodes
 // wants to know all of them, and which of them are up.
 //
-// A connection for these questions begins with 'D'. Then the asking node sends a frame with its status and gets one with
-// the other node's, as often as it likes.
+// A connection for these questions begins with 'D'. Then the asking node sends a frame with its status, and gets a frame with the status
+// of the other node. It may ask as often as it likes.
 //
 //	kind 1  status  str id | str plain | str sentinel | str cluster |
 //	                str run id | uvarint applied | str name of the cluster |
@@ -27,16 +27,19 @@ import (
 //	                n, n times (str user | int halvings | int rush | int milliseconds) |
 //	                uvarint room
 //
-// plain, sentinel and cluster are the addresses for clients (Addresses). you is what the answering node thinks of the
-// asking one: 0 it does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data
-// directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A reader skips what follows the
-// fields that it knows. A frame may end after applied, the peer address, the data directory, the members or the TLS
-// addresses, so that versions can differ in what they say. A node names its data directory only when it asks a member
-// at its address, and in answers to members: another node that names the directory would pass for this node. Only in
-// answers to members that have named their directory it also names the users whose work gets less time than usual
-// (fair.Overrun), and its room if that is little. If there is neither, the frame ends before them. A frame that is longer than frame.MaxShort is
-// refused. A node records no status of a node that is no member, or that names another data directory than the one
-// with which the member was met.
+// plain, sentinel and cluster are the addresses for clients (Addresses). you is what the answering node thinks of the asking one: 0 it
+// does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data directory. Frames, integers and str are as in
+// cluster/internal/forward/wire.go. A frame that is longer than frame.MaxShort is refused.
+//
+// Versions can differ in what they say. A reader skips what follows the fields that it knows. A frame may end after applied, the peer
+// address, the data directory, the members or the TLS addresses.
+//
+// A node names its data directory only in two cases: when it asks a member at that member's address, and when it answers a member.
+// Another node that knows the directory's name could pass for this node. An answer to a member that has named its own directory also
+// names the users whose work gets less time than usual (fair.Overrun), and the room of the answering node if that is little. If there is
+// neither, the frame ends before these fields.
+//
+// A node records no status of a node that is no member, or that names another data directory than the one with which the member was met.
 const (
 	FrameStatus = 1
 
@@ -65,10 +68,10 @@ type Status struct {
 	// Overruns are the users whose work gets less time than usual on that node (fair.Limits).
 	Overruns []fair.Overrun
 
-	// Room is 1 more than how long an entry may be so that the node's disk has room for it; 0 if it has room for any entry.
+	// Room is 1 more than the length of the longest entry for which the node's disk has room; 0 if it has room for any entry.
 	Room int64
 
-	asOf int64 // of an answer, not sent: the outcome of how many proposed bytes was known when this node asked
+	asOf int64 // not sent; in an answer: of how many proposed bytes this node knew the outcome when it asked
 }
 
 // Standing is what a node thinks of another.
@@ -166,8 +169,8 @@ func Read(r *bufio.Reader) (Status, error) {
 	return f, nil
 }
 
-// sane reports whether an honest node can have sent a status. It clears invalid addresses for clients: clients would
-// be sent there, and a blank in an address would break the texts of Sentinel, where blanks separate words.
+// sane reports whether an honest node can have sent a status. It clears invalid addresses for clients, because clients would be sent
+// there. Also, a blank in an address would break the texts of Sentinel, where blanks separate words.
 func (f *Status) sane() bool {
 	for _, addr := range []*string{&f.Addrs.Plain, &f.Addrs.Sentinel, &f.Addrs.Cluster, &f.Addrs.TLSPlain, &f.Addrs.TLSSentinel, &f.Addrs.TLSCluster} {
 		if roster.CheckAddress(*addr) != nil {

@@ -16,15 +16,16 @@ import (
 // silence, which means little on a busy machine. So a follower that loses its link to the leader, and whose new
 // connection is refused, waits for a few missing heartbeats and then stands for election.
 //
-// The suspicion decides only the time of an election. The winner still needs the votes of a majority. A leader that
-// lives after all, behind a port that refuses, sends heartbeats, and then no follower stands.
+// The suspicion decides only the time of an election. The winner still needs the votes of a majority. If the leader lives after all,
+// behind a port that refuses connections, it sends heartbeats, and then no follower stands.
 //
-// The first member stands after a quarter of the heartbeat timeout, 125 ms, and the next one 200 ms later, so
-// that they do not split the votes. A member stands by sending itself the message by which a leader transfers
-// leadership (Campaign). Raft's own timers would be too slow, because they cannot be set below the leader lease,
-// and other voters would refuse a pre-vote while they believe in the old leader. The message skips the pre-vote.
-// So the follower also waits for silence: a living leader sends entries every 10 to 20 ms and heartbeats every 50
-// to 100 ms. If a machine or a network falls silent, Raft's timers start the election.
+// The first member stands after a quarter of the heartbeat timeout, 125 ms, and the next one 200 ms later, so that they do not split the
+// votes. A member stands by sending itself the message by which a leader transfers leadership (Campaign). Raft's own way would be too
+// slow: its timers cannot be set below the leader lease, and other voters would refuse a pre-vote while they believe in the old leader.
+// The message skips the pre-vote.
+//
+// Without a pre-vote, nobody else checks that the leader is gone. So the follower also waits for silence: a living leader sends entries
+// every 10 to 20 ms and heartbeats every 50 to 100 ms. If a machine or a network falls silent, Raft's timers start the election.
 
 // SuspectTick is how often the function silent looks for signs of life of the leader.
 const SuspectTick = 5 * time.Millisecond
@@ -33,8 +34,8 @@ const SuspectTick = 5 * time.Millisecond
 // living leader sends a heartbeat after a tenth to a fifth of the heartbeat timeout, and entries far more often.
 func firstTurn(heartbeat time.Duration) time.Duration { return heartbeat / 4 }
 
-// nextTurn is the time between the turns of two members to stand for election, so that they do not split the votes: even
-// with a busy disk, a member that can win has won within nextTurn.
+// nextTurn is the time between the turns of two members to stand for election, so that they do not split the votes. Even with a busy
+// disk, a member that can win has won within nextTurn.
 func nextTurn(heartbeat time.Duration) time.Duration { return heartbeat * 2 / 5 }
 
 // Refused reports whether the machine at an address refused a connection, because no process listens there.
@@ -62,9 +63,9 @@ type Elector interface {
 	Campaign() error
 }
 
-// Stand waits for the silence of the suspected leader, and then has this node stand for election. It gives up if another
-// node leads, if ctx ends, or after two election timeouts. Until then a node that has not caught up keeps waiting, because
-// it could not lead at once. A node without a vote does nothing, and neither does one whose turn would come after Raft's own timers.
+// Stand waits for the silence of the suspected leader, and then has this node stand for election. It gives up if another node leads, if
+// ctx ends, or after two election timeouts. Until then a node that has not caught up keeps waiting, because it could not lead at once.
+// Stand does nothing if this node has no vote, or if its turn would come after Raft's own timers.
 func (s *Suspicion) Stand(ctx context.Context, leader raftnode.Leadership) {
 	turn := s.turnAfter(leader.ID)
 	patience := firstTurn(s.Heartbeat) + time.Duration(turn)*nextTurn(s.Heartbeat)

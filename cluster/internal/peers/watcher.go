@@ -79,7 +79,7 @@ type Watcher struct {
 	moved  chan struct{} // wakes Run after a change of the configuration; has room for one element
 
 	misplaced misplaced
-	room      atomic.Int64 // see RoomUntil
+	room      atomic.Int64 // how many bytes this node can have proposed before the disks of fewer than a majority have room (sumRoom)
 	health    health
 
 	// older is true while some member may run version 0.1.0. A member may run it until its status
@@ -259,7 +259,7 @@ func (w *Watcher) Vouched(id string) bool {
 	return false
 }
 
-// Look renews the topology and logs changes of the health (tellHealth): by now a member may have been silent for too long.
+// Look renews the topology and logs changes of the health (tellHealth), because by now a member may have been silent for too long.
 func (w *Watcher) Look() {
 	led := w.cfg.Leader().ID != ""
 	w.mu.Lock()

@@ -21,10 +21,9 @@ import (
 	"lockstep/store/codec"
 )
 
-// AppendEntries is the only request that Raft sends more than once a second: a heartbeat for every batch
-// of reads, entries for every batch of writes. hashicorp/raft's transport finds the fields of each
-// request by reflection and sends their names along, which took a tenth of the time that three nodes
-// spend on a write. So AppendEntries has a codec and connections of its own:
+// AppendEntries is the only request that Raft sends more than once a second: a heartbeat for every batch of reads, entries for every
+// batch of writes. hashicorp/raft's transport finds the fields of each request by reflection and sends their names along. That took a
+// tenth of the time that three nodes spend on a write. So AppendEntries has a codec and connections of its own:
 //
 //	hello:     one byte, 'A', from the node that was called. A node of an earlier version closes
 //	           the connection instead, and gets its requests by Raft's own protocol
@@ -36,10 +35,10 @@ import (
 //	           last index | 1 for success, else 0 | 1 if the leader may ask again at once, else 0
 //	           or, if the request was refused: length of the rest | 1 | why
 //
-// Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A
-// connection carries one request at a time. A node of an earlier version accepts no request longer than
-// maxAppend in this codec. The leader sends a longer one to such a node by Raft's own protocol, whose decoder grows
-// its buffer piece by piece: for an entry of 7 MB it takes 104 MB of memory.
+// Integers are uvarints; id, address, data, extensions and why are a uvarint length and bytes. A connection carries one request at a
+// time. A node of an earlier version accepts no request longer than maxAppend in this codec. The leader sends a longer request to such a
+// node by Raft's own protocol. The decoder of that protocol grows its buffer piece by piece, so it takes 104 MB of memory for an entry of
+// 7 MB.
 
 const maxAppend = 1 << 20
 
@@ -115,8 +114,8 @@ func (a *appender) ask(to raft.ServerAddress, req *raft.AppendEntriesRequest, re
 	}
 }
 
-// take returns a connection to a peer: a kept one, or else a new one. It fails with errNotSpoken if it finds, or has found less
-// than earlierFor ago, that the peer runs an earlier version.
+// take returns a connection to a peer: a kept one, or else a new one. It fails with errNotSpoken if the peer runs an earlier version. It
+// finds that out from a new connection, and remembers it for earlierFor.
 func (a *appender) take(to raft.ServerAddress) (c *appendConn, kept bool, err error) {
 	a.mu.Lock()
 	list := a.kept[to]

@@ -8,17 +8,19 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// A joining node has no log yet, so nothing in a request tells it whether the leader is the one that it joins. The leader of
-// another cluster may send to it, too: an operator may have told both clusters its address (lockstep add). If it took entries of
-// both, their logs would mix. So a joining node first learns the name of its cluster from a member that --join names, and writes
-// that name to node.json. Until then it refuses every request of Raft. A node that has begun to join and is started again without
-// --join has nobody to ask: it takes the name from the first leader that it follows, and writes it down before it takes anything.
+// A joining node has no log yet, so nothing in a request tells it whether the leader is the one that it joins. The leader of another
+// cluster may send to it, too: an operator may have told both clusters its address (lockstep add). If the node took entries of both
+// clusters, the two logs would mix.
+//
+// So a joining node first learns the name of its cluster from a member that --join names, and writes that name to node.json. Until then
+// it refuses every request of Raft. A node that is started again without --join, before it has joined, has nobody to ask. It takes the
+// name from the first leader that it follows, and writes the name down before it takes anything else.
 
 // errUnbound is the error of a node that does not know yet which cluster it joins.
 var errUnbound = errors.New("cluster: this node joins a cluster and does not know its name yet")
 
-// ErrBegun is the error of Bind at a node that has begun to join another cluster, but has taken nothing of it. If the node is started
-// again, it asks the addresses of --join anew.
+// ErrBegun is the error of Bind at a node that has begun to join another cluster, but has taken nothing from that cluster. If the node is
+// started again, it asks the addresses of --join anew.
 var ErrBegun = errors.New("this node has begun to join another cluster: if it is to join the one at this address, start it again")
 
 // Bind notes which cluster this node joins. If this node has begun to join another one, Bind fails with datadir.ErrOtherCluster, or with

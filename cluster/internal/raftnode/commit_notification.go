@@ -24,7 +24,7 @@ type listener struct {
 // notifyCommit tells the listening followers that an entry with messages is committed, if this node leads in
 // the term of that entry.
 func (t *transport) notifyCommit(entry matched) {
-	// While Raft starts, it applies entries already, and t.raft is nil.
+	// Raft already applies entries while it starts, and t.raft is still nil then.
 	if r := t.raft.Load(); r == nil || r.State() != raft.Leader || r.CurrentTerm() != entry.term {
 		return
 	}

@@ -74,7 +74,7 @@ type Facts struct {
 	Term            uint64
 	Applied, Commit uint64 // indexes in the log
 	Told            uint64 // the commit index that the present leader, another node, has told this one; 0: none
-	Done            uint64 // the last entry that the state machine has applied; Applied counts entries that wait for it, too
+	Done            uint64 // the last entry that the state machine has applied; Applied also counts entries that wait for the state machine
 
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota

@@ -22,11 +22,11 @@ import (
 //
 // A request that names no directory or no cluster is refused (scrutiny.go), and so is an answer that names no directory.
 //
-// Each of these messages also names the cluster, if the sender knows the name. Raft takes two entries with the same term and index
-// for the same entry, and two young clusters often have such entries. A node may get requests of the leader of another cluster:
-// that cluster has a member at the address that this node now has, or an operator has founded a new cluster on the old addresses.
-// Without the name of the cluster, the two logs would mix. For the same reason a node refuses an answer that comes from another
-// member than the one that it has asked.
+// Each of these messages also names the cluster, if the sender knows the name. Raft takes two entries with the same term and index for
+// the same entry, and two young clusters often have such entries. A node may get requests of the leader of another cluster. Perhaps that
+// cluster has a member at the address that this node now has, or an operator has founded a new cluster on the old addresses. Without the
+// name of the cluster, the two logs would mix. For the same reason a node refuses an answer that comes from another member than the one
+// that it has asked.
 
 // errOtherCluster is the error for a node that names another cluster.
 var errOtherCluster = datadir.ErrOtherCluster
@@ -40,9 +40,9 @@ func (r *Node) Blank() bool {
 	return r.founding || !r.dir.Joining() && r.raft.LastIndex() <= 1
 }
 
-// Meet notes the directory of a member that was not met before. The caller must have heard of the directory from the member's
-// configured address, or from a node that says that this is its address. Meet fails with datadir.ErrOtherDirectory if the member was
-// met with another directory, or with the error of the write to node.json.
+// Meet notes the directory of a member that was not met before. The caller must have heard of the directory from the node at the member's
+// configured address, or from a node that claims to have that address. Meet fails with datadir.ErrOtherDirectory if the member was met
+// with another directory, or with the error of the write to node.json.
 func (r *Node) Meet(id, directory string) error { return r.meet([]byte(id), []byte(directory), nil) }
 
 // Met reports whether a member was met before, and whether that was with this directory. Unlike Meet, it notes nothing.
@@ -72,10 +72,10 @@ func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	return false, fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 }
 
-// meet checks the directory that a node names in a request or an answer of Raft. It remembers the directory if the node
-// is a member that was not met before and addr is the member's address. addr is the address that was asked, or the
-// address that the sender of a request claims. A nil addr stands for the member's address. A removed node that still
-// runs may use the id of the member that has replaced it, but it has another address.
+// meet checks the directory that a node names in a request or an answer of Raft. It remembers the directory if the node is a member that
+// was not met before and addr is the member's address. addr is the address that was asked, or the address that the sender of a request
+// claims. A nil addr stands for the member's address. The address matters because a removed node that still runs may use the id of the
+// member that has replaced it; its address is another one.
 func (r *Node) meet(id, directory, addr []byte) error {
 	if known, err := r.recognize(id, directory); known || err != nil {
 		return err
@@ -101,8 +101,8 @@ func (r *Node) meet(id, directory, addr []byte) error {
 // to a node of this version: it only shows the address.
 var separator = []byte{0}
 
-// EncodePeer adds to this node's own address the names of its directory and cluster, and whether it makes
-// promises to leaders (read_lease.go) and its clients listen for messages (commit_notification.go).
+// EncodePeer adds to this node's own address the names of its directory and cluster. It also adds whether the node makes promises to
+// leaders (read_lease.go), and whether its clients listen for messages (commit_notification.go).
 func (t *transport) EncodePeer(id raft.ServerID, addr raft.ServerAddress) []byte {
 	b := t.NetworkTransport.EncodePeer(id, addr)
 	if string(id) != t.self {
@@ -133,8 +133,8 @@ func statedBy(by raft.RPCHeader) []byte {
 	return addr
 }
 
-// known fails if the sender of the header belongs to another cluster, or if this node has met the sender, a
-// member, with another data directory. addr is as in meet.
+// known fails if the sender of the header belongs to another cluster, or if it is a member that this node has met with another data
+// directory. addr is as in meet.
 func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {

@@ -52,7 +52,7 @@ func (r *Node) Everything() (*raftfsm.Snapshot, uint64, error) {
 // Holds reports whether the state of this node contains the effect of every command up to an index.
 func (r *Node) Holds(index uint64) bool {
 	seen := r.fsm.Index()
-	// A snapshot from the leader is on the disk before it is the state.
+	// A snapshot from the leader is on the disk before the state machine has restored it. So it counts only if Raft has applied it.
 	if restored := r.dir.Snapshots.Newest().Index; restored <= r.raft.AppliedIndex() {
 		seen = max(seen, restored)
 	}

@@ -53,7 +53,7 @@ func (w raftLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// raftKind returns the kind of a line of Raft: its text without the values, and the member that it names.
+// raftKind returns the kind of a line of Raft: the text of the line without its values, and with the member that the line names.
 func raftKind(line string) string {
 	kind, rest, _ := strings.Cut(line, ": ")
 	if text, fields, ok := strings.Cut(rest, ": "); ok && !strings.Contains(text, "=") {

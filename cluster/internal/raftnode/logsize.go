@@ -7,12 +7,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// How large the log becomes. Raft takes a snapshot after a number of entries, and keeps a number of the
-// entries before it in the log; but an entry may be 50 bytes or some megabytes. So the node also takes a snapshot
-// when the log since the last one has more bytes than Config.SnapshotBytes, and more than logPerData
-// times the data: a snapshot writes all data, and more frequent snapshots would cost more than the log
-// does. The log is deleted up to the snapshot before the last (datadir.Log), so the whole log is at most
-// about twice as long as the log since the last snapshot may be.
+// How large the log becomes. Raft takes a snapshot after a number of entries, and keeps a number of the entries before it in the log. But
+// an entry may be 50 bytes or some megabytes, so the node also takes a snapshot when the log is large. Two conditions must hold: the log
+// since the last snapshot has more bytes than Config.SnapshotBytes, and more than logPerData times as many bytes as the data. The second
+// condition is needed because a snapshot writes all data, and more frequent snapshots would cost more than the log does. The log is
+// deleted up to the snapshot before the last (datadir.Log), so the whole log is at most about twice as long as the log since the last
+// snapshot may be.
 //
 // After a snapshot because of the size of the log, Raft is to keep a quarter of the entries since the previous snapshot,
 // or TrailingLogs entries if they are fewer. The log (datadir.Log) still keeps all entries after the previous snapshot.
@@ -25,8 +25,7 @@ const (
 	// snapshot stays in the log (or TrailingLogs entries, if they are fewer). Followers that are a little late
 	// need them.
 	trailingShare = 4
-	// boundPause is how long boundLog waits after a failed snapshot before it tries the next: the disk may
-	// have no room for one.
+	// boundPause is how long boundLog waits after a failed snapshot before it tries the next, because the disk may have no room for one.
 	boundPause = time.Second
 )
 

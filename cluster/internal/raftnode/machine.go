@@ -51,8 +51,8 @@ func (m *machine) Apply(l *raft.Log) any {
 	}
 	out, err := m.fsm.Apply(l.Index, l.Data)
 	if err != nil {
-		// Later entries were evaluated on the effect of this one, so compare-and-append rejects them while the
-		// process ends.
+		// Later entries were evaluated on the state after this one, and this node does not have that state. So compare-and-append rejects
+		// them here until the process has ended.
 		advice := ": " + datadir.AdviceRejoin
 		if errors.Is(err, raftfsm.ErrNewer) {
 			advice = "" // the error itself says what to do
@@ -81,7 +81,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 	return w, nil
 }
 
-// bring makes room for so many bytes in memory: if memory is scarce, it waits for the collector, then for the snapshot that is being
+// bring makes room for so many bytes in memory. If memory is scarce, it waits for the collector, then for the snapshot that is being
 // written, and then until package cluster has given up earlier states (Hooks.Crowded). It is called before an evaluation or an entry
 // makes data, or copies data to change it, and before a piece of a snapshot is read.
 func (m *machine) bring(bytes int) {
@@ -108,8 +108,8 @@ func (m *machine) awaitRoom(crowded func() bool) {
 
 func (m *machine) Restore(in io.ReadCloser) error {
 	defer in.Close()
-	// ForgetBefore may fail and comes before the restore, because an error must leave the state as it was. The snapshot and its
-	// configuration are on the disk already.
+	// ForgetBefore comes before the restore, because it may fail, and an error must leave the state as it was. It can come first, because
+	// the snapshot and its configuration are on the disk already.
 	at := m.log.dir.SnapshotConfiguration()
 	if err := m.log.dir.ForgetBefore(at); err != nil {
 		return err
@@ -129,9 +129,10 @@ func (m *machine) Restore(in io.ReadCloser) error {
 	return nil
 }
 
-// brakedReader makes room in memory before it reads a piece of a snapshot. The present state stays until the new one is whole, so
-// near the memory limit there is room for no third one: neither for the state of a backup nor for one that Raft still writes. To wait
-// for that one is safe here: once Persist has begun, it needs neither the state machine nor Raft's main goroutine.
+// brakedReader makes room in memory before it reads a piece of a snapshot. The present state stays until the new one is whole, so near
+// the memory limit there is no room for a third state. A third state may be one that a backup reads, or one that Raft still writes as a
+// snapshot. It is safe to wait here until Raft has written that snapshot: once Persist has begun, Persist needs neither the state machine
+// nor Raft's main goroutine.
 type brakedReader struct {
 	in    io.Reader
 	bring func(bytes int)

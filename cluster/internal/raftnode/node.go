@@ -258,7 +258,7 @@ func (r *Node) bootstrap(rc *raft.Config) error {
 		if len(r.cfg.Join) == 0 {
 			return fmt.Errorf("data directory %s is of a node that has not become a member yet: say with --join which cluster it is to join, or name another directory", r.cfg.Data)
 		}
-		// It has no log, so it may join another cluster than the one that it was to join before.
+		// The node has no log, so it may join another cluster than the one that it was to join before.
 		return errors.Join(r.dir.Finish("", true), r.dir.Unbind())
 	}
 	name := ""
@@ -306,13 +306,13 @@ func (r *Node) foreignPeer() string {
 	}
 }
 
-// comparePeers warns if --peers differs from the members in the data directory: the node goes by the directory, and
-// ignores --peers. It fails if this node is the only member of its cluster and --peers names others: these would
-// found another cluster, which would grant the locks that this node has granted. It does not fail if the cluster was
-// founded with the same --peers, because the cluster has then removed the others.
+// comparePeers warns if --peers differs from the members in the data directory: the node goes by the directory, and ignores --peers. It
+// fails if this node is the only member of its cluster and --peers names others. These would found another cluster, and that cluster
+// would grant the locks that this node has granted. It does not fail if the cluster was founded with the same --peers, because the
+// cluster has then removed the others.
 //
-// If this node is the only member and --join is given, comparePeers fails if one of those addresses is of another cluster: the node
-// would not join it, and both would grant the same locks.
+// If this node is the only member and --join is given, comparePeers fails if an address of --join is of another cluster. The node would
+// not join that cluster, and both would grant the same locks.
 func (r *Node) comparePeers() error {
 	if r.founding || len(r.cfg.Peers)+len(r.cfg.Join) == 0 {
 		return nil
@@ -438,7 +438,7 @@ func (r *Node) Snapshot() error {
 	return nil
 }
 
-// Overdue says that a write to the disk is overdue; "" if none is.
+// Overdue returns a message for the operator if a write to the disk is overdue, else "".
 func (r *Node) Overdue() string { return r.dir.Overdue() }
 
 // LastContact returns when this node last heard from a leader, and false if it has heard from none since its start.
@@ -447,7 +447,7 @@ func (r *Node) LastContact() (time.Duration, bool) {
 	return r.cfg.Time.At(last), !last.IsZero()
 }
 
-// Quit begins to shut down Raft, which ends all proposals, and closes the peer port. The caller must still call Close.
+// Quit begins to shut down Raft and closes the peer port. The shutdown ends all proposals. The caller must still call Close.
 func (r *Node) Quit() {
 	r.quit.Do(func() {
 		close(r.stop)

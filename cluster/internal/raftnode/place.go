@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// placeTick is how often the node looks whether its data directory is still in its place. What it acknowledges until then is lost at
-// its end, if it is the only node.
+// placeTick is how often the node looks whether its data directory is still in its place. If the directory is not, and this is the only
+// node, what the node acknowledges until it looks is lost when the process ends.
 const placeTick = time.Second
 
 // watchPlace ends the process when the data directory is not in its place any more.

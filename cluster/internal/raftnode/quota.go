@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses
-// requests that add data, as at maxmemory. It still accepts requests that delete, release and renew. Some of these add data
-// (store/no_room.go), for which there is a reserve. The reserve limits how much the data grow from the moment when the directory was
-// full, not how large the directory is: the log and snapshots that are being written would use it up. Any node
-// with a full directory takes snapshots, because after each one it can delete the log up to the previous snapshot.
+// The quota of the data directory. A leader whose directory has more bytes than Config.DataQuota refuses requests that add data, as at
+// maxmemory. It still accepts requests that delete, release and renew. Some of these add data, too (store/no_room.go), so there is a
+// reserve for them. The reserve limits how much the data grow after the directory has become full. It does not limit how large the
+// directory is, because then the log and the snapshots that are being written would use it up.
+//
+// Any node with a full directory takes snapshots, because after each one it can delete the log up to the previous snapshot.
 //
 // But a snapshot writes all data, and it frees nothing if the two snapshots that the node keeps are larger than the quota
 // by themselves. So the pause between two snapshots doubles with each one that frees little (shortenings).
@@ -19,15 +20,15 @@ const (
 	// quotaTick is how often the node measures a directory with a quota, and sizeTick one without.
 	quotaTick = 250 * time.Millisecond
 	sizeTick  = 5 * time.Second
-	// quotaPause is the pause between two snapshots that a full directory causes, and quotaPauseMost the pause if snapshots free
-	// little.
+	// quotaPause is the pause between two snapshots that a full directory causes. quotaPauseMost is the longest such pause, if snapshots
+	// free little.
 	quotaPause     = 2 * time.Second
 	quotaPauseMost = 4 * time.Minute
 	// A snapshot frees little if it frees less than one part in littleShare of the quota. The state has changed much if the log
 	// has grown, or the data have shrunk, by one part in muchShare of the quota.
 	littleShare = 64
 	muchShare   = 8
-	// reserveShare gives the reserve, as a part of the quota.
+	// The reserve is one part in reserveShare of the quota.
 	reserveShare = 16
 )
 
@@ -36,12 +37,12 @@ type quota struct {
 	size  atomic.Int64 // bytes when it was last measured
 	full  atomic.Bool  // size is more than Config.DataQuota
 	added atomic.Int64 // bytes that this node has proposed since size was measured
-	data  atomic.Int64 // bytes of data, and 1, when Full found the directory full; 0: it has not
+	data  atomic.Int64 // bytes of data when Full found the directory full, plus 1; 0: Full has not found it full
 }
 
-// Full reports whether the data directory is above its quota. If it is, data is how large the data were when the leader first called
-// Full since then (its argument size), and most is how large they may become. Full adds the bytes that this node has
-// proposed since the last measurement.
+// Full reports whether the data directory is above its quota. It counts what was there at the last measurement, and the bytes that this
+// node has proposed since. size is how large the data are now. If the directory is full, data is how large they were when the leader
+// first found it full, and most is how large they may become.
 func (r *Node) Full(size int64) (data, most int64, full bool) {
 	q := &r.quota
 	if r.cfg.DataQuota == 0 || q.size.Load()+q.added.Load() <= r.cfg.DataQuota {
@@ -92,9 +93,9 @@ func (r *Node) watchDirectory(last uint64) {
 type shortenings struct {
 	quota int64         // 0: the directory is never full
 	at    time.Duration // when the last snapshot ended, monotonic
-	pause time.Duration // how long to wait after it; 0: the directory was not full since
+	pause time.Duration // how long to wait after that snapshot; 0: the directory was not full since
 	size  int64         // the bytes of the directory after the last snapshot
-	data  int64         // the bytes of the data that it holds
+	data  int64         // the bytes of the data in that snapshot
 }
 
 // due reports whether to take a snapshot now. The parameters are the bytes of the directory, of the data, and of the log since the
@@ -115,14 +116,14 @@ func (s *shortenings) due(now time.Duration, size, data, log int64) bool {
 	return now-s.at > s.pause && (log > 0 || s.pause == quotaPause)
 }
 
-// changed reports whether snapshots promise to free more than the last one did: the state has changed much, or the data have
-// shrunk so much that two snapshots of them may make the directory small enough.
+// changed reports whether snapshots promise to free more than the last one did. They do if the state has changed much, or if the data
+// have shrunk so much that two snapshots of them may make the directory small enough.
 func (s *shortenings) changed(size, data, log int64) bool {
 	shrunk, much := s.data-data, s.quota/muchShare
 	return log >= much || shrunk >= much || shrunk > 0 && size-2*shrunk <= s.quota
 }
 
-// ended notes what a snapshot of so many bytes of data has done: before it, the directory had the bytes before, and now it has after.
+// ended notes what a snapshot has done: the bytes of the directory before and after it, and the bytes of the data that it holds.
 func (s *shortenings) ended(now time.Duration, before, after, data int64) {
 	if s.pause == 0 {
 		s.size = before

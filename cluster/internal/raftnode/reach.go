@@ -8,8 +8,8 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// CheckFounder fails if the address that a new cluster is to keep for its only member stands for every address: a node that joins would
-// get a vote, and never reach that member.
+// CheckFounder fails if addr stands for every address of the machine, such as 0.0.0.0. A new cluster would keep addr for its only member.
+// A node that joins would then get a vote, but could never reach that member.
 func CheckFounder(addr string) error {
 	if roster.ReachesNobody(addr) {
 		return fmt.Errorf("--peer-listen %s stands for every address: say with --peer-advertise under which one other nodes reach this node, even if none joins yet", addr)
@@ -31,8 +31,8 @@ func (r *Node) warnOfAddress() {
 	}
 }
 
-// reaches fails if the change adds a member, or gives one its vote, that could not reach another member: the address of that one stands
-// for every address. Earlier versions founded clusters with such an address.
+// reaches fails if the change adds a member, or gives one its vote, while another member has an address that stands for every address:
+// nobody could reach that other member. Earlier versions founded clusters with such an address.
 func (c Change) reaches(members []Member) error {
 	for _, m := range members {
 		if c.Kind != RemoveMember && m.ID != c.ID && roster.ReachesNobody(m.PeerAddr) {

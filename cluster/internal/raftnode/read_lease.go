@@ -8,24 +8,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader whose followers have just answered need not ask them again before it answers a read, if no other
-// node can be elected for a while (Raft dissertation, section 6.4.1). The heartbeat timeout of the followers
-// does not guarantee that: a restarted follower votes at once, and so does a follower that gets a vote request
-// because of a leadership transfer, or from a node that finds the process of the leader gone.
+// A leader whose followers have just answered need not ask them again before it answers a read, if no other node can be elected for a
+// while (Raft dissertation, section 6.4.1). The heartbeat timeout of the followers does not guarantee that. A restarted follower votes at
+// once. So does a follower that gets a vote request because of a leadership transfer, or from a node that finds the process of the leader
+// gone.
 //
-// So a node with Config.LeaseReads makes a promise with every request that it takes from a leader: for
-// votePromise the node sends no vote, neither for another node nor for itself (a vote request). A request of
-// that leader may still arrive after Raft has decided to vote and before the vote leaves. Raft refuses it,
-// because its term is old by then. A node says in every message of Raft that it makes promises, so a leader
-// never counts on a node that makes none.
+// So a node with Config.LeaseReads makes a promise with every request that it takes from a leader. For votePromise, the node sends no
+// vote for another node, and no vote request, which would be a vote for itself. A request of that leader may still arrive after Raft has
+// decided to vote and before the vote leaves. Raft refuses that request, because the request's term is old by then. A node says in every
+// message of Raft that it makes promises, so a leader never counts on a node that makes none.
 //
 // A leader relies on a promise for a shorter time, so clocks may differ in speed by a tenth. But a
 // leader cannot always tell that a clock stood still while others went on, such as the clock of a
 // suspended machine; that is why lease reads are an option.
 //
-// A node delays the vote requests that it sends, and its answers to the vote requests of other nodes, but not the
-// arrival of a vote request: after a check on arrival, the request could still wait in Raft's queue when the node makes
-// its next promise.
+// A node delays the vote requests that it sends, and its answers to the vote requests of other nodes. It does not delay a vote request
+// when it arrives, because that would not be enough: the request could still wait in Raft's queue when the node makes its next promise.
 
 const (
 	// votePromise must stay the same in all versions: leaders count on it.
@@ -124,9 +122,8 @@ func saidBy(by raft.RPCHeader) (s selfReport) {
 	return s
 }
 
-// leased reports whether self is a voter and a majority of the voters, self included, is bound by a promise
-// to self as the leader of a term. A leader that is no voter has no lease: a sole remaining voter could elect
-// itself without sending any vote.
+// leased reports whether self is a voter and a majority of the voters, self included, is bound by a promise to self as the leader of a
+// term. A leader that is no voter has no lease, because a sole remaining voter could elect itself without sending any vote.
 func (t *transport) leased(self raft.ServerID, conf raft.Configuration, term uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,12 +10,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A starting node still has to apply its log. The first request with entries from the leader tells it the commit index,
-// which may be far above what it has applied. Raft's main goroutine then reads the log up to there and passes it to the
-// state machine before it answers this request or any other. So a node with a long log would acknowledge no entry and
-// give no vote for seconds, and a cluster of three nodes would have no majority if one of the others were down. Therefore
-// the function pace passes the commit index to Raft in steps. That is safe, because in Raft any follower may learn of a
-// commit late. And the node is not ready before it has applied what was committed (CaughtUp).
+// A starting node still has to apply its log. The first request with entries from the leader tells it the commit index, which may be far
+// above what it has applied. Raft's main goroutine then reads the log up to there and passes it to the state machine before it answers
+// this request or any other. So a node with a long log would acknowledge no entry and give no vote for seconds. A cluster of three nodes
+// would then have no majority if one of the others were down.
+//
+// Therefore the function pace passes the commit index to Raft in steps. That is safe, because in Raft any follower may learn of a commit
+// late. And the node is not ready before it has applied what was committed (CaughtUp).
 //
 // Heartbeats are answered on another goroutine. So without pace the node would look like a healthy follower to all
 // others while it neither acknowledged nor voted. pace does not change the order of the requests.
@@ -117,9 +118,10 @@ func (p *progress) caughtUp() bool {
 	return p.caught
 }
 
-// round begins a new round if the present one is over. The goal of a round is the highest commit index at its beginning, and
-// the round is over when the leader tells a commit index after the node has applied the goal: what the leader told before may be
-// old. The node has caught up when the commit index grew by at most paceStep during a round. The caller holds mu.
+// round begins a new round if the present one is over. The goal of a round is the highest commit index that the leader has told before
+// the round. A round ends with the first request that comes after the node has applied the goal. Only that request tells how far the log
+// is committed by then: what the leader told before may be old. If the commit index grew by at most paceStep during the round, the node
+// has caught up. The caller holds mu.
 func (p *progress) round() {
 	switch {
 	case p.caught || p.applied == nil:
@@ -189,8 +191,8 @@ func (t *transport) toRaft(rpc raft.RPC) bool {
 	}
 }
 
-// turnAway refuses a request. First it reads the snapshot that follows the request, because the
-// next request comes after it on the connection. It does not read an absurdly long snapshot.
+// turnAway refuses a request. If a snapshot follows the request, turnAway first reads the snapshot, because the next request comes after
+// the snapshot on the connection. It does not read an absurdly long snapshot.
 func turnAway(rpc raft.RPC, why error) {
 	if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && req.Size <= maxSnapshot {
 		if _, err := io.Copy(io.Discard, rpc.Reader); err != nil {

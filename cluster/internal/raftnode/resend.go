@@ -11,10 +11,10 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// When a member does not take entries, Raft waits before it sends them again, and twice as long after each further
-// failure. Only a success ends that. After 20 s of failures Raft waits for 10 s: a majority whose disks were full, or
-// that was away, would execute nothing for so long after it is well again. So Raft gets to know of no such failure: the
-// transport itself sends entries again, until the member takes them or this node no longer leads it.
+// When a member does not take entries, Raft waits before it sends them again, and twice as long after each further failure. Only a
+// success ends that. After 20 s of failures Raft waits for 10 s. So if the disks of a majority were full, or a majority was away, the
+// cluster would execute nothing for up to 10 s after the majority is well again. Therefore the transport hides these failures from Raft:
+// it sends the entries again itself, until the member takes them or this node no longer leads the member.
 //
 // Raft still waits between its attempts to send a whole snapshot, because each of them costs much.
 
@@ -45,7 +45,7 @@ func (t *transport) deliver(id raft.ServerID, to raft.ServerAddress, args *raft.
 	return nil
 }
 
-// rest waits for a resendPause; it returns false if this node stops.
+// rest waits for resendPause, and returns true. If this node stops before, rest returns false.
 func (t *transport) rest() bool {
 	timer := time.NewTimer(resendPause)
 	defer timer.Stop()
@@ -74,8 +74,8 @@ func (t *transport) answered(id raft.ServerID) {
 // backTick is the interval at which the function back looks for an answer to a heartbeat.
 const backTick = 10 * time.Millisecond
 
-// back waits until a peer that was away has answered a heartbeat. It returns false if this node no longer leads
-// the peer in the term at this address, or stops: if the peer has moved, Raft knows its new address.
+// back waits until a peer that was away has answered a heartbeat. It returns false if this node stops, or if it no longer leads the peer
+// in the term at this address. (Raft knows the new address of a peer that has moved.)
 func (t *transport) back(id raft.ServerID, to raft.ServerAddress, term uint64) bool {
 	since := t.step()
 	tick := time.NewTicker(backTick)

@@ -2,17 +2,17 @@ package raftnode
 
 import "sync/atomic"
 
-// room is how much may still be proposed before the disk of this node is full. It is measured once in every troubleTick, and by peers
-// when they ask. The bytes of entries are added up, so a measurement says at which sum the disk will be full. Entries in flight at the
-// time of a measurement may not be on the disk yet, so they count.
+// room is how much may still be proposed before the disk of this node is full. It is measured at the start and once in every troubleTick.
+// The node adds up the bytes of all entries that it proposes. A measurement finds out at which value of that sum the disk will be full.
+// Entries whose outcome was not known at the measurement may not be on the disk yet, so they count as bytes that are still to be written.
 type room struct {
 	begun atomic.Int64 // bytes that this node has proposed
 	done  atomic.Int64 // bytes of those whose outcome is known
-	until atomic.Int64 // at how many bytes in begun the disk will be full
+	until atomic.Int64 // the value of begun at which the disk will be full
 }
 
-// ShortEntry: an entry of no more bytes than this is proposed whatever is known of the room on the disks. So locks are granted as long as
-// there is room for them.
+// ShortEntry is the number of bytes up to which an entry is proposed whatever is known of the room on the disks. So locks are granted as
+// long as there is room for them.
 const ShortEntry = 64 << 10
 
 func (r *Node) measureRoom() {
@@ -27,8 +27,8 @@ func (r *Node) proposing(bytes int64) (ended func()) {
 	return func() { r.room.done.Add(bytes) }
 }
 
-// yields hands over leadership if the disk of this node has no room for an entry, and reports whether it did: Raft would depose this node
-// for the entry. Package cluster proposes an entry only if a majority has room for it.
+// yields hands over leadership if the disk of this node has no room for an entry, and reports whether it did. If this node proposed the
+// entry, Raft would depose this node. Package cluster proposes an entry only if a majority has room for it.
 func (r *Node) yields(bytes int) bool {
 	return bytes > 2*ShortEntry && r.room.begun.Load()+int64(bytes) > r.room.until.Load() && r.handOver()
 }

@@ -21,13 +21,12 @@ import (
 // No honest member is refused for good, because Raft's own rules keep its requests within each bound. The only exception is
 // in the last paragraph.
 //
-// A request must name the id, data directory and cluster of its sender. Its term must be at most 2^32 beyond
-// the term of this node and below 2^62; honest elections stay within these bounds for 17 years. Its entries must have
-// consecutive indexes, terms that do not fall, and types and bytes that can be applied. A configuration
-// must be readable, have a voter, and differ in at most one member from the one before it, if this node knows
-// that one. A snapshot must not be behind the committed entries. The log output gets at most one line a minute
-// for each reason. The terms and indexes of answers have to stay within the same bounds, because a leader steps
-// down when it hears of a later term.
+// A request must name the id, data directory and cluster of its sender. Its term must be at most 2^32 beyond the term of this node and
+// below 2^62; honest elections stay within these bounds for 17 years. Its entries must have consecutive indexes, terms that do not fall,
+// and types and bytes that can be applied. A configuration must be readable and have a voter. If this node knows the configuration before
+// it, the two must differ in at most one member. A snapshot must not be behind the committed entries. The log output gets at most one
+// line a minute for each reason. The terms and indexes of answers have to stay within the same bounds, because a leader steps down when
+// it hears of a later term.
 //
 // A node that was away knows only old configurations, and the present leader may be a member that it has never met.
 // So the node asks the members that it knows: members tell each other the ids of all members (peers/status.go). A
@@ -166,8 +165,8 @@ func (s *asSeen) lookAtAppend(req *raft.AppendEntriesRequest) error {
 	return nil
 }
 
-// goesOn reports whether the entries of a request follow entries that this log has. If they do not, Raft itself
-// refuses them and the leader sends earlier entries. An error would make the leader repeat the request.
+// goesOn reports whether the entries of a request follow entries that this log has. If they do not, Raft itself refuses them and the
+// leader sends earlier entries. An error from here would instead make the leader repeat the request.
 func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 	here := s.log.TermAt(req.PrevLogEntry)
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
@@ -186,7 +185,7 @@ func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) 
 			return fmt.Errorf("%w: entry %d: %w", errAbsurd, l.Index, err)
 		}
 	case raft.LogNoop, raft.LogBarrier:
-		if len(l.Data) > 0 { // a damaged disk has made it of a command, and the sender has not noticed
+		if len(l.Data) > 0 { // it was a command, a damaged disk has changed its type, and the sender has not noticed
 			return absurd("entry %d is of type %s, and has %d bytes", l.Index, l.Type, len(l.Data))
 		}
 	case raft.LogConfiguration:
@@ -235,9 +234,12 @@ func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	return nil
 }
 
-// admits fails if Raft must not see a request. These are the reasons: the sender is no member, has
-// another data directory than before, or belongs to another cluster; this node does not know its
-// cluster yet; no honest member could send the request; Raft is still starting.
+// admits fails if Raft must not see a request, for one of these reasons:
+//
+//   - the sender is no member, has another data directory than before, or belongs to another cluster;
+//   - this node does not know its cluster yet;
+//   - no honest member could send the request;
+//   - Raft is still starting.
 func (t *transport) admits(rpc raft.RPC) error {
 	err := t.scrutinize(rpc)
 	if err != nil && err != errStarting && err != errUnbound && t.refused != nil {

@@ -9,13 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until
-// its successor (the heir) has all of them, and tells the heir to stand for election. The transfer of
-// hashicorp/raft is not used: by a channel it asks the goroutine that sends entries to the heir for the progress. If the
-// heir refuses entries because its disk is full, that goroutine sends them again and again, and reads no question. The
-// channel has room for one question, so the first transfer times out, but the second transfer to such an heir would wait
-// for ever to send its question. During a transfer Raft accepts no entry, so the node would accept none in this term. It
-// would accept none in later terms either, because the transfer would go on waiting for a goroutine that has ended.
+// Leadership transfer follows Ongaro's thesis, section 3.10: the leader accepts no more entries, waits until its successor (the heir) has
+// all of them, and tells the heir to stand for election.
+//
+// The transfer of hashicorp/raft is not used, because it can hang. It asks the goroutine that sends entries to the heir how far the heir
+// has come. If the heir refuses entries because its disk is full, that goroutine sends them again and again, and reads no question. The
+// channel for the questions has room for one, so the first transfer to such an heir times out, but the second one would wait for ever to
+// send its question. While a transfer waits, Raft accepts no entry. So the node would accept none in this term, and none in later terms
+// either: the transfer would go on waiting, though the goroutine that it asks has ended.
 //
 // The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the
 // log as it was at the beginning. Then it proposes nothing until the heir has the last entries, too, and has won

@@ -90,10 +90,9 @@ func newTransport(port *peerport.Port, cfg *Config, logs hclog.Logger, stop <-ch
 		requests: make(chan raft.RPC), closed: make(chan struct{}), stop: stop,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: stream{port}, MaxPool: transportPool, Timeout: transportTimeout, Logger: logs,
-			// No pipelining. When a response ends a pipeline (the follower has restarted, or the connection
-			// broke), Raft's sending goroutine may wait for ever for the reading goroutine, which has ended.
-			// Then that follower gets no more entries from this leader, and the shutdown never ends. Only one
-			// batch is in flight, so there is nothing to pipeline.
+			// No pipelining. A response may end a pipeline, because the follower has restarted or the connection broke. Then Raft's
+			// sending goroutine may wait for ever for the reading goroutine, which has ended. That follower would get no more entries
+			// from this leader, and the shutdown would never end. Only one batch is in flight, so there is nothing to pipeline.
 			MaxRPCsInFlight: 1,
 		}),
 		beats: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
@@ -126,9 +125,9 @@ func (o outgoing) Accept() (net.Conn, error) {
 // Close leaves the port to its owner.
 func (outgoing) Close() error { return nil }
 
-// SetHeartbeatHandler sets the function that answers heartbeats, on the goroutine of the connection. Raft does
-// not wait for that goroutine when it shuts down, and the handler may write a term to the disk, which panics
-// once the disk is closed. So the method heartbeat calls the handler only while the transport is open.
+// SetHeartbeatHandler sets the function that answers heartbeats, on the goroutine of the connection. Raft does not wait for that
+// goroutine when it shuts down. The handler may write a term to the disk, and such a write panics once the disk is closed. So the method
+// heartbeat calls the handler only while the transport is open.
 func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
 	t.beatHandler.Store(&handle)
 	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) { t.heartbeat(rpc, handle) })
@@ -145,10 +144,10 @@ func (t *transport) heartbeat(rpc raft.RPC, handle func(raft.RPC)) {
 	}
 }
 
-// beat answers a heartbeat, but returns false if the heartbeat may change the term or the state of Raft: Raft's main
-// goroutine has to answer that one. If the handler answered it here, the main goroutine could be about to write a
-// later term, and the handler would write the older term after it. Raft would go back a term, and acknowledge
-// entries to a leader against which it has just voted.
+// beat answers a heartbeat. If the heartbeat may change the term or the state of Raft, beat does not answer it and returns false: then
+// Raft's main goroutine has to answer it. If the handler answered such a heartbeat here, the main goroutine could be about to write a
+// later term, and the handler would write the older term after it. Raft would go back a term, and acknowledge entries to a leader against
+// which it has just voted.
 func (t *transport) beat(rpc raft.RPC, handle func(raft.RPC)) (done bool) {
 	t.closing.RLock()
 	defer t.closing.RUnlock()
@@ -219,7 +218,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, args 
 	return t.deliver(id, to, args, resp)
 }
 
-// exchange sends a request once, checks the answer, and notes what it says of the peer.
+// exchange sends a request once, checks the answer, and notes what the answer says of the peer.
 func (t *transport) exchange(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse, send sendAppend) error {
 	asked := t.asking(args.Term)
 	err := send(id, to, args, resp)

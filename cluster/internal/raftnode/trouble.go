@@ -7,14 +7,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a node does while its disk is full. A leader proposes no entry for which a majority has no room (room.go), so the disk is as a
-// rule full of other things. The log is in trouble (datadir.Log) from the first entry that does not fit, and Raft
-// deposes the node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short entries. Its
-// clients are told that the disk is full instead. If there are other voters, the node hands its leadership to one of them.
+// What a node does while its disk is full. A leader proposes no entry for which a majority has no room (room.go), so usually other data
+// than the log has filled the disk. From the first entry that does not fit, the log is in trouble (datadir.Log), and Raft deposes the
+// node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short entries. Its clients are told
+// that the disk is full instead. If there are other voters, the node hands its leadership to one of them.
 //
-// A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. It goes on
-// leading, and can commit nothing. So a follower stands for election if its disk has room for short entries, but not for an entry
-// that its leader has been sending for a while without committing it. Raft elects it only if a majority lacks the entry.
+// A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. Such a leader
+// goes on leading, and can commit nothing. So a follower stands for election if its disk has room for short entries, but not for an entry
+// that its leader has been sending for a while without committing it. Raft elects the follower only if a majority lacks the entry.
 
 // troubleTick is how often watchTrouble checks whether the log is in trouble.
 const troubleTick = 500 * time.Millisecond
@@ -52,8 +52,8 @@ type stuck struct {
 	due   int // at how many ticks the node stands for election
 }
 
-// stuckTicks is when the first member stands for election, and stuckMost the longest pause between two attempts. By stuckTicks the leader
-// has sent the entry several times, and with it the commit index.
+// After stuckTicks ticks (troubleTick), the first member stands for election. By then the leader has sent the entry several times, and
+// with it the commit index. stuckMost is the highest number of ticks between two attempts.
 const (
 	stuckTicks = 4
 	stuckMost  = 128

@@ -55,8 +55,8 @@ func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, 
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority counts self, if it is a voter, and the other voters whose acks meet the condition is. It reports whether these
-// are more than half of the voters. t.mu is held.
+// majority counts self, if it is a voter, and the other voters for whose acks the function is returns true. It reports whether these are
+// more than half of the voters. t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
@@ -71,8 +71,8 @@ func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is fun
 	return count > voters/2
 }
 
-// patience is how long askFew waits for its answers. If one of the followers does not answer in time, Verify asks all
-// followers, and askFew does not choose that one first the next time.
+// patience is how long askFew waits for its answers. If one of the followers does not answer in time, Verify asks all followers, and the
+// next time askFew does not choose that follower first.
 const patience = 5 * time.Millisecond
 
 // Verify returns nil when a majority has confirmed that this node leads, or at once if this node holds a read lease
