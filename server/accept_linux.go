@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// serveLoops does the work of ServeAs with event loops. It returns served = false, and has done nothing, if the listener is
-// not a TCP listener or the configuration turns event loops off.
+// serveLoops accepts the clients of a listener and serves them with event loops, for ServeAs. If the listener is not a TCP
+// listener, or the configuration turns event loops off, serveLoops does nothing and returns served = false.
 func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {
@@ -73,8 +73,9 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 	}
 }
 
-// adoptLater begins the TLS handshake with a client, and does not wait for it. Another goroutine does the handshake and, if it
-// succeeds, calls adopt. During the handshake every client is a stranger, so the operating system keeps little of its input.
+// adoptLater begins the TLS handshake with a client, and does not wait for it. Another goroutine does the handshake and, if
+// it succeeds, calls adopt. During the handshake, the client counts as one that has not authenticated. So the operating
+// system keeps little of its input.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.warnOfNoLimit(limitInput(conn, srv.inputOf(false)))
 	srv.hands.begin(conn, srv.hands.certs.Config(), srv.cfg.Clock, func(w *wire) {
@@ -118,7 +119,7 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
-	c.onLoop.Store(true) // if Close was called before this line, it has not told the loop: loop.join checks c.shut
+	c.onLoop.Store(true) // an earlier Close has told the loop nothing, but has set c.shut, which loop.join checks
 	l.tell(c, newsJoined)
 	return nil
 }

@@ -17,13 +17,13 @@ type accounts struct {
 	current atomic.Bool // since its start, this node has caught up with the leader's users at least once
 	version atomic.Uint64
 	def     *account
-	cluster *accounts // for a Sentinel without Config.AnyClient: the accounts of the server for data, whose users may log in; else nil
+	cluster *accounts // only for a Sentinel without Config.AnyClient: the accounts of the server for data, whose users may log in
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
 	srv    *Server        // nil until bind
 	env    store.ACLEnv   // what this node's configuration adds to latest
-	init   *store.User    // the default user by env, in use until the log sets one
+	init   *store.User    // the default user according to env, in use until the log sets one
 	byName map[string]*account
 	moved  chan struct{} // closed, and replaced by a new channel, at the end of every update
 	warned bool          // comparePassword has logged its warning
@@ -84,8 +84,8 @@ func passwordHash(password string) string {
 	return store.HashPassword([]byte(password))
 }
 
-// update makes the accounts those of a.latest, and closes connections that may not go on (dropAnonymous, expel). The caller
-// holds mu.
+// update brings the accounts to the state a.latest. It closes the connections that have lost their rights (dropAnonymous,
+// expel). The caller holds mu.
 func (a *accounts) update() {
 	if a.init == nil || a.version.Load() == 0 {
 		a.init = a.env.Initial(a.srv.table, a.latest.Version)
@@ -104,11 +104,12 @@ func (a *accounts) update() {
 	if had := a.version.Load(); a.latest.Version != had {
 		for _, name := range a.latest.Gone {
 			if acc := a.byName[name]; acc != nil && acc != a.def {
-				remove(acc) // if the map named has this name, it is the name of a new user
+				remove(acc) // if the map named has this name, a new user has got the name since
 			}
 		}
 		if had < a.latest.Forgotten {
-			// After a snapshot this node does not know whether a user whose rules have changed is the same user.
+			// After a snapshot, a user with changed rules may be a new user with an old name. This node cannot tell, so it
+			// treats the old account as deleted.
 			for name, acc := range a.byName {
 				if u := named[name]; acc != a.def && u != nil && u.Packed() != acc.user.Load().Packed() {
 					remove(acc)
@@ -142,8 +143,8 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// ruling returns the accounts that decide who may log in: those of the server for data if a is a Sentinel's and the Sentinel
-// asks for passwords, and a otherwise.
+// ruling returns the accounts that decide who may log in. If a belongs to a Sentinel that asks for passwords, they are the
+// accounts of the server for data. Otherwise they are a.
 func (a *accounts) ruling() *accounts {
 	if a.cluster != nil {
 		return a.cluster
@@ -151,15 +152,15 @@ func (a *accounts) ruling() *accounts {
 	return a
 }
 
-// protected reports whether protected mode refuses clients on other machines. The caller calls it for the accounts that rule: a
-// Sentinel has a default user and parameters of its own, which stay those of the start.
+// protected reports whether protected mode refuses clients on other machines. The caller calls it for the result of ruling.
+// A Sentinel's own accounts and parameters would not do, because they stay as they were at the start.
 func (a *accounts) protected() bool {
 	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
 }
 
-// admits reports whether a password, of which it gets the hash, is right for a user. The leader may know newer rules, and does not
-// check the password again. So until this node has caught up with the leader, it admits neither users
-// that need no password nor the default user of its own configuration.
+// admits reports whether a password is right for a user; hashed is the hash of the password. The leader does not check the
+// password again, although it may know newer rules. So before this node has first caught up with the leader, admits refuses
+// two kinds of users: those that need no password, and the default user of the node's own configuration.
 func (a *accounts) admits(acc *account, hashed string) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)
@@ -180,7 +181,7 @@ func (a *accounts) admitted(name, hashed string) *account {
 	return nil
 }
 
-// userIn returns the user with a name in a state with the given users; nil if there is none.
+// userIn returns the user with a name among the given users; nil if there is none.
 func (a *accounts) userIn(users store.Accounts, name string) *store.User {
 	for _, acc := range users.List {
 		if acc.Name == name {
@@ -201,8 +202,8 @@ func (a *accounts) isInitial(u *store.User) bool {
 	return u == a.init
 }
 
-// comparePassword logs a warning if this node has a requirepass that is not the password of the default user: an entry of the
-// Raft log may have set another password or none. The caller holds mu.
+// comparePassword logs a warning if this node has a requirepass that is not the password of the default user. That happens
+// if an entry of the Raft log has set another password or none. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -227,9 +228,9 @@ func (a *accounts) dropAnonymous() {
 	a.close(lost)
 }
 
-// setCurrent notes that this node has caught up with the leader. If the default user needs no password, its present connections
-// become authenticated, and stay so if the user gets a password later, as in Redis. session.leave does the same for later
-// connections.
+// setCurrent notes that this node has caught up with the leader. If the default user needs no password, the connections of
+// that user count as authenticated from now on. As in Redis, they stay so if the user gets a password later. session.leave
+// does the same for a connection that comes later.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -251,11 +252,13 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 	}
 }
 
-// losses maps each account that may have lost the right to a channel to its new rules, and each deleted account to nil. One
-// command may delete thousands of users, so accounts.expel goes through the sessions once for all of them.
+// losses has the accounts that may have lost the right to a channel, each with its new rules. For a deleted account, the
+// rules are nil. One command may delete thousands of users, so accounts.expel goes through the sessions once for all of
+// them.
 type losses map[*account]*store.User
 
-// expel closes the connections of deleted users, and those with a subscription that the user's new rules do not permit.
+// expel closes the connections of deleted users. It also closes those with a subscription that their user's new rules do not
+// permit.
 func (a *accounts) expel(lost losses) {
 	if len(lost) == 0 {
 		return
@@ -289,10 +292,10 @@ func (a *accounts) close(lost []*session) {
 	}
 }
 
-// lookSteps bounds the search for subscriptions that a change of users no longer permits. The search must not take more than some
-// 10 ms, because its goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, plus the steps of
-// matching it against its user's patterns. If the steps of a session do not suffice, the node closes the connection, because no
-// client may get a message without the right to its channel.
+// lookSteps bounds the search for subscriptions that a change of users no longer permits. The search must not take more than
+// some 10 ms, because its goroutine holds the state machine's lock. A subscription costs stepsOfSubscription steps, plus the
+// steps of matching it against its user's patterns. If a session's share of the steps does not suffice, the node closes the
+// connection: no client may get a message without the right to its channel.
 const (
 	lookSteps           = 1 << 20
 	stepsOfSubscription = 16
@@ -302,7 +305,7 @@ const (
 // few subscriptions come first; the steps that they do not use go to the sessions after them.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
-		return nil // without h.mu, for which the state machine would have to wait
+		return nil // before h.mu is locked: the state machine would have to wait for it
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()

@@ -25,11 +25,11 @@ const maxACLFile = 4 << 20
 // The server itself gives these arguments to ACL LOAD; the arity keeps clients from doing so:
 //
 //	ACL LOAD version HASH again [NAME RULES]...   returns the version of the users. HASH is the hash of the password
-//	                                              that the asking node was started with, and may become that of the
-//	                                              default user's password (store.Txn.EstablishPassword says when, and
-//	                                              explains "again"). NAME and RULES are the users of the asking node's
-//	                                              ACL file, which a cluster whose users were never set may take over
-//	                                              (store.Txn.EstablishUsers)
+//	                                              that the asking node was started with. It may become the default
+//	                                              user's password; store.Txn.EstablishPassword says when, and explains
+//	                                              "again". NAME and RULES are the users of the asking node's ACL file.
+//	                                              If the users of the cluster were never set, the cluster may take
+//	                                              these (store.Txn.EstablishUsers)
 //	ACL LOAD users [NAME RULES]...                replaces the users of the cluster with these
 const (
 	aclLoadVersion = "version"
@@ -77,9 +77,8 @@ func usersIn(c *store.Ctx, from int) (users []store.PackedUser) {
 	return users
 }
 
-// runACLLoad is the leader's part of ACL LOAD. Clients cannot give it arguments. The form "users" runs with the
-// rights of the client that sent ACL LOAD; a peer cannot send it as the system user (readCall in
-// cluster/internal/call).
+// runACLLoad is the leader's part of ACL LOAD, which clients send without arguments. The form "users" runs with the rights
+// of the client that sent ACL LOAD; a peer cannot send it as the system user (readCall in cluster/internal/call).
 func runACLLoad(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) <= 2:
@@ -128,15 +127,15 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	r := s.askLeader(call)
 	switch {
 	case r.Kind == store.Integer:
-		return store.Err(errACLOlder) // a leader of an older release has taken the form "users" for the form "version"
+		return store.Err(errACLOlder) // a leader of an older release does not know the form "users": it has answered the form "version"
 	case !r.IsError() && r.Kind != store.Noted:
 		s.srv.catchUp()
 	}
 	return s.settle(r)
 }
 
-// stillMay returns why the client may not run a command that reads or writes this node's ACL file; "" if it may.
-// Before it checks, it catches up with the leader: no other node checks the client's rights to such a command.
+// stillMay returns why the client may not run a command that reads or writes this node's ACL file; "" if it may. Only this
+// node checks the client's rights to such a command. So stillMay first catches up with the users that the leader knows.
 func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 	if _, refusal := s.srv.catchUpOr(); refusal != "" {
 		return refusal
@@ -275,15 +274,16 @@ func linked(path string) string {
 	return path
 }
 
-// unfinished returns how the names begin of the files that replaceFile writes and then renames to path. A number follows.
+// unfinished returns the beginning of the names of the files that replaceFile writes before it renames them to path. A
+// number follows.
 func unfinished(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 
-// leftoverAge is the age from which a file of replaceFile counts as left over by a crash. A younger one may belong to another client's
-// ACL SAVE, or to another node with the same ACL file.
+// A file of replaceFile that is at least leftoverAge old counts as left over by a crash. A younger one may belong to another
+// client's ACL SAVE, or to another node with the same ACL file.
 const leftoverAge = time.Hour
 
-// removeLeftovers deletes the files that replaceFile has not renamed to path, if they were last written leftoverAge before the file
-// at path, which has just been written.
+// removeLeftovers deletes files that replaceFile has written but not renamed to path. It spares those that were last written
+// less than leftoverAge before the file at path. The caller has just written the file at path.
 func removeLeftovers(path string) error {
 	path = linked(path)
 	written, err := os.Stat(path)
@@ -305,15 +305,15 @@ func removeLeftovers(path string) error {
 		if err == nil && info.ModTime().Before(before) {
 			err = os.Remove(filepath.Join(filepath.Dir(path), e.Name()))
 		}
-		if !errors.Is(err, fs.ErrNotExist) { // that error means that its ACL SAVE has just ended
+		if !errors.Is(err, fs.ErrNotExist) { // the file is gone: the ACL SAVE that wrote it has just ended
 			faults = append(faults, err)
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// compareACLFile logs a warning if the cluster's users are not the users that this node read from its ACL
-// file at its start. A default user that is not in the file makes no difference.
+// compareACLFile logs a warning if the cluster's users are not the users that this node read from its ACL file at its start.
+// It ignores the cluster's default user if the file has none.
 func (srv *Server) compareACLFile() {
 	a := srv.hub.accounts
 	if srv.cfg.ACLFile == "" || !a.current.Load() || srv.table.Lookup([]byte("acl")) == nil {

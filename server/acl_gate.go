@@ -23,8 +23,8 @@ func (s *session) mayRun(cmd *store.Command, args [][]byte) (refusal store.Error
 	return why.Refusal(cmd)
 }
 
-// noteRefusal records a command in the ACL log if missing rights were the reason for its refusal.
-// mayRun does not record it, because a loop may call mayRun several times for one command.
+// noteRefusal records a command in the ACL log if it was refused because rights were missing. mayRun itself does not record
+// refusals, because a loop may call it several times for one command.
 func (s *session) noteRefusal(cmd *store.Command, args [][]byte, refusal store.Error) {
 	if cmd == nil || !strings.HasPrefix(string(refusal), "NOPERM ") {
 		return
@@ -45,8 +45,8 @@ func (s *session) context() store.DenyContext {
 	return store.AtTopLevel
 }
 
-// mayRunAtExec is mayRun for a queued command that this node, not the leader, runs at EXEC. It also records a
-// refusal in the ACL log. For SELECT the decision of askExec holds (queued.may).
+// mayRunAtExec is mayRun for a queued command that this node, not the leader, runs at EXEC. It also records a refusal in the
+// ACL log. For SELECT it keeps to what askExec has decided (queued.may).
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg, steps := u.CheckSteps(q.cmd, q.args)
@@ -72,9 +72,10 @@ func (s *session) mayAs(caller string, q *queued) store.DenyReason {
 	return why
 }
 
-// callerAfter returns the caller of the commands behind a queued AUTH or HELLO, and the protocol that HELLO asks for, 0 if it asks for
-// none. The leader runs those commands before this node runs the AUTH or HELLO, so this node works out their effect beforehand. If it
-// cannot learn what the leader knows of the users (the function known), the caller stays the same.
+// callerAfter works out beforehand what a queued AUTH or HELLO will change. It returns the caller of the later commands of
+// the transaction, and the protocol that HELLO asks for; 0 if it asks for none. The leader runs those commands before this
+// node runs the AUTH or HELLO. The function known asks the leader for the users. If this node does not learn all that the
+// leader knows, the caller stays the same.
 func (s *session) callerAfter(caller string, q *queued, known func() knowledge) (after string, resp int) {
 	after = caller
 	login := func(user, password []byte) store.Error {
@@ -100,8 +101,8 @@ func (s *session) callerAfter(caller string, q *queued, known func() knowledge) 
 	return after, resp
 }
 
-// stillMayListen ends the connection if the user lost a channel while the session subscribed to it: the
-// account update that took the right away did not see the subscription yet.
+// stillMayListen ends the connection if the user lost the right to a channel while the session subscribed to it. The update
+// of the accounts that took the right away may not have seen the subscription yet.
 func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	u := s.account.Load().user.Load()
 	if u.Unrestricted() {
@@ -123,7 +124,7 @@ func (s *session) caller() (name string, users uint64) {
 	case acc == s.srv.hub.accounts.def:
 		return store.Anonymous, users
 	case acc.gone.Load():
-		return store.CallName(acc.name), 1 // an old version, from before the deletion
+		return store.CallName(acc.name), 1 // an old version, which tells the leader that the user has been deleted
 	}
 	return store.CallName(acc.name), users
 }
@@ -135,10 +136,10 @@ func (s *session) call(cmd *store.Command, args [][]byte) cluster.Call {
 	return c
 }
 
-// checkOperator returns why this node must not run a command for operators; "" if it may, or if the command is for
-// everybody. Before it checks, it brings this node's users up to date with the leader, because a client of another
-// node may have changed them. If no leader answers, asksNodeAlone and changesCluster say what the node may still run.
-// The leader itself checks the commands that the leader runs.
+// checkOperator returns why this node must not run a command for operators. It returns "" if the node may run it, or if the
+// command is for everybody. First, checkOperator brings this node's users up to date with the leader, because a client of
+// another node may have changed them. If no leader answers, asksNodeAlone and changesCluster say what the node may still
+// run. The leader itself checks the commands that the leader runs.
 func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts.ruling()
 	srv := a.srv // for a Sentinel that asks for passwords: the server for data
@@ -146,7 +147,7 @@ func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal stor
 	case !cmd.Is(store.Admin) || ofSentinel(cmd) && !changesCluster(cmd):
 		return ""
 	case !s.authed.Load() && !a.current.Load() && (!asksNodeAlone(cmd) || cmd.FullName() == "lockstep|snapshot"):
-		// Log entries that this node has not applied since its start may set users.
+		// This node may not have applied yet all log entries that set users.
 		srv.catchUp()
 		if !a.current.Load() {
 			return cluster.ErrClusterDown
@@ -173,9 +174,10 @@ func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal stor
 	return s.mayAtSentinel(cmd)
 }
 
-// mayAtSentinel returns why a client of a Sentinel may not run a command for operators; "" if it may. It checks the user's present
-// rules in the cluster: since the login, the user may have been deleted or may have got another password. The user needs the right
-// to the cluster's command of the same name or, for a command that only Sentinels have, the right to FAILOVER.
+// mayAtSentinel returns why a client of a Sentinel may not run a command for operators; "" if it may. It checks the user's
+// present rules in the cluster, because since the login the user may have been deleted or may have got another password. The
+// user needs the right to the cluster's command of the same name. For a command that only Sentinels have, the user needs the
+// right to FAILOVER.
 func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	if a.cluster == nil {
@@ -207,9 +209,9 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. The node then
-// decides by the log entries about users that it has applied. If the first node of the cluster was started with a password, an
-// early entry sets that password.
+// asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. For such
+// a command, the node decides by the log entries about users that it has applied. An early entry sets the password with
+// which the first node of the cluster was started, if there was one.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -221,9 +223,9 @@ func asksNodeAlone(cmd *store.Command) bool {
 // readsAll reports whether a command shows all of the data.
 func readsAll(cmd *store.Command) bool { return cmd.FullName() == "lockstep|backup" }
 
-// readsOn reports whether a command asks for a piece of a backup. LOCKSTEP BACKUP BEGIN has already looked for a
-// leader, and the pieces are many. So such a command does not wait for a leader. If there is a leader, this node asks
-// it for each piece.
+// readsOn reports whether a command asks for a piece of a backup. There are many such commands, and LOCKSTEP BACKUP BEGIN
+// has already looked for a leader. So none of them waits for a leader. If there is a leader, this node asks it again for
+// each piece.
 func readsOn(cmd *store.Command, args [][]byte) bool {
 	return readsAll(cmd) && len(args) > 2 && strings.EqualFold(string(args[2]), "read")
 }
@@ -266,9 +268,9 @@ func (s *session) settle(r store.Reply) store.Reply {
 	return r
 }
 
-// login checks a user name and password and authenticates the connection, or returns why not. command
-// is the command name as the client wrote it; the function known says how recent the users and passwords of this node are, and may
-// wait for the leader. A client whose password is right as far as this node knows keeps its place during that wait.
+// login checks a user name and a password, and authenticates the connection or returns why not. command is the command name
+// as the client wrote it. The function known says how recent the users and passwords of this node are; it may wait for the
+// leader. During that wait, a client keeps its place if its password is right as far as this node knows.
 func (s *session) login(known func() knowledge, command, name, password []byte) (refusal store.Error) {
 	hashed := store.HashPassword(password)
 	if s.srv.hub.accounts.admitted(string(name), hashed) != nil {
@@ -295,7 +297,8 @@ func (s *session) enter(name, hashed string) bool {
 		return false
 	}
 	before := s.account.Swap(acc)
-	// If accounts.update deleted acc before the Swap, it has not found this session among those of acc.
+	// accounts.update expels the sessions of a deleted account. If it deleted acc before the Swap, it has not found this
+	// session.
 	if acc.gone.Load() {
 		s.account.Store(before)
 		return false
@@ -317,9 +320,10 @@ func (s *session) known() {
 
 // sure returns why the session may not run a command; "" if it may. This node may have accepted the password of the
 // session's login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
-// Two kinds of commands need no second check: those for which the function greets returns true and, while this node
-// is the leader and busy with a script, those with the flag AllowBusy. If the leader does not answer, sure permits,
-// besides these two kinds, only commands for which asksNodeAlone returns true.
+//
+// Two kinds of commands need no second check. The first are those for which the function greets returns true. The second are
+// those with the flag AllowBusy, while this node is the leader and busy with a script. If the leader does not answer, sure
+// also permits the commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -357,8 +361,8 @@ func greets(cmd *store.Command) bool {
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
-// leave undoes the session's login: the session is the default user's, like a new session. It is authenticated only if this
-// node has caught up with the leader, and the default user needs no password.
+// leave undoes the session's login. The session then belongs to the default user, like a new session. It counts as
+// authenticated only if the default user needs no password and this node has caught up with the leader.
 func (s *session) leave() {
 	s.unsure, s.proof = "", ""
 	s.account.Store(s.srv.hub.accounts.def)
@@ -401,8 +405,8 @@ func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	}
 }
 
-// learnPause is how long a node that has just started waits before it asks a leader for the users again, and how long
-// upToDate waits before it looks for a leader again.
+// learnPause is the pause between two attempts to reach a leader. A node that has just started waits so long before it asks
+// a leader for the users again, and upToDate before it looks for a leader again.
 const learnPause = 50 * time.Millisecond
 
 // learnUsers asks the leader for the users until this node has caught up with them (accounts.current), or until the

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// aclLogGroup is the longest time between two equal refusals that share an entry of the ACL log,
-	// and aclLogScan is how many of the newest entries aclLog.add searches for an equal refusal.
+	// aclLogGroup is the longest time between two equal refusals that share an entry of the ACL log. aclLogScan is how many
+	// of the newest entries aclLog.add searches for an equal refusal.
 	aclLogGroup = time.Minute
 	aclLogScan  = 10
 	// aclLogShown is how many entries ACL LOG shows by default.

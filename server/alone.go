@@ -5,13 +5,13 @@ import (
 	"lockstep/store"
 )
 
-// Of each kind of heavy commands that a node answers itself (cluster.OwnKind), the node runs one at a time. This holds even for the
-// first command of a client, which the limits in own_work.go do not delay.
+// A node answers heavy commands of several kinds itself (cluster.OwnKind). It runs only one command of each kind at a time.
+// This holds even for the first command of a client, which the limits in own_work.go do not delay.
 
-// findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with the number of connections,
-// subscriptions or log entries, or if hundreds of such commands at once would take the processors from the leader. LOCKSTEP STATUS
-// is not heavy: clients that wait for the hash of the state share one hash (cluster.Node.StateHash). Commands that only wait, for
-// the leader or for time, are not heavy either.
+// findHeavy returns the heavy commands with their kinds. A command is heavy if its cost grows with the number of
+// connections, subscriptions or log entries. It is also heavy if hundreds of such commands at once would take the processors
+// from the leader. LOCKSTEP STATUS is not heavy, because clients that wait for the hash of the state share one hash
+// (cluster.Node.StateHash). Commands that only wait, for the leader or for time, are not heavy either.
 func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.OwnKind {
 	found := map[*store.Command]cluster.OwnKind{}
 	for cmd := range handlers {
@@ -28,10 +28,10 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	return found
 }
 
-// alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its clients for
-// more than ownAtOnce within a second, alone then also waits for the client's turn (Backend.Pace), because hundreds of clients may
-// send one such command each. For a command that is not heavy, or on an event loop, it does not wait. ok is false if the client has
-// been cut off, or the node closes. Otherwise the caller must call leave after the command.
+// alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its clients
+// for more than ownAtOnce within a second, alone then also waits for the client's turn (Backend.Pace): hundreds of clients
+// may send one such command each. If cmd is not heavy, or on an event loop, alone does not wait. ok is false if the client
+// has been cut off, or the node closes. Otherwise the caller must call leave after the command.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {
@@ -40,7 +40,7 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	s.out.flush() // earlier replies need not wait
 	end, ok := s.srv.backend.Alone(s.client, kind)
 	if !ok || kind == cluster.OwnFile || !s.srv.ownWork.isMuch() {
-		return end, ok // doACLLoad and doACLSave call paced for the part that is work
+		return end, ok // doACLLoad and doACLSave themselves call paced, for the part that is work
 	}
 	done, ok := s.srv.backend.Pace(s.client)
 	if !ok {
@@ -55,9 +55,9 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	}, true
 }
 
-// paced waits for the client's turn (Backend.Pace), and then calls the function work. It adds the time of the wait and
-// of work to own.paid. So the client does not have to wait again because of that time (Backend.Rest). If the client has
-// been cut off, or the node closes, paced returns false and does not call work.
+// paced waits for the client's turn (Backend.Pace), and then calls the function work. It adds the time of both to own.paid,
+// so that the client does not have to wait again because of that time (Backend.Rest). If the client has been cut off, or the
+// node closes, paced returns false and does not call work.
 func (s *session) paced(work func()) (ok bool) {
 	begun := s.srv.cfg.Clock()
 	defer func() { s.own.paid += s.srv.cfg.Clock().Sub(begun) }()

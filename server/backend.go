@@ -21,10 +21,10 @@ type Submitter interface {
 	// NewClient makes the Client that stands for a connection from an address. The session passes it to the methods
 	// that wait for the turn of a client, and names it in its submissions.
 	NewClient(addr netip.Addr) *cluster.Client
-	// GiveWay waits for the turn of a client that has sent a large command, because reading the command was work, too. The session
-	// calls it for a command that it does not submit now, but queues or answers itself. The command has the given numbers of bytes
-	// and of arguments; if bytes is at most cluster.HeavyBytes, GiveWay returns at once. The caller must call leave when the reply
-	// is in the output.
+	// GiveWay waits for the turn of a client that has sent a large command, because reading the command was work, too. The
+	// session calls it for a command that it queues or answers itself instead of submitting it. bytes and arguments are the
+	// size of the command. If bytes is at most cluster.HeavyBytes, GiveWay returns at once. The caller must call leave when
+	// the reply is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
 	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. The parameter took is the
 	// time of that work, plus that of the client's next command if its cost is known beforehand.
@@ -42,17 +42,17 @@ type Submitter interface {
 	// The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
-	// SubmitAsync returns. The caller must then call Flush or FlushWatched, because SubmitAsync may only collect the
-	// commands. Both may run commands on the caller's goroutine. Only FlushWatched runs scripts there, so another
-	// goroutine must do the caller's work meanwhile.
+	// SubmitAsync returns. The caller must then call Flush or FlushWatched: SubmitAsync may have collected the commands
+	// without running them. Both may run commands on the caller's goroutine, but only FlushWatched runs scripts there. While
+	// a script runs there, another goroutine must do the caller's work.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
 	FlushWatched()
 	// Block begins a blocking command; Flush must follow.
 	Block(b *cluster.Blocked)
-	// Unblock ends a blocking command with a reply, unless the command is served first or an earlier call of Unblock ends it.
-	// If the function ended is not nil, it is called once, before or after Unblock returns: with true if this call of Unblock
-	// has ended the command, else with false.
+	// Unblock ends a blocking command with a reply, unless the command is served first or an earlier call of Unblock ends
+	// it. If the function ended is not nil, it is called once, before or after Unblock returns. Its argument is true if this
+	// call of Unblock has ended the command.
 	Unblock(b *cluster.Blocked, reply store.Reply, ended func(bool))
 	// Abandon ends a blocking command whose client has left.
 	Abandon(b *cluster.Blocked)
@@ -73,8 +73,8 @@ type Observer interface {
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns the flags that a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// RunningFunction returns the reply to FUNCTION STATS if the leader runs a function, and Nil if the leader runs
-	// none. It returns an error if the leader does not answer.
+	// RunningFunction returns the reply to FUNCTION STATS if the leader runs a function, and Nil if the leader runs none. It
+	// returns an error if the leader does not answer. users is as for KillScript.
 	RunningFunction(users uint64) store.Reply
 	// Busy reports whether this node is the leader and has been running a script for longer than the busy
 	// threshold. The server calls it before every command, so it must cost little.
@@ -105,8 +105,8 @@ type Observer interface {
 
 // Admin has the methods that change something for all clients, wait for other nodes, or write the whole state.
 type Admin interface {
-	// KillScript ends the running script, as SCRIPT KILL. As in KillFunction and RunningFunction, users is the version of the users
-	// by which the client's right to do so was checked.
+	// KillScript ends the running script, as SCRIPT KILL does. users is the version of the users by which the caller has
+	// checked the client's right to the command.
 	KillScript(users uint64) store.Reply
 	// KillFunction ends the running function, as FUNCTION KILL.
 	KillFunction(users uint64) store.Reply
@@ -119,8 +119,8 @@ type Admin interface {
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-	// these writes. It waits until the number is at least others and, if here is true, until this node has the writes.
-	// It stops waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second
+	// these writes. It waits until the number is at least others. If here is true, it also waits until this node has the
+	// writes. It stops waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second
 	// result may be false although this node has the writes.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads r; the caller must close r. complete is true if

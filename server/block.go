@@ -42,8 +42,8 @@ func (s *session) block(cmd *store.Command, args [][]byte, done func(store.Reply
 	return b
 }
 
-// endBlock ends a blocking command with its reply, whose kind is None if the command was given up. s.blocked stays set until the
-// reply is in the output: until then, tracker.send holds back a message about a change by the command itself.
+// endBlock ends a blocking command with its reply, whose kind is None if the command was given up. s.blocked stays set until
+// the reply is in the output. Until then, tracker.send holds back messages about changes that the command itself has made.
 func (s *session) endBlock(cmd *store.Command, reply store.Reply) {
 	s.holds(-s.blocks.Swap(0))
 	s.srv.stats.blocked.Add(-1)

@@ -34,10 +34,12 @@ func (s *session) mayHold(n int64) bool {
 }
 
 // takesRoom reports whether there is memory to encode a reply. If there is none, it cuts the client off at once.
-// evictClients would be too late: while it looks for the clients that hold most, many large replies could take more
-// memory than the node has. room is about the size of the encoded reply, or 0 if the reply is small. takesRoom adds
-// room to what the client holds before it waits for the garbage collector (brake.Bring), because many clients may wait
-// there at once. The caller must subtract room (holds) when the reply is in the output.
+// evictClients would be too late: while it looks for the clients that hold most, many large replies could take more memory
+// than the node has.
+//
+// room is about the size of the encoded reply, or 0 if the reply is small. takesRoom adds room to what the client holds
+// before it waits for the garbage collector (brake.Bring), because many clients may wait there at once. The caller must
+// subtract room (holds) when the reply is in the output.
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true
@@ -138,8 +140,8 @@ func (b *building) reply(kind store.Kind) store.Reply {
 	return store.Reply{Kind: kind, Elems: b.elems}
 }
 
-// builds adds the parameter by, a number of bytes that may be negative, to the counted size of the reply that the present
-// command builds. session.reply subtracts that size again. Scripts have limits of their own, so builds does nothing for them.
+// builds adds a number of bytes, which may be negative, to the counted size of the reply that the present command builds.
+// session.reply subtracts the whole size again. Scripts have limits of their own, so builds does nothing for them.
 func (s *session) builds(by int64) {
 	if s.script == nil {
 		s.built += by

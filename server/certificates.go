@@ -43,8 +43,8 @@ type Certificates struct {
 	files TLSFiles
 	// unused is true if no port speaks TLS.
 	unused bool
-	seen   string // sizes and times of the files at the last read; "" after one that failed
-	said   string // the error of the last read that failed, which the log has; "" if none failed since
+	seen   string // sizes and times of the files at the last read; "" if that read failed
+	said   string // the error that the last read returned and the log has; "" if the read succeeded
 }
 
 // NewCertificates reads the files. Without a CertFile no port speaks TLS, and Set only stores the
@@ -74,7 +74,7 @@ func (c *Certificates) Set(files TLSFiles) error {
 	return c.read(files)
 }
 
-// Prepare reads files without using them, and returns the function that makes them current.
+// Prepare reads files without using them yet. It returns the function that makes them current.
 func (c *Certificates) Prepare(files TLSFiles) (use func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,10 +94,9 @@ func (c *Certificates) Reload() error {
 	return err
 }
 
-// Watch reads the files again if one of them has changed since the last read. It also does so if that read failed,
-// because the cause may be gone although no file has changed. For example, the certificate may have been new before its
-// key was. Or this process could not read a file until a chmod, which changes neither the size nor the time of the
-// file.
+// Watch reads the files again if one of them has changed since the last read. It also does so if that read failed, because
+// the cause may be gone although no file has changed since. For example, a new certificate was there before its key. Or this
+// process could not read a file until a chmod, which changes neither the size nor the time of the file.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +108,8 @@ func (c *Certificates) Watch() {
 	}
 }
 
-// again reads the files again. After a failure it makes Watch try again each time. news is false if the read failed just as the
-// last one did. The caller holds mu.
+// again reads the files again. If that fails, the next call of Watch reads them again in any case. news is false if the read
+// failed with the same error as the read before. The caller holds mu.
 func (c *Certificates) again() (news bool, err error) {
 	if err = c.read(c.files); err == nil {
 		return true, nil

@@ -100,7 +100,7 @@ func (c *chunks) drop(n int) {
 
 // shift removes the first piece of first.
 func (c *chunks) shift() {
-	c.unused -= cap(c.first[0]) - len(c.first[0]) // what seal has added: drop does not change this difference
+	c.unused -= cap(c.first[0]) - len(c.first[0]) // this is what seal has added for the piece: drop shortens length and capacity alike
 	c.first[0], c.first = nil, c.first[1:]
 }
 

@@ -14,10 +14,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// This file counts the memory that all clients of this node use together: for commands that have arrived
-// in part or wait to run, queued commands, watched keys, subscriptions, client names, replies under
-// construction, and pending output. If the sum exceeds maxmemory-clients, the server cuts off the clients
-// that hold most, as Redis does.
+// This file counts the memory that all clients of this node use together. That is the memory for commands that have arrived
+// in part or wait to run, queued commands, watched keys, subscriptions, client names, replies under construction, and
+// pending output. If the sum exceeds maxmemory-clients, the server cuts off the clients that hold most, as Redis does.
 //
 // The server adds only large changes to the sum at once. It counts small ones when it looks at every
 // client once a second, so that most commands need not change the sum.
@@ -54,8 +53,8 @@ func (m *clientMemory) crowded(u *userMemory) bool {
 	return limit > 0 && u.complete.Load() > limit/4
 }
 
-// changed adds a change, the parameter by in bytes, to the sum; the change is negative if a client holds less than before. If the
-// sum grows beyond the limit, changed starts a goroutine that cuts off the clients that hold most, unless one runs already.
+// changed adds a number of bytes to the sum. The number is negative if a client holds less than before. If the sum grows
+// beyond the limit, changed starts a goroutine that cuts off the clients that hold most, unless one runs already.
 func (m *clientMemory) changed(by int64) {
 	total, limit := m.large.Add(by), m.limit.Load()
 	if by > 0 && limit > 0 && total > limit && m.cutting.CompareAndSwap(false, true) {
@@ -66,9 +65,9 @@ func (m *clientMemory) changed(by int64) {
 	}
 }
 
-// beyond reports whether large incoming commands alone exceed the limit by more than an eighth. If they do, the
-// server cuts off the sender of such a command at once: finding the clients that hold most takes time, in which
-// many clients could fill the memory.
+// beyond reports whether large incoming commands alone exceed the limit by more than an eighth. If they do, the server cuts
+// off the sender of such a command at once. It takes time to find the clients that hold most, and meanwhile many clients
+// could fill the memory.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }
@@ -85,15 +84,15 @@ func (m *clientMemory) beyondWith(n int64) bool {
 	return limit > 0 && m.large.Load()+n > limit+limit/8
 }
 
-// sparesWith reports whether the server spares clients with CLIENT NO-EVICT when it cuts off clients to save memory: it does while
-// they together, with n more bytes, hold at most half of the limit.
+// sparesWith reports whether the server spares clients with CLIENT NO-EVICT when it cuts off clients to save memory. It
+// spares them if they together, with n more bytes, hold at most half of the limit.
 func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.limit.Load()/2 }
 
 // All clients that have not authenticated share 1/strangersShare of the limit for their buffers.
 const strangersShare = 8
 
-// noRoomFor reports whether strangers, the number of bytes in the buffers of all unauthenticated clients, exceeds the share of these
-// clients.
+// noRoomFor reports whether all unauthenticated clients together use more than their share of the limit (strangersShare).
+// strangers is the number of bytes in their buffers.
 func (m *clientMemory) noRoomFor(strangers int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && strangers > limit/strangersShare
@@ -115,9 +114,10 @@ const (
 	watchCost        = 192 // a watched key: its entries in watchList and in the set watching
 )
 
-// holdings is the memory that a client holds outside its connection and its outbox: for example, in tables and lists, and for the
-// reply under construction. The method session.holds reports it to the sum of all clients (clientMemory.large) when it differs by
-// more than keepOutput from the last report, or has become 0. Once a second, tellsExactly reports smaller differences.
+// holdings is the memory that a client holds outside its connection and its outbox: for example, in tables and lists, and
+// for the reply under construction. The sum of all clients (clientMemory.large) has each client's holdings as last reported.
+// session.holds reports them when they differ by more than keepOutput from the last report, or have become 0. Once a second,
+// tellsExactly reports smaller differences.
 type holdings struct {
 	bytes atomic.Int64
 	told  atomic.Int64 // the value of bytes in the last report; goneClient: the client has left, and there are no more reports
@@ -126,7 +126,7 @@ type holdings struct {
 // goneClient is a value of holdings.told that no report can have.
 const goneClient = -1 << 62
 
-// holds adds a change, the parameter by in bytes, to the client's holdings; the change may be negative. Any goroutine may call it.
+// holds adds a number of bytes, which may be negative, to the client's holdings. Any goroutine may call it.
 func (s *session) holds(by int64) {
 	now, told := s.held.bytes.Add(by), s.held.told.Load()
 	if told == goneClient {
@@ -147,14 +147,14 @@ func (s *session) tellsExactly() {
 	}
 }
 
-// leavesMemory subtracts the reported holdings of a client that has left from the sum.
+// When a client has left, leavesMemory takes its reported holdings out of the sum of all clients.
 func (s *session) leavesMemory() {
 	if told := s.held.told.Swap(goneClient); told != goneClient {
 		s.srv.clientMemory.changed(-told)
 	}
 }
 
-// keeps sets the part of the client's holdings that is for queued and executing commands and for watched keys to n bytes.
+// keeps sets one part of the client's holdings to n bytes: the part for queued and executing commands and for watched keys.
 func (s *session) keeps(n int) {
 	s.holds(int64(n - s.kept))
 	s.kept = n
@@ -213,8 +213,8 @@ func (srv *Server) evictClients() {
 	}
 }
 
-// mostFirst yields the holders in the order in which evictClients cuts them off: each time the largest remaining holder of the user
-// whose remaining holders together hold most.
+// mostFirst yields the holders in the order in which evictClients cuts them off. Each time it takes the user whose remaining
+// holders together hold most, and yields the largest of these holders.
 func mostFirst(holders []holder) iter.Seq[holder] {
 	return func(yield func(holder) bool) {
 		slices.SortStableFunc(holders, func(a, b holder) int { return cmp.Compare(b.n, a.n) })
@@ -248,9 +248,9 @@ func mostFirst(holders []holder) iter.Seq[holder] {
 	}
 }
 
-// holders returns all clients that have not been cut off, with the memory that each holds, the total, and
-// the total of those with NO-EVICT. It also corrects the sums large and exempt of clientMemory, by which
-// beyondWith, sparesWith and goesOn decide.
+// holders returns all clients that have not been cut off, with the memory that each holds, the total, and the total of those
+// with NO-EVICT. It also corrects the sums large and exempt of clientMemory. beyondWith, sparesWith and goesOn decide by
+// these sums.
 func (srv *Server) holders() (total, exempt int64, holders []holder) {
 	for _, s := range srv.each() {
 		s.tellsExactly()
@@ -282,8 +282,8 @@ func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	return t.keys.len(), t.size
 }
 
-// clientShare reads a value of maxmemory-clients that is a percentage of maxmemory, as strictly as Redis does. is is false for one
-// that is an amount of memory.
+// clientShare reads a value of maxmemory-clients. If the value is a percentage of maxmemory, the result named is is true,
+// and ok says whether Redis could read the percentage. If the value is an amount of memory, that result is false.
 func clientShare(value string) (percent int64, is, ok bool) {
 	share, is := strings.CutSuffix(value, "%")
 	percent, ok = redistext.ParseInt([]byte(share))
@@ -320,8 +320,9 @@ func (p *params) setClientLimit(value string, maxMemory int64) {
 	p.shareMaxMemory(maxMemory)
 }
 
-// shareMaxMemory sets the limit of clients that is a percentage of maxmemory. If maxmemory is 0 it has no percentage, and the limit is
-// the default one: without a limit the clients could end the node. The caller holds mu, or nobody else has p yet.
+// shareMaxMemory sets the limit of clients if maxmemory-clients is a percentage of maxmemory. If maxmemory is 0, the limit
+// is the default one, because without a limit the clients could use up the node's memory. The caller holds mu, or nobody
+// else has p yet.
 func (p *params) shareMaxMemory(maxMemory int64) {
 	switch {
 	case p.clientShare < 0:
@@ -334,7 +335,7 @@ func (p *params) shareMaxMemory(maxMemory int64) {
 	}
 }
 
-// followMaxMemory adapts a limit of clients that is a percentage of maxmemory. A client of any node may have changed maxmemory.
+// followMaxMemory computes the limit of clients again, because a client of any node may have changed maxmemory.
 func (srv *Server) followMaxMemory() {
 	limit := srv.MaxMemory()
 	srv.params.mu.Lock()

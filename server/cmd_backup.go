@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// The server sends a backup in pieces, each as the reply to one command. So the node needs memory for one
-// piece only, even if the client reads slowly.
+// The server sends a backup in pieces, each as the reply to one command. So the node needs memory for only one piece, even
+// if the client reads slowly.
 
 const (
 	// BackupPiece is the size of a piece in bytes; only the last piece is smaller.
@@ -53,8 +53,9 @@ func doBackup(s *session, args [][]byte) store.Reply {
 	}
 }
 
-// reader is who began a backup: a client of another user, or a client without a password, may not read it. Neither may one that has
-// logged in without a leader by another password: mayTake has not compared that password with the users in the backup.
+// reader identifies the client that began a backup. A client of another user, or one without a password, may not read that
+// backup. A client whose password no leader has confirmed may read it only if the backup was begun with the same password:
+// mayTake has compared no other password with the users in the backup.
 type reader struct {
 	acc    *account
 	authed bool
@@ -63,14 +64,16 @@ type reader struct {
 
 func (s *session) reader() reader { return reader{s.account.Load(), s.authed.Load(), s.unsure} }
 
-// mayRead reports whether the session may read a backup that r began. The leader may have confirmed its password since.
+// mayRead reports whether the session may read a backup that r began. If a leader has confirmed the session's password by
+// now (unsure is ""), the password need not be the one of r.
 func (s *session) mayRead(r reader) bool {
 	now := s.reader()
 	return now.acc == r.acc && now.authed == r.authed && (now.unsure == "" || now.unsure == r.unsure)
 }
 
-// mayTake reports whether the client may have a backup in whose state these are the users. A node that finds no leader may be behind
-// its own log, which the backup has: the log may have taken rights from the client, or may ask for a password.
+// mayTake returns why the client may not have a backup; "" if it may. users are the users in the state that the backup
+// holds. The backup may be newer than what this node has applied, if the node finds no leader. Then the newer entries may
+// have taken rights from the client, or may ask for a password.
 func (s *session) mayTake(users store.Accounts, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	u := a.userIn(users, s.userName())
@@ -102,7 +105,7 @@ func (s *session) beginBackup(args [][]byte) store.Reply {
 	if err != nil {
 		return store.Err(errf("ERR %v", err))
 	}
-	if !complete || s.unsure != "" { // a leader may have answered just now, after the session's login and the function sure
+	if !complete || s.unsure != "" { // a leader may have answered Backup, but none has confirmed the session's password yet
 		if refusal := s.mayTake(r.Users, args); refusal != "" {
 			_ = r.Close() // the reading end of a pipe: Close returns no error
 			return store.Err(refusal)

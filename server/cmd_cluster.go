@@ -110,7 +110,7 @@ func memberState(m cluster.Member) string {
 	return "voter"
 }
 
-// doAdd and doRemove reply when the change of the membership is committed. A new member may still have to catch up.
+// doAdd and doRemove reply when the change of the membership is committed. An added member may still have to catch up then.
 func doAdd(s *session, args [][]byte) store.Reply {
 	return administered(s.srv.backend.Add(string(args[2]), string(args[3])))
 }

@@ -76,8 +76,8 @@ func doConfigSet(s *session, args [][]byte) store.Reply {
 	return store.OK
 }
 
-// beginSetting waits until no other CONFIG SET is in progress, for settingWait at most: each may have to wait for the leader, and clients
-// that give up and ask again would make the queue ever longer.
+// beginSetting waits until no other CONFIG SET is in progress, but for settingWait at most. Each CONFIG SET may have to wait
+// for the leader. Without the bound, clients that give up and ask again would make the queue ever longer.
 func (s *session) beginSetting() (leave func(), refusal store.Error) {
 	defer s.idle()()
 	setting := s.srv.params.setting

@@ -203,8 +203,8 @@ func doScriptKill(s *session, args [][]byte) store.Reply {
 	return s.askScript(args, s.srv.backend.KillScript)
 }
 
-// askScript checks again that the session's user may run a command that ends or shows a script, and then asks the leader. The check
-// must come after the version of the users is read, because the leader trusts that the check has used that version or a later one.
+// askScript checks again that the session's user may run a command that ends or shows a script, and then asks the leader. It
+// reads the version of the users first, because the leader relies on a check by that version or a later one.
 func (s *session) askScript(args [][]byte, ask func(users uint64) store.Reply) store.Reply {
 	_, users := s.caller()
 	cmd, _ := s.srv.table.Resolve(args)

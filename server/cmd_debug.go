@@ -73,8 +73,8 @@ func debugHelp() store.Reply {
 	return r
 }
 
-// scriptNap is the longest DEBUG SLEEP of a script, in seconds. During the sleep, the leader runs no other
-// client's commands, and the time limit of scripts cannot end the script.
+// scriptNap is the longest DEBUG SLEEP of a script, in seconds. It is short, because during the sleep the leader runs no
+// other client's commands, and the time limit of scripts cannot end the script.
 const scriptNap = 1
 
 func doDebugInScripts(s *session, args [][]byte) store.Reply {
@@ -132,9 +132,9 @@ func doDebugReload(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// runDebug is the leader's part of DEBUG, for the commands that doDebugObject and doDebugPopulate send by
-// session.onLeader. What clients and scripts send goes to doDebug instead. As in Redis, a user with the
-// right to DEBUG needs no rights to the keys that it reads or creates.
+// runDebug is the leader's part of DEBUG. It runs what doDebugObject and doDebugPopulate send by session.onLeader; doDebug
+// runs what clients and scripts send. As in Redis, a user with the right to DEBUG needs no rights to the keys that DEBUG
+// reads or creates.
 func runDebug(c *store.Ctx) store.Reply {
 	switch {
 	case len(c.Args) == 3 && c.Arg(1) == "object":

@@ -42,8 +42,8 @@ func pubsubRows() []row {
 	}
 }
 
-// A handler returns answered if nothing remains to be sent: the handler has already added its replies to the
-// output (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
+// A handler returns answered if nothing remains to be sent. Either the handler has already added its replies to the output
+// (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
 var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {
@@ -64,8 +64,8 @@ func subscribeTo(kind subKind) handler {
 	}
 }
 
-// unsubscribeFrom returns the handler that ends subscriptions of one kind. If the command names no subscription, the
-// handler ends all subscriptions of the client. If the client has none, the client still gets one confirmation.
+// unsubscribeFrom returns the handler that ends subscriptions of one kind. A command that names no subscription ends all
+// subscriptions of the client, with a confirmation for each. If the client has none, it still gets one confirmation.
 func unsubscribeFrom(kind subKind) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		if len(args) > 1 {

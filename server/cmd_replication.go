@@ -59,10 +59,11 @@ func waitTimeout(arg []byte) (time.Duration, store.Error) {
 // replicaWait is a WAIT or WAITAOF that waits.
 type replicaWait struct {
 	cancel context.CancelFunc
-	ended  chan store.Error // gets what CLIENT UNBLOCK has the command answer: an error, or "" for what it answers after its timeout
+	ended  chan store.Error // gets the answer that CLIENT UNBLOCK asks for: an error, or "" for the answer after a timeout
 }
 
-// unblockWait ends the session's WAIT or WAITAOF, and reports whether there was one that CLIENT UNBLOCK had not ended yet.
+// unblockWait ends the session's WAIT or WAITAOF. It returns false if there is none, or if CLIENT UNBLOCK has ended it
+// already.
 func (s *session) unblockWait(refusal store.Error) bool {
 	w := s.replicas.Load()
 	if w == nil || !s.replicas.CompareAndSwap(w, nil) {
@@ -73,8 +74,8 @@ func (s *session) unblockWait(refusal store.Error) bool {
 	return true
 }
 
-// waitsForReplicas makes the session one whose WAIT or WAITAOF CLIENT UNBLOCK may end, by a call of cancel. The caller must call over
-// after the wait; over returns the error that CLIENT UNBLOCK asks for, if any.
+// waitsForReplicas lets CLIENT UNBLOCK end the session's WAIT or WAITAOF: CLIENT UNBLOCK will call cancel. The caller must
+// call over after the wait. over returns the error that CLIENT UNBLOCK asks for, if any.
 func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store.Error) {
 	w := &replicaWait{cancel, make(chan store.Error, 1)}
 	s.srv.stats.blocked.Add(1)
@@ -88,9 +89,9 @@ func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store
 	}
 }
 
-// replicated calls Backend.Replicated, which may wait. The wait ends early if timeout passes (0: no limit), if CLIENT UNBLOCK ends it,
-// if the client is cut off or leaves, or if the server stops. In a transaction, there is no wait. refusal is not "" if CLIENT UNBLOCK
-// asks for an error.
+// replicated calls Backend.Replicated, which may wait. The wait ends early if timeout passes (0: no limit), if CLIENT
+// UNBLOCK ends it, if the client leaves or is cut off, or if the server stops. In a transaction, replicated does not wait.
+// refusal is "" unless CLIENT UNBLOCK asks for an error.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (n int, self bool, refusal store.Error) {
 	defer s.idle()()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -117,8 +118,9 @@ func (s *session) replicated(others int64, here bool, timeout time.Duration) (n 
 	return n, self, ""
 }
 
-// endsWait calls cancel when the session must not wait any more, or the channel done is closed. It polls: nothing signals that a client
-// has been cut off or its user deleted, and if a client of a loop leaves, the loop only sets s.left.
+// endsWait calls cancel when the session must not wait any more, and returns when the channel done is closed. It polls,
+// because nothing signals that a client has been cut off or its user deleted. If a client of a loop leaves, the loop only
+// sets s.left.
 func (s *session) endsWait(cancel context.CancelFunc, done <-chan struct{}) {
 	defer cancel()
 	tick := time.NewTicker(cronPeriod)
@@ -134,8 +136,8 @@ func (s *session) endsWait(cancel context.CancelFunc, done <-chan struct{}) {
 	}
 }
 
-// doWait does not have to wait if numreplicas is at most the number of nodes that a majority needs besides this one: the server
-// replies to a write only when a majority has the write.
+// doWait has nothing to wait for if numreplicas is smaller than a majority of the nodes: a majority has each write before
+// the server replies to the write.
 func doWait(s *session, args [][]byte) store.Reply {
 	others, ok := redistext.ParseInt(args[1])
 	if !ok {

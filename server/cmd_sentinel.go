@@ -56,8 +56,8 @@ func sentinelRows() []row {
 	}
 }
 
-// ofMaster returns a handler that calls the function do. The handler refuses a command if its argument is not the name of the master
-// that this Sentinel watches, or while the master's address is not known.
+// ofMaster returns a handler that calls the function do. The handler refuses a command if its argument is not the name of
+// the master that this Sentinel watches. It also refuses commands while the master's address is not known.
 func ofMaster(do func(s *session, w watched, args [][]byte) store.Reply) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		w := s.watched()

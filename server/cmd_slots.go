@@ -91,8 +91,8 @@ func inCluster(do handler) handler {
 	}
 }
 
-// ofMember makes a handler refuse commands while this node is no member of the cluster, for then it knows too little: it would name
-// itself as the owner of all slots. Clients that ask for the slots try another node after an error.
+// ofMember makes a handler refuse commands while this node is no member of the cluster. Such a node knows too little, and
+// would name itself as the owner of all slots. A client that gets an error asks another node for the slots.
 func ofMember(do handler) handler {
 	return func(s *session, args [][]byte) store.Reply {
 		switch {
@@ -151,9 +151,9 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because the store
-// does not know slots. For GETKEYSINSLOT, the count 0 means all names: a follower of an older version asks for them, and counts
-// them to answer COUNTKEYSINSLOT.
+// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because
+// the store does not know slots. For GETKEYSINSLOT, the count 0 asks for all names. A follower of an older version sends it
+// to answer COUNTKEYSINSLOT, and counts the names itself.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)
@@ -229,10 +229,10 @@ type shard struct {
 	nodes []cluster.Sighting
 }
 
-// shard chooses the node that clients get as the owner of the slots. It chooses the leader if the leader has
-// a Cluster listener and this node can reach the leader. Otherwise it chooses this node: commands then wait
-// here for the next leader, and do not go to a leader that may be dead. But a node that sees too few members
-// for an election may itself be cut off. Such a node names the last leader that it knew.
+// shard chooses the node that clients get as the owner of the slots. It chooses the leader if the leader has a Cluster
+// listener and this node can reach the leader. Otherwise it chooses this node: then commands wait here for the next leader,
+// instead of going to a leader that may be dead. There is one exception: if this node sees too few members for an election,
+// it may itself be cut off. Then it names the last leader that it knew.
 func (s *session) shard() shard {
 	t := s.topology()
 	sh := shard{Topology: t, owner: t.Self}
@@ -245,7 +245,8 @@ func (s *session) shard() shard {
 		if !s.clusterEndpoint(&n).known() {
 			continue
 		}
-		// A leader that is not the owner does not answer this node, although Raft may not have noticed yet: show it as down.
+		// A leader that is not the owner does not answer this node. So show it as down, although Raft may not have noticed
+		// yet.
 		n.Up = n.Up && (n.ID == sh.owner || n.ID != t.Leader)
 		if n.ID == sh.owner {
 			sh.nodes = slices.Insert(sh.nodes, 0, n)
@@ -388,8 +389,8 @@ func doFailureReports(s *session, args [][]byte) store.Reply {
 	return store.Int(1)
 }
 
-// doClusterInfo reports the state fail if this node has been removed, or if too few members are up to elect a leader. If enough are up,
-// there is a leader, or there will be one in a moment, so the state is ok.
+// doClusterInfo reports the state fail if this node has been removed, or if too few members are up to elect a leader.
+// Otherwise there is a leader, or will be in a moment, and the state is ok.
 func doClusterInfo(s *session, _ [][]byte) store.Reply {
 	sh := s.shard()
 	f := &facts{b: &strings.Builder{}}

@@ -28,8 +28,8 @@ func (s *session) trackingOptions(words [][]byte) (o *trackingOptions, refusal s
 			if !ok {
 				return nil, store.ErrNotInteger
 			}
-			// The target must be a client of the same user: otherwise a user could send so many messages to another user's client
-			// that the server cuts that client off.
+			// The target must be a client of the same user. Otherwise a user could send another user's client so many
+			// messages that the server cuts that client off.
 			if target := s.srv.session(id); target == nil || target.account.Load() != s.account.Load() || target.needsAuth() {
 				return nil, errNoRedirect
 			}
@@ -89,11 +89,12 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's prefixes that overlaps a given prefix. Two prefixes overlap if
-// one begins with the other. old, the session's prefixes, is sorted. They do not overlap each other, except
-// for "" (all keys), which is old[0]. So the first overlapping prefix other than "" is next to the given one
-// in the sorted order. It is directly before the given one, if the given one begins with it; it is directly
-// after, if it begins with the given one.
+// firstMet returns the first of a session's prefixes that overlaps a given prefix. Two prefixes overlap if one begins with
+// the other. old, the session's prefixes, is sorted. They do not overlap each other, except for "" (all keys), which is
+// old[0].
+//
+// So apart from "", an overlapping prefix stands next to the given one in the sorted order: directly before it if the given
+// one begins with the overlapping one, and directly after it if the overlapping one begins with the given one.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {
@@ -139,9 +140,9 @@ func merged(a, b []string) []string {
 	return slices.Compact(append(append(all, a...), b...))
 }
 
-// maxPrefixes limits the memory of the prefixes that one client may listen to: together they may take as much (sizeOf)
-// as maxPrefixes empty ones. With more, a later short command of the client could take long, for example RESET, which
-// removes them all.
+// maxPrefixes limits the memory of the prefixes that one client may listen to: together they may take as much (sizeOf) as
+// maxPrefixes empty ones. With more, a short command could take long: for example RESET, which removes all prefixes of the
+// client.
 const maxPrefixes = 10_000
 
 var errManyPrefixes = errf("ERR The client would listen to too many prefixes: together they may take %d bytes, counting %d more for each", maxPrefixes*prefixCost, prefixCost)

@@ -57,8 +57,8 @@ type Config struct {
 	LibraryMemory func() int64
 	// NoUring makes the server send each reply with a system call of its own, as on a kernel that forbids io_uring.
 	NoUring bool
-	// FailoverWait is how long a client whose password no leader has confirmed waits for a leader, as other clients do
-	// (cluster.Config.FailoverWait). 0: clusterTimes × Server.patience.
+	// FailoverWait is how long a client waits for a leader that can confirm its password. It is as long as other clients
+	// wait for a leader (cluster.Config.FailoverWait). 0 means clusterTimes × Server.patience.
 	FailoverWait time.Duration
 	patience     time.Duration // see Server.patience; 0: catchUpTimeout
 	scarce       func() bool   // see garbage
@@ -70,9 +70,9 @@ type Config struct {
 	ACLUsers               []*store.User // the users in ACLFile at the start
 	ProtectedMode          bool
 	MaxClients             int
-	ClientCeiling          int   // the largest maxclients for which there are files; 0: not known
+	ClientCeiling          int   // the largest maxclients for which the process may open enough files; 0: not known
 	MaxHandshakes          int   // TLS handshakes in progress at a time
-	MaxMemoryClients       int64 // bytes that all clients together may make this node hold; 0: no limit
+	MaxMemoryClients       int64 // bytes of the node's memory that all clients together may take; 0: no limit
 	Timeout                int   // seconds; 0: connections may be idle forever
 	TCPKeepAlive           int   // seconds; 0: off
 	ProtoMaxBulkLen        int64

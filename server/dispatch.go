@@ -11,9 +11,10 @@ import (
 	"lockstep/store"
 )
 
-// A submission has at most maxCalls commands, or fewCalls while the submissions of all clients that wait have manyCalls or more. A
-// small command takes some 300 bytes here, and as much on the leader, so maxclients pipelines of maxCalls commands could take more
-// memory than a node of 256 MiB has. A session without commands keeps memory for keepCalls.
+// A submission has at most maxCalls commands. It has at most fewCalls while the waiting submissions of all clients together
+// have manyCalls or more. A small command takes some 300 bytes here, and as much on the leader. So maxclients pipelines of
+// maxCalls commands each could take more memory than a node of 256 MiB has. A session without collected commands keeps
+// memory for keepCalls commands.
 const (
 	maxCalls  = 1024
 	fewCalls  = 64
@@ -29,8 +30,8 @@ func (srv *Server) callsAtOnce() int {
 	return maxCalls
 }
 
-// serve is redcon's handler. It handles a whole pipeline: consecutive commands for the leader are submitted
-// together (maxCalls at most), and the replies are sent together, unless they are large, or a command waits or
+// serve is redcon's handler: it gets one whole pipeline. It submits consecutive commands for the leader together, at most
+// maxCalls at a time, and sends the replies together. It sends replies earlier if they are large, or if a command waits or
 // takes long.
 func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	s := conn.Context().(*session)
@@ -99,9 +100,9 @@ func (s *session) decide(args [][]byte) decision {
 // dispatch runs one command, or collects it for the next submission. It may wait.
 func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide(args), args) }
 
-// handle does what decide has said. For a client of an event loop, it reports false if it has not run the command because CLIENT
-// PAUSE holds the command back. The loop had found no pause, but a pause may have begun while the command waited for its turn. The
-// caller then leaves the connection to the loop, which parks it, so that no goroutine waits.
+// handle does what decide has said. It returns false if it has not run the command. That happens only to a client of an
+// event loop: the loop had found no CLIENT PAUSE, but a pause has begun while the command waited for its turn. The caller
+// then gives the connection back to the loop, which parks it, so that no goroutine waits.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
 	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
 		if refusal := s.sure(d.cmd, args); refusal != "" {
@@ -168,7 +169,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		s.submit()
 		return true
 	}
-	refusal := s.checkOperator(d.cmd, args) // before alone, because it may wait for the leader while others wait for this client's turn
+	refusal := s.checkOperator(d.cmd, args) // before alone: while it waits for the leader, nobody must wait for this client's turn
 	end, ok := s.alone(d.cmd)
 	if !ok {
 		s.closeAfterReply()
@@ -187,7 +188,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 	return true
 }
 
-// refuse answers a command with its refusal, and charges the client for that work (session.own).
+// refuse answers a command with its refusal. It charges the client for the time that this takes (session.own).
 func (s *session) refuse(d decision, args [][]byte) {
 	start, size := s.srv.cfg.Clock(), s.out.size()
 	s.reject(d.cmd, args, d.refusal)
@@ -205,7 +206,7 @@ func (s *session) answerHere(d decision, args [][]byte, refusal store.Error, lea
 	end := s.srv.cfg.Clock()
 	s.ran(cmd, args, end.Sub(start))
 	s.reply(cmd, r)
-	leave() // before flushMuch waits for a client that does not read
+	leave() // before flushMuch, which may wait for a client that does not read
 	s.own.add(cmd, end, end.Sub(start), argumentBytes(args)+s.out.size()-size)
 	s.countChecks()
 	s.flushMuch()
@@ -238,10 +239,10 @@ func (s *session) runHere(d decision, args [][]byte, refusal store.Error) store.
 	return s.run(d.do, args)
 }
 
-// giveWay is for commands that the session does not submit. If such a command takes more than cluster.HeavyBytes
-// (queuedSize), reading it was work for the node, so giveWay waits for the client's turn (Backend.GiveWay). A submitted
-// command waits for the client's turn anyway. On a loop, giveWay never waits: the loop leaves a command of that size to
-// a goroutine (loop.step). The caller must call leave when the reply is in the output.
+// giveWay is for commands that the session does not submit; a submitted command waits for the client's turn anyway. If a
+// command takes more than cluster.HeavyBytes (queuedSize), reading it was work for the node, so giveWay waits for the
+// client's turn (Backend.GiveWay). On a loop, giveWay never waits: the loop leaves a command of that size to a goroutine
+// (loop.step). The caller must call leave when the reply is in the output.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		s.sendGrants()
@@ -299,8 +300,8 @@ const largeOutput = 1 << 20
 // mayWait reports whether the session runs on a goroutine of its own, which may wait, and not on an event loop.
 func (s *session) mayWait() bool { return s.away || !s.onLoop }
 
-// flushMuch sends the output if it exceeds largeOutput and the session may wait: it waits until the operating
-// system has taken the output. If the client has been cut off, its remaining commands are not run.
+// flushMuch sends the output if it exceeds largeOutput, and waits until the operating system has taken it. It does nothing
+// if the session may not wait. If the client has been cut off, its remaining commands are not run.
 func (s *session) flushMuch() {
 	if s.mayWait() && s.out.size() > largeOutput {
 		s.out.flush()
@@ -336,7 +337,8 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 		some := len(r.Str)+len(r.Elems) > 0
 		s.replies[i], r = store.Reply{}, store.Reply{} // free the reply now: it may take much more memory than its encoding
 		if mayWait && some && s.out.size() > largeOutput {
-			// A client that does not read makes the replies wait that are not encoded yet: they are memory of the client now.
+			// The replies that are not encoded yet count as memory of the client now: they may have to wait for a client
+			// that does not read.
 			waiting := int64(store.Extent(s.replies[i+1:], math.MaxInt))
 			s.holds(waiting)
 			s.client.Encoded()
@@ -348,7 +350,7 @@ func (s *session) answer(took time.Duration, mayWait bool) {
 	if mayWait && took >= slowPart {
 		s.out.flush()
 	}
-	// Release the arguments, so that an idle session keeps no memory for them.
+	// Drop the arguments of the answered calls, so that an idle session keeps no memory for them.
 	n := copy(s.calls, s.calls[len(s.replies):])
 	if s.out.isOver() {
 		n = 0

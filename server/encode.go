@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// appendReply appends a reply in RESP2 or RESP3. RESP2 lacks some types; they take the shape that Redis
-// gives them: a map is a flat array; a set and a push are arrays; a double, a big number and a verbatim
-// string are bulk strings; a boolean is 1 or 0.
+// appendReply appends a reply in RESP2 or RESP3. RESP2 lacks some types; they take the shape that Redis gives them. A map
+// becomes a flat array. A set and a push become arrays. A double, a big number and a verbatim string become bulk strings. A
+// boolean becomes 1 or 0.
 func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	switch r.Kind {
 	case store.None:
@@ -55,7 +55,7 @@ func encodedSize(r *store.Reply) int {
 	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)
 	if len(r.Str) > 999 {
-		n += frame // for more digits
+		n += frame // its length may have more than three digits
 	}
 	if r.Kind == store.Packed {
 		_, count, _ := r.Unpack()

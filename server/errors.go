@@ -250,7 +250,7 @@ const (
 	faultDefrag    = "Active defragmentation cannot be enabled: it requires a Redis server compiled with a modified Jemalloc like the one shipped by default with the Redis source distribution"
 )
 
-// faultFiles is Redis's error for more clients than the process may open files for.
+// faultFiles is Redis's error for a maxclients that needs more files than the process may open.
 func faultFiles(most int) string {
 	return fmt.Sprintf("The operating system is not able to handle the specified number of clients, try with %d", most)
 }
@@ -262,8 +262,8 @@ func faultRange(low, high int64) string {
 // faultOlder is why CONFIG SET refuses a parameter that an old node in the cluster would not follow.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 
-// maxParamBytes is the maximum length of a value in CONFIG SET: there is a limit because nodes store the
-// value. faultLong is the reason for which CONFIG SET refuses a longer one.
+// maxParamBytes is the maximum length of a value in CONFIG SET, because nodes store the values. faultLong is the reason for
+// which CONFIG SET refuses a longer one.
 const (
 	maxParamBytes = 64 << 10
 	faultLong     = "argument is too long, a parameter may have 65536 bytes"

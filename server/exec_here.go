@@ -6,21 +6,22 @@ import (
 	"lockstep/store"
 )
 
-// runEarly runs a queued command before the leader runs the transaction, and keeps the reply in q.done. If the
-// command may not run now (runQueued), answerExec tries it again after the leader's answer.
+// runEarly runs a queued command before the leader runs the transaction, and keeps the reply in q.done. If runQueued refuses
+// the command now, answerExec tries it again after the leader's answer.
 func (s *session) runEarly(q *queued) {
 	if r, ran, _ := s.runQueued(q); ran {
 		q.done = &r
 	}
 }
 
-// runQueued runs a queued command on this node and returns its reply. If the command may not run, or the client has left, it
-// returns the error, and ran is false. If runEarly has run the command, runQueued only returns the reply from then.
+// runQueued runs a queued command on this node and returns its reply. If runEarly has run the command, runQueued only
+// returns the reply from then. If the command may not run, or the client has left, runQueued returns the error, and ran is
+// false.
 func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Duration) {
 	if q.done != nil {
 		return *q.done, true, 0
 	}
-	if refusal := s.checkOperator(q.cmd, q.args); refusal != "" { // before alone, because it may wait for the leader
+	if refusal := s.checkOperator(q.cmd, q.args); refusal != "" { // before alone, as in handleHere
 		return store.Err(refusal), false, 0
 	}
 	leave, ok := s.alone(q.cmd)
@@ -38,8 +39,9 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Durat
 	return r, true, took
 }
 
-// tracksLate reports whether the tracker does not know all keys that the client may keep from an EXEC: the leader has read them before
-// a CLIENT TRACKING that could not run early.
+// tracksLate reports whether the client may cache keys from an EXEC that the tracker does not know. That happens if the
+// transaction has a CLIENT TRACKING that could not run early (runEarly), and reads behind it: the leader has run those reads
+// already.
 func (s *session) tracksLate(t *transaction) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || how.optin && !s.caching {

@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its
-// events. Read and tryWrite never wait. Only the loop calls Read. Write waits until everything has been
-// written, so only other goroutines call it. Any goroutine may call Close.
+// fdConn is a TCP connection on a socket that Go's runtime does not poll: only a loop waits for its events. Read and
+// tryWrite never wait. Only the loop calls Read. Write waits until everything has been written, so the loop does not call
+// it. Any goroutine may call Close.
 //
-// Close only shuts the socket down. The descriptor is closed later, when the loop has released the
-// connection and no Write is in progress. Otherwise a goroutine could use a number that already belongs
-// to another connection.
+// Close only shuts the socket down. The descriptor is closed later, when the loop has released the connection and no Write
+// is in progress. If Close closed it, another goroutine could use the number when it already belongs to another connection.
 type fdConn struct {
 	net.Conn // nil: it only provides the deadline methods, which nobody calls
 	fd       int
@@ -172,8 +171,8 @@ func (c *fdConn) Close() error {
 	return err
 }
 
-// release lets the descriptor be closed. The loop calls it once, as its last use of the connection; adopt does so for a
-// client that it refuses.
+// release lets the descriptor be closed. The loop calls it once, as its last use of the connection. If adopt refuses a
+// client, adopt calls it instead.
 func (c *fdConn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,27 +8,25 @@ import (
 	"sync/atomic"
 )
 
-// The guard stands between the socket and redcon's reader. redcon closes the
-// connection on an empty array, drops good commands that came in the same read
-// as a bad one, and has no limits. It doubles its buffer and never shrinks it,
-// and it scans the buffer from the start at each read. So the guard reads the
-// protocol first, by the rules of Redis, and hands over only complete,
-// well-formed arrays. For an event loop, which does not use redcon, it only
-// parses (guard.direct).
+// The guard stands between the socket and redcon's reader. redcon has four weaknesses. It closes the connection on an empty
+// array. It drops good commands that came in the same read as a bad one. It has no limits. It doubles its buffer, never
+// shrinks it, and scans it from the start at each read. So the guard reads the protocol first, by the rules of Redis, and
+// hands over only complete, well-formed arrays. For an event loop, which does not use redcon, the guard only parses
+// (guard.direct).
 //
 //	socket → buf → parse: line or payload → out (complete | being built) → redcon
 //	                                      ↘ parcel (a large command) → session
 //
-// Small commands go through redcon byte for byte. A large one (largeCommand) would cost redcon's buffer
-// several times its size, so the guard assembles its arguments, each in memory of its own, while redcon
-// gets a stand-in of fixed size; the session gets the real arguments from claim. Memory grows with what
-// has arrived, not with what was announced (the exception is seriousArg).
+// Small commands go through redcon byte for byte. A large one (largeCommand) would cost redcon's buffer several times its
+// size. So the guard itself assembles the arguments of a large command, each in memory of its own. redcon gets a stand-in of
+// fixed size, and the session gets the real arguments from claim. Memory grows with what has arrived, not with what was
+// announced; seriousArg is the exception.
 //
-// The guard acts on a fault only when every command before it has been executed. Until then it leaves the bytes in buf, and
-// parses them again at the next Read (a loop: at its next parse). So limits that depend on authentication see the effect of an
-// AUTH in the same pipeline.
+// The guard acts on a fault only when every command before it has been executed. Until then it leaves the faulty bytes in
+// buf, and parses them again at the next Read (for a loop, at the next parse). So if an AUTH comes earlier in the same
+// pipeline, the limits that depend on authentication take it into account.
 
-// MaxPassword is how many bytes a password may have: a client that has not authenticated can send no longer argument.
+// MaxPassword is how many bytes a password may have. A client that has not authenticated cannot send a longer argument.
 const MaxPassword = 16384
 
 const (
@@ -61,22 +59,22 @@ type policy interface {
 	batch() int
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client, although there is no room, may hold a number of additional bytes: it has CLIENT
-	// NO-EVICT, and with these bytes all such clients together hold at most half of maxmemory-clients.
+	// spared reports whether the client may hold a number of additional bytes although there is no room. It may if it has
+	// CLIENT NO-EVICT, and if all clients with NO-EVICT, with these bytes, hold at most half of maxmemory-clients.
 	spared(more int64) bool
 	// tooLong returns max-entry-size if no command may have arguments of so many bytes together; else 0.
 	tooLong(bytes int64) (limit int64)
-	// exempts adds a change, the parameter by in bytes, to the memory of all clients with CLIENT NO-EVICT, if this client is one of
-	// them; the change may be negative.
+	// exempts adds a number of bytes, which may be negative, to the memory of all clients with CLIENT NO-EVICT. It does
+	// nothing if this client is not one of them.
 	exempts(by int64)
-	// holds adds a change, the parameter by in bytes, to the memory that the client holds besides its large commands.
+	// holds adds a number of bytes, which may be negative, to the memory that the client holds besides its large commands.
 	holds(by int64)
 	// userMemory returns the counters for the large commands that the clients of this client's user send.
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
-	// received counts n bytes of input, and brings n more bytes of memory that large commands take. Either may wait for the garbage
-	// collector.
+	// received counts n bytes of input. brings counts n more bytes of memory for large commands. Both may wait for the
+	// garbage collector.
 	received(n int)
 	brings(n int)
 	// waitsForInput is called before a read that may wait, unless a loop serves the connection.
@@ -114,7 +112,7 @@ type guard struct {
 	skip    int   // bytes of the line end after an argument still to come
 	inBulk  bool
 	size    int64    // bytes of the current command so far
-	args    int64    // bytes of its arguments so far, the last of them with the bytes still to come
+	args    int64    // bytes of its arguments so far; the last one counts with its bytes that are still to come
 	cut     int64    // not 0: cutShort has cut the current command, because of this max-entry-size
 	large   [][]byte // arguments of the current command, if it is large …
 	block   []byte   // … and memory for its next short arguments
@@ -124,7 +122,7 @@ type guard struct {
 	whole  int64         // … and how much of it belongs to complete commands
 	user   *userMemory   // of the user who has sent the complete commands; nil if whole is 0
 
-	vain    int          // lines without a command (a long one counts several times) that loop.inVain has not charged for yet
+	vain    int          // lines without a command that loop.inVain has not charged for yet; a long line counts several times
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel
@@ -248,7 +246,7 @@ func (g *guard) complete(bytes int64) {
 	}
 }
 
-// holds adds a change, the parameter by in bytes, to the counts of the memory that large commands take; the change may be negative.
+// holds adds a number of bytes, which may be negative, to the counts of the memory that large commands take.
 func (g *guard) holds(by int64) {
 	if by != 0 && g.memory != nil {
 		if by > 0 {
@@ -261,9 +259,9 @@ func (g *guard) holds(by int64) {
 	}
 }
 
-// The memory for a large argument doubles as the argument arrives, and each doubling leaves the old copy as garbage. So once
-// seriousArg bytes have arrived, the guard allocates the memory for all the remaining bytes at once, if the argument has at most
-// wholeArg bytes. A longer argument never gets more than twice the memory of what has arrived.
+// The memory for a large argument doubles as the argument arrives, and each doubling leaves the old copy as garbage. So for
+// an argument of up to wholeArg bytes, the guard allocates the memory for all remaining bytes at once when seriousArg bytes
+// have arrived. A longer argument goes on doubling: it never gets more than twice the memory of what has arrived.
 const (
 	seriousArg = 256 << 10
 	wholeArg   = 8 << 20

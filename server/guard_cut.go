@@ -2,15 +2,15 @@ package server
 
 import "slices"
 
-// The node refuses every command whose arguments have more bytes than max-entry-size and store.MinEntry together
-// (session.mayBeSoLong). As soon as an argument is announced that makes a command too long, the guard cuts the command short: it
-// keeps the beginning, which says what the command is, and drops the rest as it arrives. If the guard kept an argument of 500 MB,
-// the memory for it would grow step by step, with a copy at each step, and the other clients of the event loop would wait for
-// seconds.
+// The node refuses a command if its arguments have more bytes than the sum of max-entry-size and store.MinEntry
+// (session.mayBeSoLong). When an argument is announced that makes a command too long, the guard cuts the command short at
+// once. It keeps the beginning, which says what the command is, and drops the rest as it arrives. If the guard kept an
+// argument of 500 MB, the memory for it would grow step by step, with a copy at each step. The other clients of the event
+// loop would wait for seconds.
 //
-// The guard parses a command that is too long only when no earlier command waits to run, because an earlier one may change the
-// limit. The guard parses the next command only after the session has refused the cut one: g.cut, which the session reads, has
-// room for one command.
+// The guard parses a command that is too long only when no earlier command waits to run, because an earlier one may change
+// the limit. The session reads g.cut, which has room for only one cut command. So the guard parses the next command only
+// after the session has refused the cut one.
 
 // These are the parts of a cut command that the guard keeps: the session needs them to identify the command, and to quote
 // arguments in errors.

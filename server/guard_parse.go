@@ -8,10 +8,14 @@ import (
 	"lockstep/store/redistext"
 )
 
-// parse turns the input in g.buf into commands until the input is used up. It stops earlier in these cases: it finds a
-// fault, and cuts the client off; a command must be cut short, and earlier commands must run first; it has cut a
-// command short; a loop serves the connection, and it has parsed policy.batch commands. At the end, parse cuts the
-// client off if too little memory is left for an unfinished large command or, before AUTH, for the client's buffers.
+// parse turns the input in g.buf into commands until the input is used up. It stops earlier in these cases:
+//   - It has found a fault, or has cut the client off.
+//   - A command must be cut short, but earlier commands must run first.
+//   - It has cut a command short.
+//   - A loop serves the connection, and parse has parsed policy.batch commands.
+//
+// At the end, parse cuts the client off if too little memory is left for an unfinished large command or, before AUTH, for the
+// client's buffers.
 func (g *guard) parse() {
 	if g.left == 0 {
 		g.cut = 0 // if the previous command was cut short, the session has refused it by now
@@ -40,8 +44,8 @@ func (g *guard) refuse(holds int64) {
 	g.end = io.EOF
 }
 
-// setStrange makes n this client's part of the memory that is counted for clients that have not authenticated, and returns the new
-// sum for all of them.
+// setStrange sets this client's part of the memory of all unauthenticated clients to n bytes, and returns the new sum of all
+// parts.
 func (g *guard) setStrange(n int64) (all int64) {
 	return g.memory.strangers.Add(n - g.strange.Swap(n))
 }
@@ -70,16 +74,16 @@ func (g *guard) parseInput() {
 	}
 }
 
-// tlsRecord is the first byte that a TLS client sends. If the guard took it for the beginning of an inline request, the guard would
-// wait for the end of the line, and the client for an answer, forever.
+// tlsRecord is the first byte that a TLS client sends. If the guard took it for the beginning of an inline request, both
+// sides would wait forever: the guard for the end of the line, and the client for an answer.
 const (
 	tlsRecord = 0x16
 	noTLSHere = "this port does not speak TLS"
 )
 
-// takeWhole is a loop's fast path for nearly all commands of authenticated clients: an array of small arguments that is complete in
-// g.buf, with headers that shortHeader can read. It does not copy the arguments: g.argv refers to g.buf. For any other input, and
-// for a client that has not authenticated, takeWhole returns false and changes nothing.
+// takeWhole is a loop's fast path for nearly all commands of authenticated clients. It takes an array of small arguments
+// that is complete in g.buf and whose headers shortHeader can read. It does not copy the arguments: g.argv refers to g.buf.
+// For any other input, and for a client that has not authenticated, takeWhole returns false and changes nothing.
 func (g *guard) takeWhole() bool {
 	if len(g.line) > 0 || g.policy.needsAuth() {
 		return false
@@ -186,8 +190,8 @@ func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use 
 	return true
 }
 
-// fault sets g.failure, which ends the connection. While commands before the fault still have to run, it leaves g.failure empty:
-// the guard parses the faulty input again after them. It returns false, so that parsing stops.
+// fault sets g.failure, which ends the connection. If commands before the fault still have to run, it leaves g.failure
+// empty, and the guard parses the faulty input again after them. fault returns false, so that parsing stops.
 func (g *guard) fault(text string) bool {
 	if g.atRest() {
 		g.failure = text
@@ -347,9 +351,9 @@ func (g *guard) grew(n int64) {
 
 // countStranger counts the buffers of a client that has not authenticated; after AUTH, it counts them as 0 bytes. The
 // buffers of all such clients together may take a small part of maxmemory-clients (strangersShare). If they take more,
-// countStranger cuts off a client at once when its buffers have grown beyond 2*smallBuffer. Otherwise many such clients
-// would take memory faster than the garbage collector frees it. Buffers below that size suffice for AUTH, and are
-// always allowed.
+// countStranger cuts off any of these clients at once when its buffers grow beyond 2*smallBuffer. Otherwise many such
+// clients would take memory faster than the garbage collector frees it. Smaller buffers are always allowed, because they
+// suffice for AUTH.
 func (g *guard) countStranger() {
 	n := int64(0)
 	if g.policy.needsAuth() {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// read returns the input that watch has read ahead. When none of that is left, it returns the error that watch has met or, if there
-// is none, reads from the socket.
+// read returns the input that watch has read ahead. When none of that is left, it returns the error that watch has met. If
+// there is no such error, it reads from the socket.
 func (g *guard) read(p []byte) (int, error) {
 	if len(g.ahead) > 0 {
 		n := copy(p, g.ahead)
@@ -30,11 +30,13 @@ func (g *guard) setAhead(input []byte) {
 	g.ahead = input
 }
 
-// maxAhead is about how many bytes watch reads ahead. After them, watch does not notice the end of the connection.
+// maxAhead is about how many bytes watch reads ahead. When it has read so many, it does not notice the end of the connection
+// any more.
 const maxAhead = 1 << 20
 
-// watch notices the end of the connection while the goroutine that normally reads from it waits for something else. A new goroutine
-// reads ahead, and calls the function gone when it finds the end. The caller of watch must call stop before it reads again.
+// watch notices the end of the connection while the goroutine that normally reads from the connection waits for something
+// else. watch starts a goroutine that reads ahead, and calls the function gone when it finds the end. The caller must call
+// stop before it reads again.
 func (g *guard) watch(gone func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {

@@ -21,8 +21,8 @@ const (
 	handshakeTime = 5 * time.Second
 	// maxHandshakes is the default of Config.MaxHandshakes. It is plenty: the handshake of an honest client takes milliseconds.
 	maxHandshakes = 512
-	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them: enough for the largest
-	// record (18 KB), and for a change of keys before it.
+	// maxQuiet is how many bytes a client may send after the handshake until crypto/tls finds data in them. It is enough for
+	// the largest record (18 KB) with a change of keys before it.
 	maxQuiet = 20 << 10
 )
 
@@ -36,9 +36,9 @@ var (
 // silent client delays no other client. If an address has fromOne handshakes in progress, its further clients wait in
 // the lobby (lobby.go).
 //
-// If a handshake begins while most are in progress, the server takes the address that has most, and cuts off a random
-// one of its handshakes. If it cut off the oldest one, or the one that has waited longest, an attacker could arrange
-// that it always cuts off an honest client of the same address.
+// If a handshake begins while most are in progress, the server cuts one off. It takes the address with the most handshakes,
+// and cuts off a random one of them. If it cut off the oldest one, or the one that has waited longest, an attacker could
+// arrange that this is always an honest client's.
 type handshakes struct {
 	certs *Certificates
 	turns *turns.Turns
@@ -47,9 +47,10 @@ type handshakes struct {
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire // oldest first
 	count int                    // connections in open
-	// ending is how many handshakes were cut off whose connections are still open: each closes its own, when a processor is free for it.
+	// ending is how many handshakes were cut off but still have open connections. The goroutine of such a handshake closes
+	// its connection as soon as a processor is free for it.
 	ending int
-	ended  sync.Cond // ending is less, or over is set
+	ended  sync.Cond // signals that ending is less or over is set
 	lobby  lobby
 	over   bool // the server is closing
 
@@ -82,9 +83,9 @@ type wire struct {
 	cutOff bool // the handshake was cut off (handshakes.cut)
 }
 
-// begin starts the handshake with a client, or puts the client into the lobby. It does not wait: another goroutine does the
-// handshake and, if that succeeds, calls the function then with the connection. If the lobby has no room, the server is closing, or
-// config is nil because there is no certificate, begin closes the connection.
+// begin starts the handshake with a client, or puts the client into the lobby. It does not wait. Another goroutine does the
+// handshake and, if that succeeds, calls the function named then with the connection. If the lobby has no room, if the
+// server is closing, or if config is nil because there is no certificate, begin closes the connection.
 func (h *handshakes) begin(conn net.Conn, config *tls.Config, now func() time.Time, then func(*wire)) {
 	c := &caller{conn: conn, from: turns.Origin(conn), config: config, now: now, then: then}
 	if config == nil || !h.receive(c) {
@@ -102,7 +103,7 @@ func (h *handshakes) start(c *caller) {
 	go func() {
 		err := w.shake()
 		if err != nil {
-			_ = c.conn.Close() // before leave, which counts it no more
+			_ = c.conn.Close() // before leave stops counting the connection
 		}
 		h.leave(w)
 		if cut := context.Cause(w.ctx); cut != nil {
@@ -130,8 +131,8 @@ func (w *wire) shake() error {
 	return err
 }
 
-// Read bounds the input that crypto/tls keeps for a client after the handshake. A client may send a handshake message then, too,
-// and crypto/tls would collect up to 256 KiB of it.
+// Read bounds the input that crypto/tls keeps for a client after the handshake. Even then a client may send a handshake
+// message, and crypto/tls would collect up to 256 KiB of it.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.quiet < 0 {
 		return w.Conn.Read(p) // package turns bounds the input of the handshake
@@ -150,8 +151,8 @@ func (w *wire) hears() { w.quiet = 0 }
 // fromOne returns how many handshakes with clients of one address may be in progress at a time.
 func (h *handshakes) fromOne() int { return max(1, h.most/4) }
 
-// full reports whether so many handshakes are in progress or end that no further one may begin: strangers call faster than the
-// handshakes that were cut off for them get a processor to end. The caller holds mu.
+// full reports whether so many handshakes are in progress or were cut off that no further one may begin. That happens if
+// strangers call faster than the handshakes that were cut off get a processor to end. The caller holds mu.
 func (h *handshakes) full() bool { return h.count+h.ending >= h.most+(h.most+1)/2 }
 
 // enter adds a new handshake to h.open. If h.most are in progress already, it first ends one of them. The caller holds mu.

@@ -8,14 +8,14 @@ import (
 )
 
 // helpTexts are recorded HELP replies of redis-server 7.0.15. Before each is a line "= NAME", where NAME is the container: a
-// command that has subcommands. Tools compare the replies with those of Redis, so this server changes nothing in them: they list
-// even subcommands that it refuses.
+// command that has subcommands. This server changes nothing in the replies, because tools compare them with those of Redis.
+// So they list even subcommands that this server refuses.
 //
 //go:embed help.txt
 var helpTexts string
 
-// help returns the reply to the HELP of a container: the recorded one or, for a container without a recorded reply, one that it
-// builds from the container's entry in the command table.
+// help returns the reply to the HELP of a container. If there is no recorded reply for the container, help builds one from
+// the container's entry in the command table.
 func help(container *store.Command) store.Reply {
 	if _, text, ok := strings.Cut(helpTexts, "= "+container.Name+"\n"); ok {
 		text, _, _ = strings.Cut(text, "\n= ")

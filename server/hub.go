@@ -11,9 +11,9 @@ import (
 	"lockstep/store/redistext"
 )
 
-// Hub delivers published messages to the subscribers of this node. The messages are in log entries, and each node publishes them
-// into its hub when it applies the entries. So the subscribers of all nodes get the same messages, in the order of the log; but
-// see Missed.
+// Hub delivers published messages to the subscribers of this node. The messages are in log entries, and each node publishes
+// them into its hub when it applies the entries. So the subscribers of all nodes get the same messages, in the order of the
+// log. The exception is a node that has not applied some entries itself, for example because it got a snapshot (Missed).
 type Hub struct {
 	mu       sync.RWMutex
 	channels table[*subscribers]
@@ -102,10 +102,11 @@ func (h *Hub) Publish(kind store.PublishKind, channel, message string) {
 	})
 }
 
-// Every node matches a message with all patterns before it applies the next log entry, so no client may make the matching slow.
-// When the patterns have taken matchSteps steps for one message (some milliseconds), the hub cuts off the client with the most
-// patterns; it does so at most matchCuts times for the message. The hub also cuts off the clients of a pattern that alone takes
-// more than matchSteps steps or, after matchCuts cuts for the message, more than fewSteps steps.
+// Every node matches a message with all patterns before it applies the next log entry, so no client may make the matching
+// slow. When the patterns have taken matchSteps steps for one message (some milliseconds), the hub cuts off the client with
+// the most patterns. It does so at most matchCuts times for one message. The hub also cuts off the clients of any single
+// pattern that takes more than matchSteps steps. After matchCuts cuts for the message, fewSteps takes the place of
+// matchSteps for single patterns.
 const (
 	matchSteps = 1 << 20
 	matchCuts  = 3
@@ -162,8 +163,8 @@ type matching struct {
 	took  time.Duration
 }
 
-// clock returns the server's clock, or nil if there are no patterns: the hub has no clock of its own, and takes that of a session
-// with a pattern. The caller holds mu for reading.
+// clock returns the clock of a session with a pattern, because the hub has no clock of its own. It returns nil if there are
+// no patterns. The caller holds mu for reading.
 func (h *Hub) clock() func() time.Time {
 	for _, subs := range h.patterns.all() {
 		for s := range subs.m {
@@ -204,9 +205,9 @@ func (subs *subscribers) over() bool {
 	return true
 }
 
-// cutOffMostPatterns cuts off the client with the most patterns. leftOut says that the present matching has skipped the patterns
-// of clients that were cut off earlier. If it has not skipped them and there are such patterns, cutOffMostPatterns does nothing,
-// because those patterns may have taken the time. The caller holds mu for reading.
+// cutOffMostPatterns cuts off the client with the most patterns. It does nothing if clients that were cut off earlier still
+// have patterns, because these may have taken the time. But if leftOut is true, the present matching has skipped their
+// patterns, and cutOffMostPatterns cuts off the client all the same. The caller holds mu for reading.
 func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	if sessions, others := h.byPatterns(); len(sessions) > 0 && (leftOut || !others) {
 		h.cutOff(sessions[0])
@@ -234,8 +235,8 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns. A new goroutine ends all their subscriptions, for which it needs mu; cutOff
-// waits neither for it nor for the end of the sessions. The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns. It starts a goroutine that ends all their subscriptions, and needs mu
+// for that. cutOff waits neither for that goroutine nor for the end of the sessions. The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
 	go h.drop(sessions)
 	for _, s := range sessions {
@@ -248,10 +249,10 @@ func (h *Hub) cutOff(sessions ...*session) {
 	}
 }
 
-// Missed implements store.KeySink: some keys have changed, and some messages have been published, without this node's knowledge.
-// So Missed invalidates all keys that clients track. A subscriber could wait for a missed message forever, so Missed also ends
-// the connections of all subscribers, as the death of the node would: a client that has to subscribe again knows that it must
-// look at the keys.
+// Missed implements store.KeySink. It is called when some keys have changed, and some messages have been published, without
+// this node's knowledge. So Missed invalidates all keys that clients track. A subscriber could wait for a missed message
+// forever, so Missed also ends the connections of all subscribers, as the death of the node would. A client that has to
+// subscribe again knows that it must look at the keys.
 func (h *Hub) Missed() {
 	h.tracker.touchAll()
 	h.mu.RLock()
@@ -282,8 +283,8 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 // it for every answer to the leader, so it must not wait for a lock.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver puts a message into the output of the subscribers of a name. words are the elements of the message behind the first one; the
-// first of words is the name. deliver encodes the message at most once per protocol version.
+// deliver puts a message into the output of the subscribers of a name. words are the elements of the message except the
+// first one (such as "message"); words[0] is the name. deliver encodes the message at most once per protocol version.
 func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...string) {
 	if len(subs) == 0 {
 		return
@@ -346,10 +347,10 @@ func (h *Hub) remove(s *session, kind subKind, name string) {
 	s.holds(-subscriptionCost - int64(len(name)))
 }
 
-// drop ends all subscriptions of sessions, and sends no confirmations. Each time that it locks mu, it removes up to dropAtOnce
-// names. If it removed all names at once, others would wait long for mu. If it removed one name at a time, drop itself would often
-// have to wait for mu until a message has been matched. A message that comes before drop has ended is matched with the patterns
-// that are left.
+// drop ends all subscriptions of sessions, and sends no confirmations. Each time that it locks mu, it removes up to
+// dropAtOnce names. If it removed all names at once, others would wait long for mu. If it removed one name at a time, drop
+// itself would often have to wait for mu until a message has been matched. Until drop has ended, messages are still matched
+// with the remaining patterns.
 func (h *Hub) drop(sessions []*session) {
 	for len(sessions) > 0 {
 		sessions = h.dropSome(sessions)

@@ -10,14 +10,15 @@ import (
 	"lockstep/cluster"
 )
 
-// A node delivers messages while it applies the log entry that has them, and applies the next entry afterwards. At the leader,
-// whoever sends many messages for many clients waits for that. At another node nobody waits, and the node may fall ever further
-// behind: its other clients hear of released locks too late, and it cannot lead before it has applied all entries. So if a node
-// spends most of its time on delivering, and falls behind, the hub cuts off the clients that get most.
+// A node delivers the messages of a log entry while it applies the entry, and applies the next entry afterwards. At the
+// leader, a client that publishes many messages waits for their delivery. At another node nobody waits, so the node may fall
+// ever further behind. Then its other clients hear of released locks too late, and the node cannot lead before it has
+// applied all entries. So if a node spends most of its time on delivering, and falls behind, the hub cuts off the clients
+// that get most.
 
-// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. The hub cuts clients off if an
-// entry has waited for loadWait, and all looks in that time have found so much work. A shorter wait would hit honest clients: one
-// entry may have many messages, and a node that was suspended has many entries to apply.
+// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. The hub cuts clients
+// off if all looks for loadWait have found so much work, and an entry of the first of these looks still waits. A shorter
+// wait would hit honest clients: one entry may have many messages, and a node that was suspended has many entries to apply.
 const (
 	loadPeriod = 250 * time.Millisecond
 	loadWait   = 2 * time.Second
@@ -30,7 +31,7 @@ type load struct {
 	since   time.Time
 	took    time.Duration
 	applied uint64   // the last entry that the node had applied at the last look
-	looks   []sample // the latest looks in a row that found too much work, if entries of then still wait; the first maxLooks of them
+	looks   []sample // the present run of looks that found too much work, except those whose entries have been applied; at most maxLooks
 }
 
 // sample is what the hub saw at a look.
@@ -41,7 +42,7 @@ type sample struct {
 
 // delivery is the work of delivering one message, or all messages about one write set.
 type delivery struct {
-	to    *session  // one of those that get something; nil: nobody
+	to    *session  // one of the sessions that get something; nil: none does
 	began time.Time // when the present part of the work began
 	took  time.Duration
 }
@@ -75,7 +76,7 @@ func (h *Hub) delivered(d *delivery) {
 	}
 	at := d.to.srv.backend.Progress()
 	if at.Applied == l.applied && l.took > 0 && period < time.Minute {
-		return // still within one entry
+		return // the node is still applying the same entry
 	}
 	if 2*l.took <= period {
 		l.looks = nil

@@ -11,8 +11,7 @@ import (
 )
 
 // lead returns the leader's address for this client (see endpointHere). If no leader is known, down is true, and at is the
-// address of the last leader, unless that was this node. If no address is known, at.host is "?" and down is true, even if there
-// is a leader.
+// address of the last leader. If the last leader was this node, or if no address is known, at.host is "?" and down is true.
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""
@@ -48,9 +47,9 @@ func (s *session) followers() (list []*cluster.Sighting) {
 // infoReplication writes the section by which Redisson's replicated mode finds the leader: role must be
 // exactly master or slave. The index of the last applied entry serves as the replication offset.
 //
-// connected_slaves is one less than a majority of the voters: at least so many nodes besides the leader have every acknowledged
-// write. If connected_slaves is above zero, Redisson sends WAIT with that number after every write, and gives a lock up if the reply
-// differs from the number. Such a WAIT replies at once, however many replicas are down.
+// connected_slaves is one less than a majority of the voters: at least so many nodes besides the leader have every
+// acknowledged write. If connected_slaves is above zero, Redisson sends WAIT with that number after every write. If the
+// reply differs from the number, Redisson gives a lock up. Such a WAIT replies at once, however many replicas are down.
 //
 // slave_read_only is 0: every node accepts writes, and StackExchange.Redis sends no writes to a replica
 // that reports 1.
@@ -112,8 +111,8 @@ func infoLeader(f *facts, copies int) {
 	)
 }
 
-// replicationID derives an id from the leader (without a leader: from the last one). Nodes that know the same leader have the
-// same id.
+// replicationID derives an id from the leader or, if there is none, from the last leader. Nodes that know the same leader
+// have the same id.
 func (srv *Server) replicationID() string {
 	return identity("replication", srv.backend.Topology().Last)
 }
@@ -136,9 +135,10 @@ func doRole(s *session, _ [][]byte) store.Reply {
 	return store.List(store.Str("slave"), store.Str(at.host), store.Int(int64(at.port)), store.Str(state), applied)
 }
 
-// tooFewReplicas reports whether this node must refuse a command that writes, because fewer than min-replicas-to-write other voters
-// are up and have been heard from within min-replicas-max-lag. A majority gets every acknowledged write whatever these parameters
-// say. EVAL, EVALSHA and FCALL write, unless the script or function declares no-writes; EXEC writes if a queued command does.
+// tooFewReplicas reports whether this node must refuse a command that writes. It must if fewer than min-replicas-to-write
+// other voters are up and have been heard from within min-replicas-max-lag. A majority gets every acknowledged write
+// whatever these parameters say. EVAL, EVALSHA and FCALL write, unless the script or function declares no-writes; EXEC
+// writes if a queued command does.
 func (s *session) tooFewReplicas(cmd *store.Command, args [][]byte) bool {
 	writes := cmd.Is(store.Write) || s.srv.pause.scriptWrites(cmd, args)
 	if cmd == s.srv.execCmd && s.multi != nil {

@@ -18,8 +18,9 @@ type subscription struct {
 	push store.Reply
 }
 
-// renew returns what the client must get of a message that came while the session answered an EXEC: a command of that EXEC may have
-// changed the protocol or ended the subscription. The result is nil if the client must not get the message any more.
+// renew returns the bytes that the client must get for a message that came while the session answered an EXEC. A command of
+// that EXEC may have changed the protocol, or ended the subscription. The result is nil if the client must not get the
+// message any more.
 func (s *session) renew(m *message) []byte {
 	resp := s.protocol()
 	switch {

@@ -20,8 +20,8 @@ const spikeSamples = 160
 // spike is the worst latency of an event within one second; at is that second in Unix time.
 type spike struct{ at, ms int64 }
 
-// spikes records how long commands took, if that was at least latency-monitor-threshold, by event. The event is fast-command for
-// commands with store.Fast, and command for the others. Blocking commands are not recorded.
+// spikes has the durations of the commands that took at least latency-monitor-threshold, by event. The event is fast-command
+// for commands with store.Fast, and command for the others. Blocking commands are not recorded.
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent
@@ -93,8 +93,8 @@ func (l *spikes) reset(names []string) int {
 	return n
 }
 
-// durations counts the calls of a command by their duration: bucket i has the calls of at most 1024 << i ns
-// that are too long for bucket i-1. The last bucket also has all longer calls.
+// durations counts the calls of a command by their duration. Bucket i has the calls that took at most 1024 << i ns and are
+// too long for bucket i-1. The last bucket also has all longer calls.
 type durations [21]atomic.Int64
 
 func (d *durations) add(took time.Duration) {
@@ -116,8 +116,8 @@ func (d *durations) reset() {
 	}
 }
 
-// bound returns the number, in µs, that Redis's LATENCY HISTOGRAM prints for bucket i: the longest duration that a histogram with
-// two significant digits does not distinguish from 1024 << i ns.
+// bound returns the number, in µs, that Redis's LATENCY HISTOGRAM prints for bucket i. Redis's histogram keeps two
+// significant digits, and prints the longest duration that it does not distinguish from 1024 << i ns.
 func bound(i int) int64 {
 	ns := int64(1024) << i
 	return (ns + ns>>7 - 1) / 1000
@@ -136,7 +136,7 @@ func (d *durations) histogram() store.Reply {
 	return store.MapOf(store.Str("calls"), store.Int(n), store.Str("histogram_usec"), counts)
 }
 
-// percentile returns a duration in µs that the given share of the calls did not exceed: the upper end of a bucket.
+// percentile returns a duration, in µs, that the given share of the calls did not exceed. It is the upper end of a bucket.
 func (d *durations) percentile(share float64) float64 {
 	total, n := d.total(), int64(0)
 	for i := range d {
@@ -309,7 +309,7 @@ func graph(name string, samples []spike, worst, now int64) string {
 	return b.String()
 }
 
-// age prints a number of seconds in the largest unit of which it is at least one, rounded down, such as 3h.
+// age prints a number of seconds, rounded down, in the largest unit that gives at least 1, such as 3h.
 func age(secs int64) string {
 	for _, u := range []struct {
 		secs int64

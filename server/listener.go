@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// listener puts a guard on every connection. Its Accept also works around two habits of redcon. After a failed Accept, redcon would
-// call it again at once, so Accept itself tries again, after acceptPause. When Accept returns net.ErrClosed, redcon cuts all
-// connections, so Accept of a closed listener waits until they may be cut (Server.drained).
+// listener puts a guard on every connection. Its Accept also works around two habits of redcon. First, redcon would call a
+// failed Accept again at once, so Accept itself tries again, after acceptPause. Second, when Accept returns net.ErrClosed,
+// redcon cuts all connections. So the Accept of a closed listener waits until they may be cut (Server.drained).
 type listener struct {
 	net.Listener
 	srv    *Server
@@ -57,8 +57,8 @@ const (
 
 // inputOf returns how much unread input the operating system may keep for a client; known is true if the client has
 // authenticated. A small container needs memory for this input besides the memory of the clients in this process. So an
-// authenticated client gets maxmemory-clients divided by maxclients, but at least strangersInput and at most clientsInput (which
-// is also what it gets if maxmemory-clients is 0).
+// authenticated client gets maxmemory-clients divided by maxclients, but at least strangersInput and at most clientsInput.
+// If maxmemory-clients is 0, it gets clientsInput.
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {
@@ -76,17 +76,17 @@ func (srv *Server) prepare(c *net.TCPConn) {
 	srv.warnOfNoLimit(errors.Join(limitUnsent(c), limitInput(c, srv.inputOf(srv.hub.accounts.ruling().open.Load()))))
 }
 
-// limitWindow makes a listener offer new clients no larger TCP window than they get after AUTH (inputOf). In a small container,
-// that window may be so small that a client with a larger first offer would make its packets too large for it. On loopback, such
-// a client would send only one packet each 200 ms.
+// limitWindow makes a listener offer new clients no larger TCP window than they get after AUTH (inputOf). In a small
+// container, that window may be small. A client with a larger first offer would make its packets too large for it. On
+// loopback, such a client would send only one packet each 200 ms.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))
 	}
 }
 
-// warnOfNoLimit logs the first error of the options that limit what the system keeps. It logs no later one: a system that does not
-// know an option refuses it for every client.
+// warnOfNoLimit logs the first error of setting an option that limits what the system keeps. It logs no later error: a
+// system that does not know an option refuses it for every client.
 func (srv *Server) warnOfNoLimit(err error) {
 	if err != nil {
 		srv.saidNoLimit.Do(func() {
@@ -95,11 +95,12 @@ func (srv *Server) warnOfNoLimit(err error) {
 	}
 }
 
-// maxKeepAlive is the longest time in seconds after which Linux probes a client (MAX_TCP_KEEPIDLE). It refuses a longer one.
+// maxKeepAlive is the longest time in seconds after which Linux probes a client (MAX_TCP_KEEPIDLE). Linux refuses a longer
+// time.
 const maxKeepAlive = 32767
 
-// keepAlive makes the system probe a client that has sent nothing for tcp-keepalive seconds (0: never), and end the connection of a
-// dead client after about twice that time.
+// keepAlive makes the system probe a client that has sent nothing for tcp-keepalive seconds (0: never). If the client is
+// dead, the system ends the connection after about twice that time.
 func (srv *Server) keepAlive(c *net.TCPConn) {
 	secs := min(srv.params.keepAlive.Load(), maxKeepAlive)
 	cfg := net.KeepAliveConfig{Enable: secs > 0}

@@ -7,26 +7,29 @@ import (
 	"time"
 )
 
-// In the lobby, clients wait for their handshakes to begin while their address has fromOne handshakes in progress. The server
-// has not read their input yet, so each takes little memory. When a handshake of the address ends, the handshake of the next
-// client begins. While clients wait, the server looks at the handshakes of their address every lookPause. It ends a handshake when
-// clientLooks looks have found that the handshake waits for its own client. So an honest client gets in beside a flood from its own
-// address, a moment later than without the flood. If the server refused the client at once, the client would hardly ever get in.
+// In the lobby, clients wait for their handshakes to begin while their address has fromOne handshakes in progress. The
+// server has not read their input yet, so each takes little memory. When a handshake of the address ends, the handshake of
+// the next client begins. While clients wait, the server looks at the handshakes of their address every lookPause. It ends a
+// handshake when clientLooks looks have found that the handshake waits for its own client. So an honest client gets in
+// beside a flood from its own address, a moment later than without the flood. If the server refused the client at once, the
+// client would hardly ever get in.
 //
-// If clients come faster than that, the lobby is full. Then each newcomer ends the handshake of its address that keeps the others
-// out (makeRoom).
+// If clients come faster than their handshakes begin, the lobby fills up. Then each newcomer ends the handshake of its
+// address that keeps the others out (makeRoom).
 
 const (
-	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress, and lobbyOne how many clients
-	// of one address for each handshake of that address. If signatures are slow, the last client of an address waits for some three
-	// seconds. If many more could wait, the last ones would be sent away before their handshakes began (lobbyLooks).
+	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress. lobbyOne is the same
+	// for the clients and handshakes of one address. If signatures are slow, the last client of an address waits for some
+	// three seconds. If many more could wait, the last ones would be sent away before their handshakes began (lobbyLooks).
 	lobbyShare, lobbyOne = 2, 3
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
-	// clientLooks is how many looks must find a handshake waiting for its own client before the server ends it, if other clients of
-	// its address wait. The looks need not be consecutive, so that a client cannot save its handshake by sending byte by byte.
+	// If other clients of an address wait, the server ends a handshake of that address when clientLooks looks have found the
+	// handshake waiting for its own client. The looks need not be consecutive, so that a client cannot save its handshake by
+	// sending byte by byte.
 	clientLooks = 10
-	// lobbyLooks is for how many looks a client may wait in the lobby: as long as a handshake may take.
+	// lobbyLooks is how many looks may find a client in the lobby before the server sends the client away. Together they
+	// take as long as a handshake may take.
 	lobbyLooks = int(handshakeTime / lookPause)
 )
 
@@ -47,8 +50,9 @@ type caller struct {
 	looks  int // how many looks have found it in the lobby
 }
 
-// receive begins the handshake of a caller, or lets it wait in the lobby. It returns false if there is no room, or the server is
-// closing. While too many handshakes end, receive waits, and further callers wait in the kernel's queue.
+// receive begins the handshake of a caller, or lets it wait in the lobby. It returns false if there is no room, or the
+// server is closing. If too many handshakes that were cut off still have to end (full), receive waits. Meanwhile further
+// callers wait in the kernel's queue.
 func (h *handshakes) receive(c *caller) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -87,9 +91,10 @@ func (h *handshakes) isFull(from netip.Addr) bool {
 	return len(h.lobby.callers[from]) >= lobbyOne*h.fromOne() || h.lobby.count >= lobbyShare*h.most
 }
 
-// makeRoom makes room for a caller of an address for which the lobby is full. It ends the handshake of that address that keeps the
-// others out. If none does, and another address has more callers in the lobby, it sends away the one of them that came first. The
-// caller of makeRoom holds mu.
+// makeRoom makes room for a caller of an address for which the lobby is full. It ends the handshake of that address that
+// keeps the others out (silent). If there is none, makeRoom looks for the address with the most callers in the lobby. If
+// that address has at least two callers more than the given one, makeRoom sends away the first of them. The caller of
+// makeRoom holds mu.
 func (h *handshakes) makeRoom(from netip.Addr) {
 	if w := h.silent(from); w != nil {
 		h.cut(w)
@@ -103,10 +108,11 @@ func (h *handshakes) makeRoom(from netip.Addr) {
 	}
 }
 
-// silent returns the oldest handshake of an address that waits for a client whom the server has not answered yet. If there is none,
-// it returns the oldest one that waits for its client, but only if those take half of the places of the address. Each of them has
-// cost a signature, and a flood sends ClientHellos faster than the server signs. If each newcomer ended one of them, no client would
-// have the time to reply. The caller of silent holds mu.
+// silent returns the oldest handshake of an address that waits for a client whom the server has not answered yet. If there
+// is none, it looks at the handshakes that wait for clients whom the server has answered. If these take more than half of
+// the places of the address, silent returns the oldest of them. Otherwise it returns nil, because each answer has cost a
+// signature, and a flood sends ClientHellos faster than the server signs. If each newcomer ended such a handshake, no client
+// would have the time to reply. The caller of silent holds mu.
 func (h *handshakes) silent(from netip.Addr) *wire {
 	var answered *wire
 	n := 0
@@ -184,8 +190,8 @@ func (h *handshakes) look() {
 	}
 }
 
-// cutIdle adds this look to the looks of the handshakes of an address that wait for their clients. It ends those with clientLooks
-// looks or more, at most as many as the parameter most says. The caller holds mu.
+// cutIdle counts this look for each handshake of an address that waits for its client. It ends the handshakes with
+// clientLooks looks or more, but at most as many as the parameter most says. The caller holds mu.
 func (h *handshakes) cutIdle(from netip.Addr, most int) {
 	var idle []*wire
 	for _, w := range h.open[from] {

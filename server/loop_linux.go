@@ -11,15 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// On Linux, a few event loops serve all TCP connections of clients. Each loop has an epoll instance of its
-// own. If each connection had a goroutine, every command would cost more: a read that finds nothing, the
-// parking and readying of the goroutine, and the waking of threads. And commands that many clients send at the
-// same time would reach the backend one by one.
+// On Linux, a few event loops serve all TCP connections of clients. Each loop has an epoll instance of its own. If each
+// connection had a goroutine, every command would cost more: a read that finds nothing, the parking and readying of the
+// goroutine, and the waking of threads. Also, commands that many clients send at the same time would reach the backend one
+// by one.
 //
-// In a round, a loop fetches the events, reads and parses the input, submits the commands, makes the
-// backend run them (an ephemeral node may run them on the loop's goroutine), and writes the replies. Only the
-// backend may take long, when it runs a script on the loop's goroutine. In that case the watcher gives the loop
-// to another goroutine (watch_linux.go).
+// In a round, a loop fetches the events, reads and parses the input, submits the commands, makes the backend run them, and
+// writes the replies. An ephemeral node may run commands on the loop's goroutine. Only the backend may take long, when it
+// runs a script on that goroutine. In that case the watcher gives the loop to another goroutine (watch_linux.go).
 //
 // The goroutine that runs a loop is its owner. On an ephemeral node, an owner without work waits in the system
 // call epoll_wait, because hardly any other goroutine needs the owner's thread. A durable node has other
@@ -64,7 +63,7 @@ type loop struct {
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	yielding  yielding
 	incoming  incoming
-	lightAt   time.Time   // when the loop last served a light client: in no share, and no sender of manyArguments in one command for aloneAfter
+	lightAt   time.Time   // when turn last served a client that is in no share, and has not lately sent manyArguments (loopConn.many)
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends
@@ -234,7 +233,8 @@ func (l *loop) event(ev *unix.EpollEvent) {
 				if ev.Events&(unix.EPOLLHUP|unix.EPOLLERR) != 0 || c.s.parked.Load() {
 					l.retire(c)
 				} else {
-					// The client sends no more, but may still read. It gets its reply if the command is served first.
+					// The client sends no more, but may still read. If its command is served before unblock ends it, the
+					// client gets the reply.
 					c.s.unblock()
 				}
 				return

@@ -10,35 +10,38 @@ import (
 // all other clients first, and then some clients of these two kinds, one by one. The rest of their input stays with the operating
 // system, which slows the senders down.
 //
-// Strangers have not authenticated, or send lines that make no command. If each of them had a turn
-// in every round, and a few hundred of them sent as fast as they can, all other clients of the loop would wait for all these turns.
+// Strangers have not authenticated, or send lines that make no command. A few hundred of them may send as fast as they can.
+// If each of them had a turn in every round, all other clients of the loop would wait for all these turns.
 //
-// To read a hundred thousand arguments takes a loop tens of milliseconds, and several times as long while the garbage collector runs
-// all the time. So a loop reads a command with many arguments in parts, at most one part in a round. A complete command stays in
-// memory until it runs. While the complete large commands of a user take much memory (clientMemory.crowded), the loop reads further
-// large commands of that user slowly (choose), however many arguments they have. While memory is scarce, it reads none (yields).
+// A loop takes tens of milliseconds to read a hundred thousand arguments, and several times as long while the garbage
+// collector runs all the time. So a loop reads a command with many arguments in parts, at most one part in a round.
+//
+// A complete command stays in memory until it runs. While the complete large commands of a user take much memory
+// (clientMemory.crowded), the loop reads further large commands of that user slowly (choose), however many arguments they
+// have. While memory is scarce, it reads none (yields).
 
 const (
 	// When strangersTurn has passed since the start of a round, a loop serves no further stranger in that round.
 	strangersTurn = 500 * time.Microsecond
-	// After a round in which the loop has served clients of one kind, it serves none of that kind for shareRest times the duration
-	// of the round, but for shareWait at most.
+	// After a round in which the loop has served clients of one kind, clients of that kind rest. The rest lasts shareRest
+	// times the duration of the round, but at most shareWait.
 	shareRest = 3
 	shareWait = 50 * time.Millisecond
-	// If the users of all waiting large commands are crowded (clientMemory.crowded), the loop looks again after crowdLook. After
-	// crowdLooks looks that passed over a crowded user, it reads a part of a crowded user's command all the same.
+	// If the users of all waiting large commands are crowded (clientMemory.crowded), the loop looks again after crowdLook.
+	// When crowdLooks looks have passed over a crowded user, the next one reads a part of a crowded user's command all the
+	// same.
 	crowdLook  = 5 * time.Millisecond
 	crowdLooks = 10
-	// From manyArguments arguments on, to read a large command takes longer because of the number of its arguments than because of
-	// their bytes.
+	// With manyArguments arguments or more, the time to read a large command depends more on the number of its arguments
+	// than on their bytes.
 	manyArguments = 1 << 10
 	// When a loop has served no light client (loop.lightAt) for aloneAfter, it reads large commands without the pauses of shareRest.
 	aloneAfter = 200 * time.Millisecond
 )
 
-// share is a queue of idle connections with unread input that get only a share of the loop's time. Only the owner of the loop
-// uses the queue. A connection that ends leaves the queue at once (loop.retire): clients that connect and disconnect faster than
-// the loop serves the queue would otherwise fill the memory with ended connections.
+// share is a queue of idle connections with unread input that get only a share of the loop's time. Only the owner of the
+// loop uses the queue. A connection that ends leaves the queue at once (loop.retire). Otherwise clients that connect and
+// disconnect faster than the loop serves the queue would fill the memory with ended connections.
 type share struct {
 	loop  *loop
 	queue list.List   // of *loopConn, in the order of their arrival; but see incoming.add
@@ -70,9 +73,9 @@ func (s *share) begins() bool {
 
 func (s *share) isEmpty() bool { return s.queue.Len()+s.near.Len()+s.last.Len() == 0 }
 
-// nextStranger serves a stranger. Every second one is from a familiar address: such a client does not wait behind thousands of
-// others. Strangers that have hung up come after all others: nobody waits for their replies, and many of them could arrive in the
-// time in which the loop serves one.
+// nextStranger serves a stranger. Every second one is from a familiar address, so that such a client does not wait behind
+// thousands of others. Strangers that have hung up come last. Nobody waits for their replies, and many of them may arrive in
+// the time in which the loop serves one.
 func (s *share) nextStranger() {
 	for s.queue.Len()+s.near.Len() > 0 {
 		next := &s.queue
@@ -90,7 +93,7 @@ func (s *share) nextStranger() {
 	s.serve(s.last.Front().Value.(*loopConn))
 }
 
-// waitIn puts a connection at the end of a share's list, and removes it from the list in which it is.
+// waitIn moves a connection to the end of a share's list. It removes the connection from its earlier list, if there is one.
 func (c *loopConn) waitIn(waiting *list.List) {
 	c.leaveShare()
 	c.share, c.place = waiting, waiting.PushBack(c)
@@ -116,8 +119,8 @@ func (s *share) serve(c *loopConn) {
 	}
 }
 
-// served is called at the end of a round. If s.since is set, the share's next turn comes rest × d later, where d is the duration
-// of the round with the sending of the replies, but after shareWait at the latest.
+// served is called at the end of a round, after the replies have been sent. If s.since is set, it computes when the share
+// has its next turn: after rest times the duration of the round, but after shareWait at the latest.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return
@@ -174,8 +177,8 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one, and reads one part of a
-// large command. It leaves out a share that is not due.
+// serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one. Then it reads
+// one part of a large command. It leaves out a share that is not due.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() && !l.yieldStrangers() {
 		for !s.isEmpty() {
@@ -204,14 +207,14 @@ func (l *loop) yieldStrangers() bool {
 	return true
 }
 
-// incoming is the share of connections with an unfinished large command. A connection gets this share if the command
-// has many arguments, if the complete large commands of the connection's user take too much memory
-// (clientMemory.crowded), or if memory is scarce (yields).
+// incoming is the share of connections with an unfinished large command. A connection gets this share for one of three
+// reasons: the command has many arguments, the complete large commands of the connection's user take too much memory
+// (clientMemory.crowded), or memory is scarce (yields).
 type incoming struct {
 	share
 	looks    int // how often choose has passed over crowded users since it last chose one of them
 	yielding yielding
-	rest     time.Time // no part is read before: see yields
+	rest     time.Time // no part is read before this time: see yields
 }
 
 // has reports whether a connection belongs to the share, so that the next part of its input has to wait for a turn of the share.
@@ -220,8 +223,10 @@ func (s *incoming) has(c *loopConn) bool {
 	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c) || s.yields())
 }
 
-// yields reports whether no part of a large command is to be read now: memory is scarce, or large commands have just made the garbage
-// collector run. A cycle takes the time of everybody, so after it other clients have shareRest times as long, if there are any.
+// yields reports whether no part of a large command is to be read now, for one of two reasons. Either memory is scarce, or
+// the loop has just waited for a garbage collection because of large commands. A collection takes time from all clients. So
+// if the loop has light clients (lightAt), they then get shareRest times the duration of that wait, in which no part is
+// read.
 func (s *incoming) yields() bool {
 	l := s.loop
 	since := s.yielding.since
@@ -241,18 +246,18 @@ func (s *incoming) crowded(c *loopConn) bool {
 	return s.loop.srv.clientMemory.crowded(c.s.userMemory())
 }
 
-// add queues a connection. If a part of its command has been read in a turn of the share, it goes to the front, because that part
-// takes memory.
+// add queues a connection at the end. But if the share has read a part of the connection's command already, the connection
+// goes to the front, because that part takes memory.
 func (s *incoming) add(c *loopConn) {
 	if c.waitIn(&s.queue); c.part {
 		s.queue.MoveToFront(c.place)
 	}
 }
 
-// choose returns the connection to read from next: the first one in the queue of the user whose latest turn is the
-// longest ago, among the users that are not crowded. If all are crowded, it returns nil: the loop should read from none now. But
-// after crowdLooks calls that passed over crowded users, choose chooses among the crowded users: their complete commands may be
-// blocking ones, which may keep their memory forever.
+// choose returns the connection to read from next. Among the users that are not crowded, it takes the one whose latest turn
+// is the longest ago, and returns that user's first connection in the queue. If all users are crowded, choose returns nil:
+// the loop should read from none now. But after crowdLooks calls that passed over crowded users, choose chooses among the
+// crowded ones. Their complete commands may be blocking ones, which may keep their memory forever.
 func (s *incoming) choose() *loopConn {
 	m := &s.loop.srv.clientMemory
 	var best, crowded *loopConn
@@ -292,7 +297,7 @@ func (s *incoming) nextPart() {
 	if c.part = true; len(c.guard.large) >= manyArguments {
 		c.many = s.loop.now
 	} else {
-		s.since = time.Time{} // no rest is needed: a part with few arguments takes hardly any time
+		s.since = time.Time{} // no rest is needed: a part of a command with few arguments takes hardly any time
 	}
 	s.serve(c)
 }

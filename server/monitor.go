@@ -67,9 +67,9 @@ func (srv *Server) show(db int, from string, args [][]byte) {
 	}
 }
 
-// The line for the monitors is made before the next command runs, so a long line would delay that command. So a line shows at most
-// monitorArgBytes of one argument, and monitorBytes of all arguments together, where each argument counts as monitorArgument bytes
-// more than it has.
+// The line for the monitors is made before the next command runs, so a long line would delay that command. So a line shows
+// at most monitorArgBytes of one argument, and monitorBytes of all arguments together. For monitorBytes, each argument
+// counts as monitorArgument bytes more than it has.
 const (
 	monitorBytes    = 256 << 10
 	monitorArgBytes = 64 << 10

@@ -10,13 +10,14 @@ import (
 	"lockstep/store"
 )
 
-// This file has transactions. Commands after MULTI are queued in the session. EXEC sends all commands
-// that need the log, together with the versions from WATCH, to the leader as one call
-// (cluster.Transaction), so no other command runs between them. Commands that this node answers (PING,
-// INFO, SUBSCRIBE, …) run when the leader has answered that call, at their place among the replies:
-// before the answer, this node does not know whether the transaction takes place. SELECT, AUTH and HELLO
-// nevertheless affect the commands for the leader that follow them in the queue: this node works out their effect
-// before the call. CLIENT TRACKING and CLIENT CACHING run before the call if possible, because keys that the call
+// This file has transactions. Commands after MULTI are queued in the session. EXEC sends all commands that need the log,
+// together with the versions from WATCH, to the leader as one call (cluster.Transaction), so no other command runs between
+// them.
+//
+// This node itself answers some commands (PING, INFO, SUBSCRIBE, …). It runs them when the leader has answered the call,
+// because only then it knows whether the transaction takes place. Their replies stand at their place among the others.
+// SELECT, AUTH and HELLO must affect the commands for the leader that follow them in the queue. So this node works out their
+// effect before the call. CLIENT TRACKING and CLIENT CACHING run before the call if possible, because keys that the call
 // reads may change again before the leader's answer arrives.
 
 // maxQueued returns how many bytes of commands a session may queue. It may watch as many bytes of keys. The limit is about
@@ -59,7 +60,7 @@ type queued struct {
 	args [][]byte
 	do   handler           // nil: the leader runs it
 	done *store.Reply      // the reply, if the command has run before the call to the leader (runEarly)
-	may  *store.DenyReason // for SELECT: what askExec has decided on the right to run it; the leader has used that database
+	may  *store.DenyReason // for SELECT: whether the user may run it, as askExec has decided; if so, the leader has used that database
 }
 
 // watchedKey is a key that a session watches.
@@ -237,9 +238,9 @@ func copyArgs(args [][]byte) [][]byte {
 	return list
 }
 
-// abort handles the refusal of a command. After MULTI, the refusal makes EXEC fail; if EXEC itself is refused, the
-// transaction ends. abort returns the error for the client: EXECABORT if the command is EXEC and the refusal is neither
-// CROSSSLOT nor MOVED, else the refusal itself.
+// abort handles the refusal of a command, and returns the error for the client. After MULTI, the refusal makes EXEC fail. If
+// EXEC itself is refused, the transaction ends, and the error is EXECABORT, unless the refusal is CROSSSLOT or MOVED. In all
+// other cases the error is the refusal itself.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
@@ -258,9 +259,9 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // a goroutine.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take long on this node. There are three reasons: this node itself runs a queued
-// command that may wait (one that Server.inPlace lacks); it runs many or large commands; it has to remember many keys
-// for CLIENT TRACKING.
+// execWaits reports whether EXEC may take long on this node, for one of three reasons. This node itself runs a queued
+// command that may wait, because Server.inPlace does not have it. Or it runs many or large commands. Or it has to remember
+// many keys for CLIENT TRACKING.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false
@@ -368,8 +369,9 @@ func (s *session) askExec() *cluster.Transaction {
 			}
 			q.may = &why
 		case "client|tracking", "client|caching":
-			// CLIENT TRACKING OFF must not run before the call: tracking ends only if the transaction takes place. Commands of
-			// these two kinds after it must not run before the call either, because the commands must keep their order.
+			// CLIENT TRACKING OFF must not run before the call, because tracking ends only if the transaction takes place.
+			// Later CLIENT TRACKING and CLIENT CACHING commands must not run before the call either, because the commands
+			// must keep their order.
 			if on, ok := onOff(q.args[2]); ok && !on {
 				early = false
 			}

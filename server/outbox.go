@@ -10,10 +10,10 @@ import (
 // outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends
 // messages. Both append whole frames under mu.
 //
-// One goroutine at a time writes to the socket. A loop never waits for the socket: it holds mu while it sends (tryAll),
-// or sends for many connections with one system call (lend, settle). A goroutine that may wait calls write, which
-// releases mu while it sends. This happens if no loop serves the connection, or if the socket has not taken all output
-// of the loop. That goroutine is the session's (flush), or one that push, sendPushed or loop.send has started.
+// One goroutine at a time writes to the socket. A loop never waits for the socket: it holds mu while it sends (tryAll), or
+// sends for many connections with one system call (lend, settle). If no loop serves the connection, or if the socket has not
+// taken all output of the loop, a goroutine that may wait calls write, which releases mu while it sends. That goroutine is
+// the session's own (flush), or one that push, sendPushed or loop.send has started.
 type outbox struct {
 	conn   net.Conn
 	try    tryWriter     // conn, if a loop serves it
@@ -28,7 +28,7 @@ type outbox struct {
 	mu      sync.Mutex
 	moved   sync.Cond // signalled when busy becomes false, after each system call of write, and by fail
 	pending chunks    // output that no goroutine writes yet
-	spare   []byte    // memory of written output, for pending.last
+	spare   []byte    // memory of output that has been written: the next pending.last uses it
 	writing int       // bytes that write or the caller of lend is writing
 	written int64     // bytes that have been written so far
 	lent    time.Time // when lend last returned output
@@ -92,8 +92,8 @@ func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	return n
 }
 
-// makeRoom prepares pending.last for size more bytes. It begins a new buffer before append would have to let a large one grow:
-// append would copy the large buffer and leave it as garbage.
+// makeRoom prepares pending.last for size more bytes. If a large pending.last has too little room, makeRoom begins a new
+// buffer: append would copy the large one and leave it as garbage.
 func (o *outbox) makeRoom(size int) {
 	c := &o.pending
 	if c.last == nil {
@@ -148,8 +148,8 @@ func (o *outbox) push(m message, l limit, now time.Time) {
 	}
 }
 
-// closeToMessages makes push drop messages from now on. The connection ends when the replies have been sent. A message that still
-// waited at that moment would turn the close into a reset (fail), and the client would lose replies.
+// closeToMessages makes push drop messages from now on, because the connection ends when the replies have been sent. A
+// message that still waited at that moment would turn the close into a reset (fail), and the client would lose replies.
 func (o *outbox) closeToMessages() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,8 +163,8 @@ func (o *outbox) hold() {
 	o.held = true
 }
 
-// release ends hold. For each message that has come since, the function renew returns the present frame. The caller
-// must not hold mu while it calls renew, because goroutines that push messages hold the locks that renew needs.
+// release ends hold. For each message that has come since, the function renew returns the present frame. release must not
+// hold mu while it calls renew, because goroutines that push messages hold the locks that renew needs.
 func (o *outbox) release(renew func(m *message) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -240,8 +240,9 @@ func (o *outbox) flushNow() bool {
 	return o.tryAll()
 }
 
-// sendPushed sends the output, unless another goroutine writes already, and starts a goroutine for the rest if it cannot
-// send all of it without waiting. The loop calls it after onPush, and when a client begins to wait (loop.waits, session.sendGrants).
+// sendPushed sends the output, unless another goroutine writes already. If it cannot send all of it without waiting, it
+// starts a goroutine for the rest. The loop calls it after onPush, and when a client begins to wait (loop.waits,
+// session.sendGrants).
 func (o *outbox) sendPushed() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -8,16 +8,16 @@ import (
 	"lockstep/store"
 )
 
-// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). The leader lets users take turns, but
-// these commands are in none of its batches, so it does not limit them. A few connections that pipeline such commands
-// could take all of a node's processors. A leader without processor time loses its leadership.
+// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). The leader makes users take turns, but
+// these commands never reach the leader. So a few connections that pipeline such commands could take all of a node's
+// processors. A leader without processor time loses its leadership.
 //
-// So a client gives way once such commands of it have taken ownSlice within a second. Before its next such command it
-// waits while the requests of others for the leader go first (fair.Gate.Rest). While others have requests for the
-// leader, all clients that give way share about a quarter of the time; otherwise they share all of it.
+// So a client has to give way when such commands of it have taken ownSlice within a second. Before its next such command it
+// waits while the requests of others for the leader go first (fair.Gate.Rest). While others have requests for the leader,
+// all clients that give way share about a quarter of the time; otherwise they share all of it.
 
-// Many clients that each stay below ownSlice could take all processors, too. So once a node has worked for ownAtOnce within
-// a second, for all clients together, each client gives way after a tenth of ownSlice for the rest of that second.
+// Many clients that each stay below ownSlice could take all processors, too. So when a node has worked for ownAtOnce for all
+// clients together, each client has to give way after a tenth of ownSlice until the present second is over.
 
 const (
 	// ownSlice is how long a node works for a client by itself before the client gives way …
@@ -34,8 +34,8 @@ const (
 	// emptyTakes is the cost of a line that makes no command. Each emptyBytes bytes of the line cost as much again.
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
-	// plumbingTakes is the cost of a command for which isPlumbing is true, however long it has taken. Before such a command, a client
-	// gives way only when the node has worked for the client for plumbingSlices times ownSlice.
+	// plumbingTakes is the cost of each command for which isPlumbing is true, however long it has really taken. Before such
+	// a command, a client gives way only when the node has worked for the client for plumbingSlices times ownSlice.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
 	// byteTakes is the time that reading, or encoding and sending, a byte takes.
@@ -71,9 +71,9 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 // the clock. So it may still report true when the second is over, until add counts new work.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add charges the client for work that has just ended. took is how long it lasted; add subtracts the fields paid and waited. bytes are
-// those of the arguments and the reply. cmd is nil for a refused command, and for work that is charged apart from a command, such as
-// the check of rights.
+// add charges the client for work that has just ended. took is how long it lasted; add subtracts the fields paid and waited.
+// bytes are those of the arguments and the reply. cmd is nil for a refused command. It is also nil for work that is charged
+// apart from a command, such as the check of rights.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -89,8 +89,9 @@ func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, byt
 	}
 }
 
-// idle notes that the session begins to wait, for the leader or for time, within a command that this node answers itself. The
-// session must call the result when the wait is over: its time is no work of this node (ownWork.waited).
+// idle notes that the session begins to wait, for the leader or for time, within a command that this node answers itself.
+// The session must call the result when the wait is over. The time of the wait does not count as work of this node
+// (ownWork.waited).
 func (s *session) idle() (over func()) {
 	began := s.srv.cfg.Clock()
 	return func() { s.own.waited += s.srv.cfg.Clock().Sub(began) }
@@ -118,8 +119,8 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports whether the work, with one more command, would be more than the method exceeds allows for the limit. takes is
-// the time that this command will take.
+// wouldExceed reports what exceeds would report for the limit if the node had already run one more command for the client.
+// takes is the time that this command will take.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took
@@ -134,8 +135,9 @@ func argumentBytes(args [][]byte) (n int) {
 	return n
 }
 
-// isPlumbing reports whether a command is one of those for subscriptions and transactions that clients use for locks. In a second, a
-// client may run up to 5,000 such commands before it gives way, or up to 500 if the node works much for all its clients (isMuch).
+// isPlumbing reports whether a command is one of those for subscriptions and transactions that clients use for locks. A
+// client may run up to 5,000 such commands in a second before it gives way. If the node works much for all its clients
+// (isMuch), it may run up to 500.
 func isPlumbing(cmd *store.Command) bool {
 	if cmd == nil {
 		return false
@@ -151,8 +153,9 @@ func isPlumbing(cmd *store.Command) bool {
 // command. For more of them, it starts a goroutine.
 const fewNames = 200
 
-// namesIn returns how many subscriptions and prefixes for CLIENT TRACKING a command begins or ends at most. Outside MULTI it returns 0
-// if the client has few of them: no more than fewNames together with the arguments of the command.
+// namesIn returns how many subscriptions and prefixes for CLIENT TRACKING a command begins or ends at most. Outside MULTI it
+// returns 0 if this cannot be many: if the client's subscriptions and prefixes, and the arguments of the command, are at
+// most fewNames.
 func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	has := s.listensTo()
 	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
@@ -181,9 +184,9 @@ const (
 	checkTakes = 20 * time.Nanosecond
 )
 
-// countChecks charges the client for the checks whether its user may run a command. It must be called only when the command has been
-// run, queued or refused, or is about to be collected. If the charge came earlier, the client would give way for these very checks,
-// and the node would then make them again.
+// countChecks charges the client for the checks whether its user may run a command. It must be called only when the command
+// has been run, queued or refused, or is about to be collected. After an earlier charge, the client would give way because
+// of these very checks, and then the node would have to make them again.
 func (s *session) countChecks() {
 	if n := s.checked; n > fewChecks {
 		paid := s.own.paid
@@ -194,8 +197,8 @@ func (s *session) countChecks() {
 	s.checked = 0
 }
 
-// checksMuch reports whether the client has to give way before the node collects a command for the leader: the node took many steps
-// to check whether the user may run the command, and has already worked for ownSlice for the client.
+// checksMuch reports whether the client has to give way before the node collects a command for the leader. It has to if the
+// node took many steps to check whether the user may run the command, and has already worked for ownSlice for the client.
 func (s *session) checksMuch() bool {
 	return s.checked > fewChecks && s.own.exceeds(ownSlice, s.srv.cfg.Clock) && !s.needsAuth()
 }
@@ -222,7 +225,7 @@ func (s *session) named(n int) {
 // mustRest reports whether the client has to give way before this node itself answers a command of the client.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	if s.srv.kills[cmd] {
-		return false // the client would give way to requests that may wait until this command kills the script
+		return false // the client would give way to requests that may wait for the end of the very script that this command ends
 	}
 	limit := ownSlice
 	if isPlumbing(cmd) {

@@ -12,13 +12,14 @@ import (
 	"lockstep/store/redistext"
 )
 
-// params are the parameters that CONFIG GET and CONFIG SET know. The map params.values contains the value of each parameter as text,
-// as CONFIG GET prints it; but for a parameter that is shared, faced or secret (see paramDef), it contains only the default. The
-// atomics are the values that this node acts on, for readers that must not wait for mu.
+// params are the parameters that CONFIG GET and CONFIG SET know. The map params.values contains the value of each parameter
+// as text, as CONFIG GET prints it. For a parameter that is shared, faced or secret (see paramDef), it contains only the
+// default. The atomics are the values that this node acts on, for readers that must not wait for mu.
 type params struct {
-	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its
-	// last effect: what is refused has no effect, and what is merged into the present value (client-output-buffer-limit, the TLS
-	// files) is lost in no other change. CONFIG SET may wait for the leader meanwhile, so no event loop may wait for it.
+	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its last effect. So a
+	// CONFIG SET that is refused has no effect, and none loses the change of another when it merges its values into the
+	// present ones, as for client-output-buffer-limit or the TLS files. A CONFIG SET may wait for the leader, so no event
+	// loop may wait for setting.
 	setting chan struct{}
 
 	mu     sync.Mutex
@@ -26,7 +27,7 @@ type params struct {
 	names  []string             // the keys of defs, sorted
 	values map[*paramDef]string
 
-	clientShare        int64 // maxmemory-clients in percent of maxmemory; negative: it is no percentage. Guarded by mu
+	clientShare        int64 // maxmemory-clients in percent of maxmemory; negative: it is not a percentage. Guarded by mu
 	defaultClientLimit int64 // maxmemory-clients at the start; 0: no limit
 
 	aclLogMax   atomic.Int64
@@ -297,8 +298,8 @@ var limitClasses = []string{"normal", "slave", "pubsub"}
 // defaultLimits is the default of client-output-buffer-limit.
 const defaultLimits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
 
-// mergeLimits returns the new client-output-buffer-limit: the limits that the argument value gives, and those of the argument old
-// for the classes that value does not name.
+// mergeLimits returns the new client-output-buffer-limit. It has the limits that the argument value gives. For the classes
+// that value does not name, it has the limits of the argument old.
 func mergeLimits(value, old string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%4 != 0 {

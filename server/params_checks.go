@@ -87,7 +87,8 @@ func checkTitle(value string) (canonical, fault string) {
 	return value, ""
 }
 
-// checkPassword refuses a password that no client could send: it is durable, so it would lock everybody out.
+// checkPassword refuses a password that is too long for any client to send. The cluster would keep it, and nobody could log
+// in.
 func checkPassword(value string) (canonical, fault string) {
 	if len(value) > MaxPassword {
 		return "", "argument is too long, a client can send a password of at most " + strconv.Itoa(MaxPassword) + " bytes"

@@ -4,15 +4,16 @@ import (
 	"lockstep/store"
 )
 
-// Shared parameters hold for the whole cluster: the leader follows them when it runs a command, whichever node the client is
-// connected to, and a new leader has the same values. They are replicated state (write op 26, a section of the snapshot, part of
-// the state hash): notify-keyspace-events, for example, decides what a command writes.
+// Shared parameters hold for the whole cluster. The leader follows them when it runs a command, whichever node the client is
+// connected to, and a new leader has the same values. notify-keyspace-events, for example, decides what a command writes. So
+// they are replicated state (write op 26, a section of the snapshot, part of the state hash).
 //
-// For CONFIG SET, the client's node checks all parameters and reads the files of those of TLS. It then submits a CONFIG SET with only
-// the shared parameters and requirepass, which the leader runs (runConfigSet). Unless the leader refuses it, the node then sets the
-// remaining parameters, which concern this node alone. The leader gets each shared value as the client
-// wrote it (memory sizes in bytes), not in the form that CONFIG GET shows, because that form of notify-keyspace-events leaves out the
-// letter n next to A.
+// For CONFIG SET, the client's node checks all parameters, and reads the files that TLS parameters name. It then submits a
+// CONFIG SET with only the shared parameters and requirepass, which the leader runs (runConfigSet). Unless the leader
+// refuses it, the node then sets the remaining parameters, which concern this node alone.
+//
+// The leader gets each shared value as the client wrote it, except for memory sizes, which it gets in bytes. It does not get
+// the form that CONFIG GET shows: for notify-keyspace-events, that form leaves out the letter n next to A.
 //
 // CONFIG GET asks the leader for the values; without a leader, it returns the values that this node has applied.
 
@@ -67,9 +68,10 @@ func (s *session) onLeader(args ...string) store.Reply {
 	return s.settle(s.askLeader(s.call(cmd, words)))
 }
 
-// shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default user
-// of every node: the hash of the password, or nopass if requirepass is empty. shareParams sends nothing that a leader of version 0.1.0
-// would answer with OK and not do: it would store requirepass and the parameters of the compact forms, and not follow them.
+// shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the
+// default user of every node: the hash of the password, or nopass if requirepass is empty. A leader of version 0.1.0 would
+// answer OK to requirepass and to the parameters of the compact forms, and store them, but not follow them. So shareParams
+// refuses requirepass while the leader may be of that version, and the parameters while any node may be.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {

@@ -158,8 +158,9 @@ func milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
-// busyThreshold converts a value of busy-reply-threshold to a duration. As in Redis, 0 means that nobody is ever told BUSY;
-// the node adds the duration to points in time, so it is not the longest one.
+// busyThreshold converts a value of busy-reply-threshold to a duration. As in Redis, 0 means that nobody is ever told BUSY.
+// For that, the result is very long, but not the longest duration: the node adds it to points in time, and the sum must not
+// overflow.
 func busyThreshold(ms int64) time.Duration {
 	if ms == 0 {
 		return math.MaxInt64 / 2

@@ -151,8 +151,8 @@ func (p *pause) count() int {
 	return len(p.waiting)
 }
 
-// pausePoll is the longest time after which the goroutine watch looks at the clock again. The clock may be set forward during a
-// pause: a timer for the whole rest of the pause would then fire too late.
+// pausePoll is the longest time after which the goroutine watch looks at the clock again. If somebody sets the clock forward
+// during a pause, the pause ends earlier than a timer for its whole rest would fire.
 const pausePoll = 20 * time.Millisecond
 
 // watch ends the pause when its time is over.
@@ -208,8 +208,8 @@ func doClientUnpause(s *session, _ [][]byte) store.Reply {
 	return store.OK
 }
 
-// doClientUnblock unblocks a client of this node. It does not unblock a client that CLIENT PAUSE holds
-// back; Redis does, and then replies to it twice.
+// doClientUnblock unblocks a client of this node, but not one that CLIENT PAUSE holds back. Redis unblocks such a client,
+// too, and then replies to it twice.
 func doClientUnblock(s *session, args [][]byte) store.Reply {
 	reply, refusal := store.WaitTimedOut, store.Error("")
 	switch {

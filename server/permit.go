@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// sharedLook lets goroutines that wait at the same time share one question to the leader: have the users changed? Clients that have
-// not authenticated cause such questions when they try to log in, and they decide how often they try.
+// sharedLook lets goroutines that wait at the same time share one question to the leader: have the users changed? Clients
+// that have not authenticated cause such a question with each attempt to log in, as often as they like.
 type sharedLook struct {
 	turn sync.Mutex // held while a look asks the leader, so only one look asks at a time
 	mu   sync.Mutex
@@ -62,13 +62,14 @@ const (
 	// A node whose process was stopped searches for a leader for at least stoppedTimes × Server.patience, before it concludes that
 	// there is none.
 	stoppedTimes = 5
-	// clusterTimes × Server.patience bounds the search for a leader, and then the wait for its answer, before a command that changes
-	// the cluster (checkOperator) and for the second check of a password (session.sure). Other commands do not wait as long.
+	// clusterTimes × Server.patience bounds the search for a leader, and then the wait for its answer, in two cases: before
+	// a command that changes the cluster (checkOperator), and for the second check of a password (session.sure). Other
+	// commands do not wait as long.
 	clusterTimes = 5
 )
 
-// asksOnce returns a function that returns how recent this node's users and passwords are; another node may have changed them. The
-// first call of that function asks the leader, and later calls return the result of the first.
+// asksOnce returns a function that says how recent this node's users and passwords are. The first call of that function asks
+// the leader, because another node may have changed them. Later calls return the result of the first.
 func (srv *Server) asksOnce() func() knowledge {
 	return sync.OnceValue(func() knowledge { return srv.upToDate(0, srv.patience()) })
 }
@@ -142,7 +143,7 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 // the users for as long as the stop lasted, even if it still has a leader in its own view.
 type pulse struct {
 	last   atomic.Int64 // time of the last pulse, Unix ns
-	missed atomic.Bool  // a pulse came too late, and since then upToDate has neither caught up nor found that there is no leader
+	missed atomic.Bool  // a pulse came too late, and since then upToDate has not caught up with a leader, nor found that there is none
 }
 
 const (

@@ -100,9 +100,10 @@ func (l *loop) advance(c *loopConn) {
 	l.again(c)
 }
 
-// inVain charges a client for lines without a command, such as empty lines: it adds the time that they take (emptyTakes) to the work
-// that this node does for the client. Without that, a few clients that send such lines would take all of the loop's time. inVain
-// reports whether the client has sent such lines and the work for the client exceeds ownSlice (ownWork.exceeds).
+// inVain charges a client for lines without a command, such as empty lines. It adds the time that they take (emptyTakes) to
+// the work that this node does for the client. Otherwise a few clients that send such lines could take all of the loop's
+// time. inVain returns true if the client has sent such lines and the work for the client exceeds ownSlice
+// (ownWork.exceeds).
 func (l *loop) inVain(c *loopConn) bool {
 	if n := c.guard.vain; n > 0 {
 		c.guard.vain = 0
@@ -251,8 +252,8 @@ func (l *loop) resume(c *loopConn) {
 	l.step(c)
 }
 
-// sendAway leaves the connection to a goroutine, because the event loop must not wait, but first() or the next command may. The
-// goroutine runs first(), and then the pipeline up to a command that blocks or that CLIENT PAUSE holds back.
+// sendAway leaves the connection to a goroutine. The event loop must not wait, but first() or the next command may have to.
+// The goroutine runs first(), and then the pipeline up to a command that blocks or that CLIENT PAUSE holds back.
 func (l *loop) sendAway(c *loopConn, first func()) {
 	c.state, c.s.away = connAway, true
 	if c.hungUp {

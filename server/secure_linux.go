@@ -14,9 +14,9 @@ import (
 //	socket → fdConn.Read → tls.Conn (whole records) → Read → guard
 //	socket ← fdConn.tryWrite ← sealed (ciphertext) ← tls.Conn ← tryWrite ← outbox
 //
-// If the socket has no input, crypto/tls gets a temporary error (notYet). It keeps the part of a record that it has, and goes on at
-// the next Read. What crypto/tls writes goes into sealed, without waiting. So a goroutine that waits for the socket (in Write) holds no
-// lock of crypto/tls.
+// If the socket has no input, crypto/tls gets a temporary error (notYet). crypto/tls keeps the part of a record that it has,
+// and goes on at the next Read. What crypto/tls writes goes into sealed, without waiting. So a goroutine that waits for the
+// socket (in Write) holds no lock of crypto/tls.
 type tlsConn struct {
 	*fdConn
 	raw  rawConn
@@ -43,9 +43,9 @@ type rawConn interface {
 const (
 	// sealAtOnce is how many bytes tryWrite encrypts before it sends their ciphertext: four records.
 	sealAtOnce = 64 << 10
-	// While more than maxSealed bytes of ciphertext wait for room in the socket, crypto/tls cannot write more.
-	// tryWrite alone never leaves so many bytes: only a client that requests new keys again and again, and reads
-	// nothing, can make so many wait.
+	// While more than maxSealed bytes of ciphertext wait for room in the socket, crypto/tls cannot write more. tryWrite
+	// alone never leaves so many bytes. Only a client that requests new keys again and again, and reads nothing, can make so
+	// many wait.
 	maxSealed = 2 * sealAtOnce
 	// keepSealed is the largest buffer that a connection keeps when all ciphertext has been sent.
 	keepSealed = 16 << 10
@@ -121,10 +121,9 @@ func (t *tlsConn) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// tryWrite writes as much of p as the socket has room for, and returns how many bytes of p it has written:
-// those whose ciphertext the socket has accepted. The caller must begin the next call's p with the bytes that
-// are left, because tryWrite may have encrypted some of them already (tlsConn.taken) and does not encrypt them
-// again.
+// tryWrite writes as much of p as the socket has room for. It returns how many bytes of p have been written: those whose
+// ciphertext the socket has accepted. The next call's p must begin with the bytes that are left. tryWrite may have encrypted
+// some of them already (tlsConn.taken), and does not encrypt them again.
 func (t *tlsConn) tryWrite(p []byte) (int, error) {
 	written := 0
 	for {

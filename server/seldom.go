@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// seldomSilence is the shortest time between two log lines of a seldomLine. Redis, too, logs once a minute that it cuts off HTTP.
+// seldomSilence is the shortest time between two log lines of a seldomLine. Redis, too, logs at most once a minute that it
+// cuts off HTTP.
 const seldomSilence = time.Minute
 
 // seldomLine is a log line about events of one kind that any stranger or client can cause at will. The first event is logged at
@@ -40,8 +41,8 @@ func (l *seldomLine) count(weight int64, args ...any) {
 	l.add(weight, args)
 }
 
-// sayRest logs the events since the last log line, if there are any and seldomSilence has passed. The server calls it every second,
-// so that the log also gets the last events of all, after which no other comes.
+// sayRest logs the events since the last log line, if there are any and seldomSilence has passed. The server calls it every
+// second. So the log also gets the last events of all, even if no later event makes the server write a line.
 func (l *seldomLine) sayRest(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +70,7 @@ func (l *seldomLine) say(now time.Time) {
 type seldomLines struct {
 	http      seldomLine // a connection speaks HTTP
 	accept    seldomLine // the listener cannot accept a connection, for example because no descriptor is free
-	takeIn    seldomLine // the same after the handshake of TLS
+	takeIn    seldomLine // after a TLS handshake, the server cannot take the connection over, for example because no descriptor is free
 	keepAlive seldomLine
 	wait      seldomLine // an event loop cannot wait for a connection
 	behind    seldomLine // the hub has cut off clients (lighten)

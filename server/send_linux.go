@@ -27,8 +27,7 @@ func (l *loop) send(c *loopConn) {
 	}()
 }
 
-// sendPushed sends the messages that wait in the outboxes of some connections: those in queue of which the loop
-// has heard newsPushed.
+// sendPushed sends the messages that wait in the outboxes of some connections: those in queue for which newsPushed has come.
 func (l *loop) sendPushed(queue []*loopConn) {
 	for _, c := range queue {
 		if c.heard&newsPushed != 0 && c.state != connGone {

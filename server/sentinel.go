@@ -19,9 +19,9 @@ type watcher struct {
 	failovers failovers
 }
 
-// For failoverPause after any failover, SENTINEL FAILOVER begins no new one. With --sentinel-auth no, anybody may ask for a failover,
-// and each failover is a short pause for all clients. Each Sentinel counts for itself: those that are asked before they have seen the
-// change of master may all begin one.
+// For failoverPause after any failover, SENTINEL FAILOVER begins no new one. Each failover is a short pause for all clients,
+// and with --sentinel-auth no, anybody may ask for one. Each Sentinel counts only for itself. So several Sentinels may each
+// begin a failover, if they are asked before they have seen the change of master.
 const failoverPause = 10 * time.Second
 
 // failovers says when SENTINEL FAILOVER may begin a failover.

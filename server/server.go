@@ -69,7 +69,7 @@ type Server struct {
 
 	lastSave atomic.Int64 // Unix seconds
 	saving   atomic.Bool
-	// saveFailed says that the last snapshot that a client asked for was not written.
+	// saveFailed is true if the last snapshot that a client asked for has failed.
 	saveFailed atomic.Bool
 	backups    backups
 	purging    purging
@@ -243,13 +243,14 @@ func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 // roomPatience is how long a new client waits for the end of a session that has been cut off.
 const roomPatience = time.Second
 
-// makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients
-// it cuts off clients that have hung up. If there are none, it cuts off one that has not authenticated, because such
-// clients could otherwise keep others out. A session ends a moment after it has been cut off, so for that moment there
-// may be an eighth more sessions than maxclients. If there is still no room, but some sessions that were cut off will
-// end, makeRoom waits for up to roomPatience: the new client may be one that will authenticate. No more than
-// handshakes.fromOne clients wait: clients may complete TLS handshakes faster than sessions end. The caller holds mu;
-// makeRoom releases mu while it waits.
+// makeRoom reports whether there is room for one more session; it returns true if the server is closing. At maxclients it
+// cuts off clients that have hung up. If there are none, it cuts off one that has not authenticated, because such clients
+// could otherwise keep others out. A session ends a moment after it has been cut off, so for that moment there may be an
+// eighth more sessions than maxclients.
+//
+// If there is still no room, but some sessions that were cut off will end, makeRoom waits for up to roomPatience, because
+// the new client may be one that will authenticate. Clients may complete TLS handshakes faster than sessions end. So no more
+// than handshakes.fromOne clients wait. The caller holds mu; makeRoom releases mu while it waits.
 func (srv *Server) makeRoom() bool {
 	var patience <-chan time.Time
 	defer func() {
@@ -287,9 +288,9 @@ func (srv *Server) makeRoom() bool {
 	}
 }
 
-// cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. It cuts off
-// many at once: a running script may keep all of their sessions from ending, but its end then makes room for many new clients. The
-// caller holds mu.
+// cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. A
+// running script may keep all of their sessions from ending. So cutDeparted cuts off many at once, and the end of the script
+// makes room for many new clients. The caller holds mu.
 func (srv *Server) cutDeparted() bool {
 	n := (srv.departed.Len() + 1) / 2
 	for range n {
@@ -309,8 +310,8 @@ func (srv *Server) cut(s *session) {
 	}()
 }
 
-// hungUp adds a client that has closed its connection, or at least its sending side, to departed: makeRoom cuts off such clients
-// first. Until then, the server still answers what the client has sent.
+// hungUp adds a client to departed when the client has closed its connection, or at least its sending side. makeRoom cuts
+// off such clients first. Until then, the server still answers what the client has sent.
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -104,7 +104,7 @@ type messaging struct {
 	lateSize int                // bytes of late; guarded by tracker.mu
 }
 
-// lifecycle is whether a session runs a pipeline or has to end, and the names that its client has set.
+// lifecycle says whether a session runs a pipeline or has to end. It also has the names that the client has set.
 type lifecycle struct {
 	mu       sync.Mutex // guards the others
 	name     string
@@ -273,9 +273,8 @@ func (s *session) protocol() int { return int(s.resp.Load()) }
 // subscriber reports whether the session has a subscription. With one, a RESP2 client may run only a few commands.
 func (s *session) subscriber() bool { return s.subbed.Load() > 0 }
 
-// subscriptions updates subbed, and returns the number that a confirmation of this kind contains: for a shard
-// channel, how many shard channels the session has; otherwise how many channels and patterns. The caller holds
-// Hub.mu.
+// subscriptions updates subbed, and returns the number that a confirmation of this kind contains. For a shard channel, that
+// is how many shard channels the session has; otherwise, how many channels and patterns. The caller holds Hub.mu.
 func (s *session) subscriptions(kind subKind) int64 {
 	others := s.subs[subChannel].len() + s.subs[subPattern].len()
 	shards := s.subs[subShard].len()
@@ -320,8 +319,8 @@ func (s *session) reply(cmd *store.Command, r store.Reply) {
 	}
 }
 
-// Only if more than freeOutput bytes of output wait, reply checks the output buffer limit: Redis has a first
-// buffer of this size for each client, which it does not count.
+// reply checks the output buffer limit only if more than freeOutput bytes of output wait: Redis has a first buffer of this
+// size for each client, and does not count it.
 const freeOutput = 16 << 10
 
 // checkOutput cuts off a client that is beyond its output buffer limit.
@@ -360,8 +359,8 @@ func (s *session) countStrange() {
 	}
 }
 
-// speak changes the protocol to RESP2 or RESP3, and queues the reply that says so. It holds Hub.mu, so each message is either in the
-// old protocol and before the reply, or in the new one and behind the reply.
+// speak changes the protocol to RESP2 or RESP3, and queues the reply that says so. It holds Hub.mu. So each message comes
+// before the reply in the old protocol, or behind the reply in the new one.
 func (s *session) speak(resp int, r store.Reply) store.Reply {
 	h := s.srv.hub
 	h.mu.Lock()

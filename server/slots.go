@@ -27,8 +27,8 @@ var crc16Table = func() (table [256]uint16) {
 	return table
 }()
 
-// A node can hash hashedPerStep bytes of key names in the time of one step of a command's work (store.Ctx.Work), and hashedPerCheck
-// bytes in the time of one step of the checks before a command (checkTakes).
+// hashedPerStep is how many bytes of key names a node can hash in the time of one step of a command's work (store.Ctx.Work).
+// hashedPerCheck is the same for one step of the checks before a command (checkTakes).
 const (
 	hashedPerStep  = 32
 	hashedPerCheck = 8
@@ -52,10 +52,10 @@ func slotOf(key []byte) int {
 // redirect returns why a client of the Cluster listener may not run a command on this node; "" if it
 // may.
 //
-// A follower could forward the command to the leader, as on the plain listener. It still sends the client to
-// the leader, because the client then remembers the leader's address. But it accepts the commands that it
-// cannot redirect. If it knows no address of the leader's Cluster listener, it forwards the command. If there is
-// no leader, or this node does not reach it, the command waits inside the server for the next leader.
+// A follower could forward the command to the leader, as on the plain listener. It still sends the client to the leader,
+// because the client then remembers the leader's address. But a follower accepts a command that it cannot redirect. If it
+// knows no address of the leader's Cluster listener, it forwards the command. If there is no leader, or this node does not
+// reach the leader, the command waits inside the server for the next leader.
 func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	if cmd.Name == "select" {
 		if n, ok := redistext.ParseInt(args[1]); ok && n != 0 {
@@ -136,8 +136,8 @@ func shardPubSub(name string) bool {
 	return name == "ssubscribe" || name == "sunsubscribe" || name == "spublish"
 }
 
-// refusedInCluster refuses what Redis Cluster refuses: commands that name databases, and SORT with options by which
-// it reads keys that are not among its arguments.
+// refusedInCluster refuses what Redis Cluster refuses. These are commands that name databases, and a SORT whose options make
+// it read keys that are not among its arguments.
 func refusedInCluster(cmd *store.Command, args [][]byte) store.Error {
 	switch cmd.Name {
 	case "move":

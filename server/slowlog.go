@@ -124,8 +124,8 @@ func redact(cmd *store.Command, args [][]byte) [][]byte {
 	return shown
 }
 
-// secretsOfHello returns the indexes of the user names and passwords in the arguments of HELLO. Behind an option that is wrong it
-// hides everything, because HELLO fails there.
+// secretsOfHello returns the indexes of the user names and passwords in the arguments of HELLO. HELLO fails at an option
+// that is wrong, so secretsOfHello returns the indexes of everything behind such an option.
 func secretsOfHello(args [][]byte) (hide []int) {
 	for i := 2; i < len(args); {
 		switch opt := args[i]; { // EqualFold reads no more of a long argument than it has to
@@ -203,8 +203,8 @@ func (s *session) clientName() string {
 	return s.name
 }
 
-// setAlarm computes alarm, the shortest time for which the slow log or the latency monitor may record a command. A
-// faster command costs them only one atomic load.
+// setAlarm computes alarm: a command that takes less time goes neither into the slow log nor to the latency monitor. For
+// such a command, both cost only one atomic load.
 func (p *params) setAlarm() {
 	alarm := int64(math.MaxInt64)
 	if us := p.slowerThan.Load(); us >= 0 {

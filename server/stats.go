@@ -21,7 +21,8 @@ type stats struct {
 	outputLimit  atomic.Int64 // clients that an output buffer limit has disconnected
 	blocked      atomic.Int64 // sessions that are in a blocking command now; CONFIG RESETSTAT does not reset it
 
-	// What other counters stood at when CONFIG RESETSTAT was called: these also appear in /metrics, where a counter must not go back.
+	// These fields have the values of two other counters at the last CONFIG RESETSTAT. The counters themselves do not go
+	// back then, because /metrics shows them, too.
 	expired atomic.Uint64 // cluster.Status.Expired
 	evicted atomic.Int64  // clientMemory.cut
 
@@ -117,8 +118,8 @@ func (st *stats) reset() {
 	clear(st.errors)
 }
 
-// since returns how much a counter has grown since it stood at begin. The counter of expired keys begins at 0 again when the state comes
-// from a snapshot.
+// since returns how much a counter has grown since it stood at begin. A counter below begin has begun at 0 again: the
+// counter of expired keys does so when the state comes from a snapshot.
 func since[N int64 | uint64](begin, now N) N {
 	if now < begin {
 		return now

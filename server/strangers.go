@@ -5,20 +5,21 @@ import (
 	"net/netip"
 )
 
-// Strangers, who have not authenticated, give their places to new clients (makeRoom). While strangers come by the thousand, each
-// has its place only for a moment. If the oldest were always the first to go, a client with a right password would be pushed out
-// while its AUTH waits to be read, or while the node asks the leader.
+// Strangers are clients that have not authenticated. They give their places to new clients (makeRoom). While strangers come
+// by the thousand, each has its place only for a moment. A client with a right password needs its place longer, until the
+// node has read its AUTH and perhaps asked the leader. If the oldest were always the first to go, such a client would be
+// pushed out.
 
 // strangers are the clients that may be cut off to make room. They go in this order:
 //
-//   - heard: those who have had their turn. What they have sent is answered, or no complete command. They are in the order of their
-//     first turns.
-//   - others: those of whom nothing has been read, and those whose commands are run, in order of arrival.
-//   - familiar: those of others at whose addresses somebody has logged in before. If they have half of the places, they go before
-//     others.
+//   - heard: those who have had their turn, in the order of their first turns. The node has answered their commands, or they have
+//     sent no complete command.
+//   - others: those of whom nothing has been read, and those whose commands are being run, in order of arrival.
+//   - familiar: like others, but from addresses at which somebody has logged in before. If familiar clients have more than half
+//     of the places, they go before others.
 //
-// A client whose password is right as far as this node knows is in no list: it keeps its place while the node asks the leader. So a
-// wrong password wins nothing. Server.mu guards all this.
+// A client whose password is right as far as this node knows is in no list: it keeps its place while the node asks the
+// leader. A wrong password wins no such time. Server.mu guards all this.
 type strangers struct {
 	heard, others, familiar list.List // of *session
 
@@ -78,7 +79,8 @@ func (srv *Server) hears(s *session) {
 	}
 }
 
-// trusts lets a session keep its place until hears is called or, if the client authenticates, until it ends.
+// trusts takes a session off the lists, so that it keeps its place until hears is called. If the client authenticates, it
+// keeps its place until it ends.
 func (srv *Server) trusts(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -8,11 +8,12 @@ import (
 )
 
 // A Go map never shrinks. It keeps its memory when entries are deleted, and an iteration takes as long as before the
-// deletions, even if it ends at the first entry. The server iterates over these maps for many clients. So a client that
-// once made a map large would slow down the server even after the client has left. The maps of this file do shrink.
+// deletions, even if it ends at the first entry. The server iterates over some maps for many clients. A client that once
+// made such a map large would slow down the server even after the client has left. So these maps are of the types in this
+// file, which do shrink.
 
 const (
-	// A roomy map shrinks when it has fewer than most/sparse entries, unless most is fewEntries or less.
+	// A roomy map shrinks when it has fewer than most/sparse entries. It does not shrink if most is at most fewEntries.
 	sparse     = 8
 	fewEntries = 32
 )

@@ -28,13 +28,14 @@ import (
 // A node that is cut off from the leader sends no messages, like a Redis replica that is cut off from its
 // master. A client that depends on the messages has to let its cache age.
 //
-// NOLOOP suppresses a client's messages about its own changes. The write set says which session made a
-// change: a session with NOLOOP has a number that is unique in the cluster, its calls carry the number to
-// the leader, and the leader puts it in front of their writes (write op 32). The node cannot tell from the
-// reply which changes are the client's own: a write set holds the writes of many clients, and another
-// client's write to the same key may stand before or after the client's own. After a client's own change,
-// Redis forgets that the client has read the key. This node still remembers it, because the client's pipeline
-// may have read the key again after the change.
+// NOLOOP suppresses a client's messages about its own changes. The write set says which session made a change. For that, a
+// session with NOLOOP has a number that is unique in the cluster. Its calls carry the number to the leader, and the leader
+// puts it in front of their writes (write op 32). The reply alone would not tell the node which changes are the client's
+// own: a write set holds the writes of many clients, and another client's write to the same key may stand before or after
+// the client's own.
+//
+// After a client's own change, Redis forgets that the client has read the key. This node still remembers it, because the
+// client's pipeline may have read the key again after the change.
 //
 // As in Redis, keys are not distinguished by database.
 
@@ -63,9 +64,9 @@ const (
 )
 
 const (
-	// maxRead is how many keys the tracker remembers for the commands of one submission or transaction, and maxReadBytes is how long
-	// the keys of one command may be together. The tracker remembers no key of a command that exceeds a limit, nor of the commands
-	// behind it: it tells the client, after the replies, that all keys may have changed.
+	// maxRead is how many keys the tracker remembers for the commands of one submission or transaction. maxReadBytes is how
+	// long the keys of one command may be together. If a command exceeds a limit, the tracker remembers no key of that
+	// command or of those behind it. Instead, after the replies, it tells the client that all keys may have changed.
 	maxRead      = 4096
 	maxReadBytes = 1 << 20
 	// fewRead is how many keys an event loop remembers for the commands of one submission. Before a command that would exceed
@@ -120,8 +121,8 @@ func (t *tracker) join(s *session, how *tracking) {
 	s.tracking.Store(how)
 }
 
-// disable ends a session's tracking. As in Redis, the tracker does not forget at once which keys the session has read: it remembers
-// each until the key changes or is evicted, or until no session tracks any more.
+// disable ends a session's tracking. As in Redis, the tracker does not forget at once which keys the session has read. It
+// remembers each until the key changes or is evicted, or until no session tracks any more.
 func (t *tracker) disable(s *session) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -259,9 +260,9 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys that the tracker is to remember for a call: all keys of the call, or none if this call or an earlier one
-// of the submission exceeds maxRead or maxReadBytes. all is false only for the first call that exceeds a limit, because the client
-// has to be told only once.
+// someOf returns the keys that the tracker is to remember for a call: usually all keys of the call. It returns none if this
+// call, or an earlier one of the submission, exceeds maxRead or maxReadBytes. all is false for the first call that exceeds a
+// limit. It is true for those behind it, because the client has to be told only once.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0

@@ -7,14 +7,14 @@ import (
 	"lockstep/store"
 )
 
-// This file sends messages to tracking clients about the keys that a write set has changed. A node does this while
-// it applies the write set, and the next write set has to wait. So the cost of one write set is bounded: each changed
-// key is stored once, a message is encoded once for all clients with the same protocol version, and beyond the limits
-// below, a client gets one message that all keys may have changed ("all keys").
+// This file sends messages to tracking clients about the keys that a write set has changed. A node does this while it
+// applies the write set, and the next write set has to wait. So the cost of one write set is bounded. Each changed key is
+// stored once. A message is encoded once for all clients with the same protocol version. Beyond the limits below, a client
+// gets one message that all keys may have changed ("all keys").
 
 const (
 	// maxChangedSize is how many bytes the keys of one write set may take in the messages for prefixes; a key counts once
-	// for each of its prefixes. Once this limit is exceeded, the listeners of each prefix of a further changed key are told
+	// for each of its prefixes. If a further key has changed beyond this limit, the listeners of all its prefixes are told
 	// "all keys".
 	maxChangedSize = 1 << 20
 	// maxTold is how many messages about one write set are sent. After them, a client that would get another message is told
@@ -106,8 +106,9 @@ func (t *tracker) forgetKeys() {
 	t.items, t.size = 0, 0
 }
 
-// invalidate tells the sessions that have read a key that it has changed, and forgets that they have read it. It leaves out a
-// NOLOOP session that has changed the key itself.
+// invalidate tells the sessions that have read a key that the key has changed. It then forgets that they have read the key.
+// It leaves out a NOLOOP session that has changed the key itself: that session gets no message, and the tracker still
+// remembers its reading.
 func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
 	if t.changes.forgotten += len(ids); t.changes.forgotten > maxForgotten {
 		t.invalidateAll()
@@ -217,9 +218,9 @@ func (t *tracker) tellKeys(p *prefix) {
 	}
 }
 
-// messageFor returns the message for one listener of a prefix. It is m, the message with all changed keys, except for a
-// NOLOOP session that has changed some of the keys itself: this session gets a message without them. But once such messages
-// have become too large together, a NOLOOP session gets m, like every other listener.
+// messageFor returns the message for one listener of a prefix. Usually that is m, the message with all changed keys. A
+// NOLOOP session that has changed some of the keys itself gets a message without these. But once such messages have become
+// too large together, it gets m, too.
 func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	c, me := &t.changes, t.origin(s)
 	_, wrote := c.writers[me]
@@ -332,8 +333,8 @@ func (m *notice) frame(resp int) []byte {
 	return m.frames[resp]
 }
 
-// maxHeld and maxLateSize bound the messages that the tracker holds back for a session that waits for replies.
-// Beyond these limits, the message that all keys may have changed replaces those that are held back.
+// maxHeld and maxLateSize bound the messages that the tracker holds back for a session that waits for replies. Beyond these
+// limits, a single message takes their place: that all keys may have changed.
 const (
 	maxHeld     = 4096    // messages
 	maxLateSize = 1 << 20 // bytes of all these messages
@@ -346,8 +347,8 @@ func (s *session) dropLate() {
 	s.late, s.lateSize = nil, 0
 }
 
-// send delivers a message, or holds it back until tracker.release. It holds the message back if the session waits for replies, or
-// if the session is in a blocking command that may have made the change.
+// send delivers a message, or holds it back until tracker.release. It holds the message back if the session waits for
+// replies. It also does so if the session is in a blocking command that may have made the change.
 func (t *tracker) send(s *session, m *notice) {
 	own := m.by != someone && m.by == t.origin(s)
 	if s.waiting || own && s.blocked.Load() != nil {
@@ -366,8 +367,9 @@ func (t *tracker) send(s *session, m *notice) {
 // invalidateChannel is the channel on which RESP2 clients get their messages.
 const invalidateChannel = "__redis__:invalidate"
 
-// deliver sends a message to the session or, with REDIRECT, to the session that gets its messages (which may be the same), if that
-// session can get messages (session.hears). If the session that gets the messages has left, deliver sets broken and, with RESP3, tells s so.
+// deliver sends a message about the keys of session s to a target: the session that REDIRECT names, or else s itself. It
+// sends nothing to a target that cannot get messages (session.hears). If the target has left, deliver sets broken and, with
+// RESP3, tells s so.
 func (t *tracker) deliver(s *session, m *notice) {
 	how := s.tracking.Load()
 	if how == nil {
@@ -381,7 +383,7 @@ func (t *tracker) deliver(s *session, m *notice) {
 	h := s.srv.hub
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	// After the CLIENT TRACKING the target may have logged in as another user.
+	// Since the CLIENT TRACKING command, the target may have logged in as another user.
 	if target == nil || target.out.isOver() || target.account.Load() != s.account.Load() {
 		how.broken.Store(true)
 		if s.protocol() > 2 {

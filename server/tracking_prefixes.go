@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// prefix is a node of the radix tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). The
-// edges from the root to a node spell a prefix. A node without sessions, except for the root, has several
-// children. To find the prefixes of a key takes at most one step for each byte of the key.
+// prefix is a node of the radix tree of the prefixes that sessions listen to (CLIENT TRACKING … BCAST PREFIX). The edges
+// from the root to a node spell a prefix. Every node except the root has sessions or several children. To find the prefixes
+// of a key takes at most one step for each byte of the key.
 type prefix struct {
 	edge     string    // what the node adds to its parent's text
 	text     string    // the whole prefix, if sessions listen to it

@@ -14,9 +14,9 @@ import (
 // call never waits: a send to a socket whose buffer is full fails at once, so every send has ended
 // when the call returns.
 //
-// The system calls themselves are cheap; the context switches between them are expensive. The reply to a client
-// on the same machine wakes that client, which often takes the server's processor before the next reply
-// is sent, and must give it back afterwards.
+// The system calls themselves are cheap, but the context switches between them are expensive. The reply to a client on the
+// same machine wakes that client. The client then often takes the server's processor before the server has sent the next
+// reply, and must give it back afterwards.
 //
 // Many containers forbid io_uring, and an administrator can forbid it (sysctl
 // kernel.io_uring_disabled). Then each reply needs its own system call.

@@ -10,10 +10,9 @@ const (
 	watchQuiet = 200
 )
 
-// watch makes sure that a script on the loop's goroutine delays only the clients that wait for its
-// outcome: other clients must get -BUSY, and must be able to kill the script. If the owner (the goroutine
-// that runs the loop) does not return from the backend in time, watch starts another goroutine as the
-// owner. The old one ends when it returns from the backend.
+// watch makes sure that a script on the loop's goroutine delays only the clients that wait for its outcome. Other clients
+// must get -BUSY, and must be able to kill the script. So if the owner (the goroutine that runs the loop) does not return
+// from the backend in time, watch starts another goroutine as the owner. The old one ends when it returns from the backend.
 func (l *loop) watch() {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()

@@ -7,11 +7,12 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// Strangers decide how many connections there are, and each connection leaves garbage. Where the data leaves the collector little
-// room, a thousand connections a second fill that room faster than a cycle of the collector ends, and then everybody would wait for
-// the collector: evaluation, too (brake.Bring). So strangers and newcomers wait first, while there is still room for the others
-// (strangersMargin). They wait for a cycle of the collector, but not longer than yieldMost: others may fill the memory, too. Only
-// many of them wait: they have left strangersGarbage since they last waited, or since memory was last found ample.
+// Strangers decide how many connections there are, and each connection leaves garbage. If the data leaves the collector
+// little room, a thousand connections a second fill that room before a cycle of the collector ends. Then everything would
+// wait for the collector, even the evaluation of commands (brake.Bring). So strangers and newcomers wait first, while there
+// is still room for the others (strangersMargin). They wait for a cycle of the collector, but no longer than yieldMost,
+// because others may fill the memory, too. They wait only if they are many: if they have left strangersGarbage since they
+// last waited, or since memory was last found ample.
 //
 // Senders of large commands wait in the same way (incoming.yields): a megabyte of short arguments takes several megabytes.
 // So do clients that begin many subscriptions by one command (eachName), which take more than their names.
@@ -29,11 +30,12 @@ type garbage struct {
 	scarce func() bool // memoryIsScarce, except in tests
 }
 
-// memoryIsScarce reports whether the memory in use leaves less than strangersMargin below its limit, and a cycle of the collector
-// may change that. It starts the cycle.
+// memoryIsScarce reports whether less than strangersMargin is left below the memory limit. If so, it starts a cycle of the
+// collector. It returns false if such a cycle would change nothing, because the memory in use has hardly grown since the
+// last one.
 func memoryIsScarce() bool { return brake.Short(strangersMargin) }
 
-// yielding is for one goroutine that works for such clients.
+// yielding is the state of one goroutine that works for strangers, newcomers, or senders of large commands.
 type yielding struct {
 	since time.Time // when it began to wait; zero: it does not wait
 }

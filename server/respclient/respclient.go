@@ -16,7 +16,7 @@ import (
 
 // Conn is a RESP2 client connection.
 type Conn struct {
-	// Most is how many bytes of memory a reply may take; 0: as many as a large reply of a node.
+	// Most is how many bytes of memory a reply may take; 0: as many as a large reply of a node takes.
 	Most int64
 
 	conn net.Conn
@@ -63,7 +63,8 @@ func (c *Conn) Send(args ...string) error {
 	return err
 }
 
-// The limits of one reply. They are far beyond what a node sends: whoever else answers must not take the memory of the caller.
+// These are the limits of one reply. They are far beyond what a node sends: if something else answers, it must not take the
+// memory of the caller.
 const (
 	maxDepth = 64
 	maxLine  = 1 << 20
