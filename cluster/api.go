@@ -65,15 +65,14 @@ type Status struct {
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota
 
-	// Leaderless is the time without a leader that this node has added to leases. It sums up the
-	// elections that this node has won since it started. It does not include the time for which this
-	// node was down.
+	// Leaderless is the total time that this node has added to leases because there was no leader. It counts the elections that
+	// this node has won since it started. It does not include the time for which this node was down.
 	Leaderless     time.Duration
 	LastLeaderless time.Duration // the part of Leaderless that the last of these elections added
 }
 
 // Progress is how far a node has come in the log.
 type Progress struct {
-	Committed uint64 // what the leader, another node, has told to be committed; 0: nothing
-	Applied   uint64 // the last entry that the state has
+	Committed uint64 // the commit index that another node, the leader, has told this node; 0: none
+	Applied   uint64 // index of the last entry that the state contains
 }

@@ -11,19 +11,16 @@ import (
 
 // Blocking commands, on the node that the client is connected to.
 //
-// This node sends a blocking command to the leader, where the command waits in queues (blocked_clients.go) until the
-// leader has an element for it. The blockRegistry of this node keeps the command (Blocked) until the reply, and decides
-// everything else:
+// This node sends a blocking command to the leader. There the command waits in queues (blocked_clients.go) until the leader has
+// an element for it. Until the reply, the blockRegistry of this node keeps the command as a Blocked, and decides everything
+// else:
 //
-//   - The timeout runs here, by this node's clock, so a change of leader does
-//     not begin it anew. When it is over, this node asks the leader to cancel the
-//     command. The leader answers either that it has cancelled the command, or with
-//     the command's reply.
-//   - When the client leaves, or another client unblocks it, this node also asks the
-//     leader to cancel the command.
-//   - When the leader or the link to it is lost, the command queues again as soon as it
-//     is certain that the command was not executed: either the leader says so, or the
-//     log shows it (settle in block_registry.go).
+//   - The timeout runs here, by this node's clock, so a change of leader does not begin it anew. When the timeout is over,
+//     this node asks the leader to cancel the command. The leader answers that the command is cancelled, or sends the
+//     command's reply.
+//   - This node also asks the leader to cancel the command when the client leaves, or when another client unblocks it.
+//   - When the leader or the link to it is lost, the command queues again as soon as this node knows that it was not executed.
+//     Either the leader says so, or the log shows it (settle in block_registry.go).
 //
 //	       ┌── not executed ──┐
 //	       ▼                  │
@@ -32,35 +29,33 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its blocked clients back as not executed. They queue again at the next leader.
-// Their node says that they wait already, and for how long. So the next leader refuses none of them for a
-// reason that stops a new command (a key of another type, no memory, a long script), and puts them in the
-// order in which they came to their nodes. The clocks of the nodes are not compared: each node says how much
-// time has passed since the command came. Two things are not exact. Two clients of different nodes that came almost at
-// once may change places, because the commands of one node may take longer to the leader than those of the
-// other. And an element that comes before all nodes have sent their commands again goes to a client whose
-// command has arrived. Nodes of earlier versions do not say how long their clients have waited, so these
-// clients queue as if they had just come.
+// A leader that steps down sends its blocked clients back as not executed, and their nodes send the commands to the next
+// leader. With each command its node says that the command waits already, and how much time has passed since it came. So the
+// next leader puts the commands in the order in which they came to their nodes, and compares no clocks of different nodes. It
+// refuses none of them for a reason that stops a new command (a key of another type, no memory, a long script). Nodes of
+// earlier versions do not say how long their clients have waited, so these clients queue as if they had just come.
 //
-// If the leader died or the link broke, the log settles what became of the command. The writes of a blocking command
-// carry a note to its origin (the node of its client), with the number of the command and its reply. The note is a
-// publish of kind store.Note, which changes no state. The origin sends a claim to the present leader and gets a
-// position of the log. Every command that earlier leaders have served, or that this leader has served over an older
-// link, has its note before that position. If the origin has applied the log that far and has seen no note, the command
-// was not served, and it is sent again. Each command carries the token of its link, and the leader accepts only the
-// token of the link that the origin has claimed last. So it refuses commands that are still on their way on an older
-// link. A command stays undecided if a snapshot jumps over notes, or if no leader answers the claim in time. Then the
-// client gets INDETERMINATE.
+// The order is not exact in two cases. Two clients of different nodes that came almost at once may change places, because the
+// commands of one node may take longer to the leader. And an element may come before all nodes have sent their commands again.
+// It then goes to a client whose command has arrived.
 //
-// A command with very many keys is heavy work. As any command with large arguments, it waits for its turn at the gate of this
-// node, while other clients' requests go first (fair.Gate). Its turn lasts until a leader has looked for an element. A command that
-// has to be sent again does not wait at the gate again: the leader itself lets other requests go first (fair.Turns).
+// If the leader died or the link broke, the log tells what became of the command. The writes of a blocking command carry a note
+// to its origin, the node of its client. The note has the number of the command and its reply. It is a publish of kind
+// store.Note, which changes no state. The origin sends a claim to the present leader, and gets a position of the log in answer.
+// If a command was served by an earlier leader, or by this leader over an older link, its note is before that position. So if
+// the origin has applied the log that far and has seen no note, the command was not served, and the origin sends it again.
+// Commands may still be on their way on an older link, but the leader refuses them: each command carries the token of its link,
+// and the leader accepts only the token of the link that the origin has claimed last. A command stays undecided if a snapshot
+// jumps over notes, or if no leader answers the claim in time. Then the client gets INDETERMINATE.
 //
-// An element can still be lost: if the client leaves after the leader has popped the element for it and before the
-// reply comes, or if the client's node dies with the reply. Redis loses that element, too. The leader does not push
-// the element back: by then other clients may have seen the list without it, or have deleted the key. The client's
-// leaving can lose an element during one commit and, if the client's node is a follower, until the cancel has reached
-// the leader.
+// A command with very many keys is heavy work. Like any command with large arguments, it waits for its turn at the gate of this
+// node, where other clients' requests go first (fair.Gate). Its turn lasts until a leader has looked for an element. If the
+// command has to be sent again, it does not wait at the gate again: the leader lets other requests go first (fair.Turns).
+//
+// An element can still be lost in two cases: the client leaves after the leader has popped the element for it and before the
+// reply comes, or the client's node dies with the reply. Redis loses such an element, too. The leader does not push the element
+// back: by then other clients may have seen the list without it, or have deleted the key. The first case can happen during one
+// commit and, if the client's node is a follower, until the node's cancel has reached the leader.
 //
 // A leader ends the connection of a node that has blocked clients and was silent for aliveTimeout,
 // because a connection may break without either side noticing (checkAlive). CLIENT PAUSE and CLIENT
@@ -73,7 +68,8 @@ type Blocked struct {
 	// Done is called with the reply, once, from any goroutine; it must not
 	// block. Abandon prevents the call, unless the command has ended before.
 	Done func(store.Reply)
-	// Caller returns the present values of Call.User and Call.Users, at each sending. It must not block. nil: they stay the same.
+	// Caller is called at each sending, and returns the present values of Call.User and Call.Users. It must not block. If it is
+	// nil, the two values stay the same.
 	Caller func() (user string, users uint64)
 
 	// blockRegistry.mu guards the fields below.
@@ -81,38 +77,38 @@ type Blocked struct {
 	state    blockState
 	attempt  int           // how often it has been sent
 	began    time.Duration // monotonic time at which it was first sent, or began to wait for a leader
-	lost     time.Duration // when a sending first failed, as a rule because the leader was lost; 0: none has failed
+	lost     time.Duration // when a sending first failed, usually because the leader was lost; 0: none has failed
 	deadline time.Duration
 	index    int           // its index in blockRegistry.timers; -1: it is not there
 	waits    bool          // a leader has found no element for it
 	blind    bool          // since it was sent, a snapshot has replaced the state, so this node may have missed its note
 	kind     string        // see request.Kind
-	keys     *keyIndex     // index of its keys, if they are many and this node led before it was sent; else nil
+	keys     *keyIndex     // index of its keys; nil: they are few, or this node did not lead when the command came
 	looked   chan struct{} // closed when its turn at the gate is over; nil: it has no turn now
 	quit     *quit         // how it ends if it is not served; nil: nobody has asked to end it
 
-	blockedClient *blockedClient // what waits for it in the queues of this node, if this node leads …
-	link          *forward.Link  // … or else the link by which it was sent to the leader …
-	call          uint64         // … and the number of its call on that link; 0: sendThere has not made the call yet
-	abandoned     int64          // what blockRegistry.abandoned counts for it
+	blockedClient *blockedClient // if this node leads: what waits for the command in the queues of this node
+	link          *forward.Link  // if another node leads: the link by which the command was sent to it
+	call          uint64         // the number of the call on link that carries the command; 0: sendThere has not made the call yet
+	abandoned     int64          // bytes that blockRegistry.abandoned counts for it
 }
 
 type blockState uint8
 
 const (
-	blockNew blockState = iota // Block has not registered it yet, but CLIENT UNBLOCK may find it already
+	blockNew blockState = iota // Block has not registered the command yet, but CLIENT UNBLOCK may find it already
 	blockUnsent
 	blockSent
 	blockDoubt
 	blockDone
-	blockTurn // it waits for its turn at the gate, because its arguments are large; after that, blockGivingWay sends it or ends it
+	blockTurn // its arguments are large, and it waits for its turn at the gate; when the turn has come, blockGivingWay sends it or ends it
 )
 
 // quit is a request to end a Blocked that is not served.
 type quit struct {
 	reply   store.Reply
-	timeout bool       // the reason is the timeout; a leader has to evaluate the command once before this quit may end it
-	ended   func(bool) // called once: with true if this quit has ended the command, else with false; may be nil
+	timeout bool       // the timeout is the reason to end the command; then a leader has to evaluate the command once before it ends
+	ended   func(bool) // called once: with true if this quit has ended the command, else with false; nil: nobody wants to know
 	at      time.Duration
 }
 
@@ -150,7 +146,7 @@ func (n *Node) Block(b *Blocked) {
 	b.id = k.next
 	k.all[b.id] = b
 	if len(k.all) == 1 {
-		defer k.signal() // the leader has to be told that this node lives
+		defer k.signal() // run has to tell the leader from now on that this node lives
 	}
 	if heavy {
 		b.state = blockTurn
@@ -163,9 +159,10 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// begin starts the timeout of a new command. It returns a function that sends the command; if there is no leader, or none that
-// answers (crowded), begin queues the command instead. As in Redis, the time for which the command has waited for its turn is no
-// part of the timeout. The caller holds mu, and calls the returned function when it has released mu.
+// begin starts the timeout of a new command, and returns a function that sends the command. If there is no leader, or none that
+// answers (crowded), begin queues the command, and the function only wakes run. As in Redis, the timeout does not include the
+// time for which the command has waited for its turn. The caller holds mu, and calls the returned function when it has released
+// mu.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
 	b.state, b.began = blockUnsent, now
@@ -201,9 +198,9 @@ func (n *Node) index(b *Blocked) {
 	}
 }
 
-// blockGivingWay waits for the turn of a blocking command with large arguments, and then sends the command. Until then only this
-// goroutine, which uses the arguments, may end the command: the arguments of an ended command belong to the client again. Abandon
-// is an exception: a client that has gone does not use the arguments any more.
+// blockGivingWay waits for the turn of a blocking command with large arguments, and then sends the command. Until then this
+// goroutine reads the arguments, and the arguments of an ended command belong to the client again. So only this goroutine may
+// end the command before it is sent. Only Abandon may do so, too, because a client that has gone does not use the arguments.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
@@ -217,7 +214,7 @@ func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	if ran {
 		return
 	}
-	// Its client was cut off. The session may have abandoned it already, or wait for its end.
+	// The client of this command was cut off. The session may have abandoned the command already, or may wait for its end.
 	k.mu.Lock()
 	after := func() {}
 	if b.state != blockDone {
@@ -266,8 +263,8 @@ func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
 	n.blockRegistry.end(b, &quit{reply: reply, ended: ended})
 }
 
-// Abandon ends a Blocked whose client has gone. An element that is being served to it at this moment is
-// lost, as is what Redis writes to a connection that has ended.
+// Abandon ends a Blocked whose client has gone. If the leader is serving an element to it at this moment, the element is lost.
+// Redis loses an element, too, if it writes the reply to a connection that has ended.
 func (n *Node) Abandon(b *Blocked) {
 	k := n.blockRegistry
 	k.mu.Lock()
@@ -333,8 +330,8 @@ func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
 	return func() {} // sendThere cancels when it has made the call
 }
 
-// finish ends b and returns a function that calls Done with the reply, and quit.ended with quitted: true if b
-// ends because of its quit.
+// finish ends b. It returns a function that calls b.Done with the reply and, if b has a quit, calls quit.ended with quitted.
+// quitted is true if b ends because of its quit.
 func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
 	b.passOn()
@@ -360,7 +357,7 @@ func (k *blockRegistry) sending(b *Blocked, rt route, now time.Duration) func() 
 	waited := forward.Waited{Age: now - b.began, Joined: b.waits}
 	c := b.Call
 	if b.Caller != nil {
-		c.User, c.Users = b.Caller() // the next leader may not know the deletions since the command came
+		c.User, c.Users = b.Caller() // users may have been deleted since the command came, and the next leader may not know of that
 	}
 	if rt.seq == nil {
 		b.link = rt.link
@@ -426,8 +423,8 @@ func (k *blockRegistry) waiting(b *Blocked, attempt int) {
 	}
 }
 
-// result handles the outcome of one sending. A reply ends the command even if it answers an earlier sending: it
-// shows that the command has been executed.
+// result handles the outcome of one sending. If there is a reply, the command has been executed. So a reply ends the command
+// even if it answers an earlier sending.
 func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	k.mu.Lock()
 	after := func() {}
@@ -447,7 +444,8 @@ func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err e
 	case err == forward.ErrCancelled || err == errNotExecuted || err == forward.ErrStale:
 		after = k.requeue(b)
 		if err == forward.ErrStale {
-			// The leader was deposed and elected again while this link stood: in its new term it does not know the token of the link.
+			// The leader was deposed and elected again while this link stood. In its new term it does not know the token of the
+			// link.
 			l, requeued := b.link, after
 			after = func() { requeued(); l.Fail() }
 		}

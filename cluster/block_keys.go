@@ -10,17 +10,19 @@ import (
 )
 
 // A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to remove it from them again,
-// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for manyKeys
-// keys or more stands in no queue at first. It brings an index of its keys, normally made before the evaluation of its command.
-// When one of these keys is ready, the client gets its place in the queue of that key, behind those that came before it
-// (blockedClients.place). For each key that becomes ready, the leader looks into the index of each such client, which takes some
-// 40 ns. There may be too many clients with fewer keys for that, so these clients stand in their queues from the beginning.
+// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for
+// manyKeys keys or more stands in no queue at first. It brings an index of its keys instead, normally made before the
+// evaluation of its command. When a key becomes ready, the leader looks for it in the index of each such client, which takes
+// some 40 ns. A client that waits for the key then gets its place in the key's queue, behind those that came before it
+// (blockedClients.place). There may be too many clients with fewer keys to look at each of them, so these clients stand in
+// their queues from the beginning.
 
-// manyKeys is the number of keys from which on a blocked client gets its place in the queue of a key only when the key is ready.
+// manyKeys is the least number of keys with which a blocked client has an index of its keys, and no places in their queues at
+// first.
 const manyKeys = 4096
 
-// keyIndex finds keys among many. It has copies of them, because the arguments belong to the client again when its command
-// has been cancelled.
+// keyIndex finds keys among many. It has copies of the keys: when a command has been cancelled, its arguments belong to the
+// client again.
 type keyIndex struct {
 	names string
 	ends  []uint32 // where each key ends in names
@@ -98,8 +100,8 @@ func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
 	}
 }
 
-// addMany inserts a blocked client into ws.many by its order.number: rollback may put a client back that came before others in the
-// list.
+// addMany inserts a blocked client into ws.many by its order.number. Its place is not always the end: rollback may put back a
+// client that came before others in the list.
 func (ws *blockedClients) addMany(w *blockedClient) {
 	i, _ := ws.findMany(w.order.number)
 	ws.many = slices.Insert(ws.many, i, w)

@@ -27,7 +27,7 @@ type blockRegistry struct {
 	unsent    []*Blocked // to be sent to a leader; some may be done by now
 	doubt     []*Blocked // sent, with an unknown outcome; some may be done by now
 	notBefore time.Duration
-	jumps     uint64 // the count of snapshots that have replaced the state (FSM.Progress), when blind last ran
+	jumps     uint64 // FSM.Progress's count of snapshots that have replaced the state, when blind last ran
 
 	// The route when step last ran, and the claim that was sent over this route.
 	seq   *sequencer
@@ -35,15 +35,16 @@ type blockRegistry struct {
 	ask   *claimAsk
 	alive time.Duration // when this node last told the leader that it lives
 
-	// Commands that were sent over a link and then abandoned, and whose cancelling the leader has not answered yet.
+	// Commands that were sent over a link and then abandoned, and for which the leader has not answered the cancel yet.
 	abandoned struct {
-		link  *forward.Link // the latest link with such commands …
-		bytes int64         // … and what they take there (BlockedSize)
+		link  *forward.Link // the latest link over which such commands were sent
+		bytes int64         // the memory that the commands sent over it take on the leader, in bytes (BlockedSize)
 	}
 }
 
-// maxAbandoned is how many bytes of abandoned commands may wait for the answers of the leader before this node sends it no further
-// commands. Otherwise clients that begin commands and disconnect while the leader reads nothing would fill the memory of this node.
+// maxAbandoned is how many bytes of abandoned commands may wait for answers of the leader. If there are more, this node sends
+// the leader no further commands. Otherwise, while the leader reads nothing, clients that begin commands and disconnect would
+// fill the memory of this node.
 const maxAbandoned = 1 << 20
 
 // claimAsk is a claim that was sent to the leader and, once the leader has answered, the answer.
@@ -51,24 +52,24 @@ type claimAsk struct {
 	cohort   []*Blocked // the commands that were in doubt when the claim was sent
 	answered bool
 	failed   bool
-	position uint64 // sequence number of the leader's state at the answer
+	position uint64 // sequence number of the leader's state when the leader answered
 }
 
 const (
-	// registryPoll is the longest time between two calls of step while timeouts run, or while commands wait for a
-	// leader. It is short because the clock may not run evenly, as in tests that move it.
+	// registryPoll is the longest time between two calls of step while timeouts run, or while commands wait for a leader. It is
+	// short because the clock may jump: tests move it.
 	registryPoll = 50 * time.Millisecond
-	// settlePoll takes its place if there is a leader and a claim is on its way, or commands are unsent or in doubt.
+	// settlePoll takes the place of registryPoll if there is a leader, and a claim is on its way or some commands are unsent or
+	// in doubt.
 	settlePoll = 2 * time.Millisecond
-	// aliveInterval is how often a node that has blocked clients tells the
-	// leader that the node lives …
+	// aliveInterval is how often a node that has blocked clients tells the leader that the node lives.
 	aliveInterval = time.Second
-	// … and aliveTimeout is how long such a node may send nothing before the leader ends the connection.
+	// aliveTimeout: if a node with blocked clients sends nothing for this long, the leader ends its connection.
 	aliveTimeout = 4 * aliveInterval
 )
 
-// abandons counts a command that is being abandoned, if it was sent to the present leader, and lets go of its arguments and its
-// session. The caller holds mu.
+// abandons is called for a command that is being abandoned. If the command was sent to the present leader, abandons counts its
+// bytes, and lets go of its arguments and its session. The caller holds mu.
 func (k *blockRegistry) abandons(b *Blocked) {
 	if b.state != blockSent || b.link == nil || b.link != k.n.routes.get().link {
 		return
@@ -82,7 +83,7 @@ func (k *blockRegistry) abandons(b *Blocked) {
 	b.Caller, b.Call.Args = nil, nil
 }
 
-// answered notes that the leader has answered a sending of a command, or that the link is lost. The caller holds mu.
+// answered notes that one sending of a command is over: the leader has answered it, or the link is lost. The caller holds mu.
 func (k *blockRegistry) answered(b *Blocked, attempt int) {
 	if attempt != b.attempt || b.link != k.abandoned.link {
 		return
@@ -131,8 +132,8 @@ func (k *blockRegistry) run() {
 	}
 }
 
-// close ends the commands that are still in progress. It is called when the node closes, and when a node that stops finds no
-// majority (hope).
+// close ends the commands that are still in progress. It is called when the node closes. It is also called when a stopping node
+// finds no majority (Node.hope).
 func (k *blockRegistry) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -153,7 +154,7 @@ func (k *blockRegistry) close() {
 	}
 }
 
-// step does what is due, and returns for how long nothing more is due.
+// step does the work that is due, and returns the longest time until it must be called again.
 func (k *blockRegistry) step(rt route) time.Duration {
 	now := k.n.cfg.Time.Monotonic()
 	position, jumps := k.n.fsm.Progress()
@@ -186,8 +187,8 @@ func (k *blockRegistry) step(rt route) time.Duration {
 	return wait
 }
 
-// recall ends the calls to an earlier leader, with an unknown outcome, as soon as another leader can be asked:
-// the earlier one may stay silent for as long as its link is kept (follow.go).
+// recall ends the calls to an earlier leader, with an unknown outcome, as soon as there is another leader to ask. The earlier
+// leader may stay silent for as long as its link is kept (follow.go).
 func (k *blockRegistry) recall(rt route) (after []func()) {
 	if rt.seq == nil && rt.link == nil {
 		return nil
@@ -232,10 +233,10 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim sends a claim to the leader, which may be this node, if commands are in doubt. The answer is a position of
-// the log. By then the leader has served or given back the commands that this node sent over other links, and refuses
-// any that still come over them. The entries of earlier leaders come before the leader's own. So a command in doubt
-// that has no note in the log up to that position was not served, and will not be.
+// claim sends a claim to the leader, which may be this node, if commands are in doubt. The answer is a position of the log.
+// Before the leader answers, it serves or gives back the commands that this node sent over other links. From then on it refuses
+// commands that come over those links. Entries of earlier leaders are before its own. So if a command in doubt has no note in
+// the log up to that position, it was not served, and never will be.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
@@ -256,8 +257,9 @@ func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	return append(after, func() { k.n.sendClaim(rt.link, rt.link.Token, answer) })
 }
 
-// claimRequest returns a request by which the leader evaluates the claim c. When the request is complete, it calls
-// the function answer with the position of the state that c was evaluated on, or of a later state, or with an error.
+// claimRequest returns a request by which the leader evaluates the claim c. When the request is complete, it calls the function
+// answer with an error, or with the position of the state on which c was evaluated. The position may also be that of a later
+// state.
 func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	return &request{claim: c, finish: func(r *request) {
 		switch {
@@ -300,10 +302,10 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends unsent commands and commands in doubt that have waited for too long. First, it ends those that no leader
-// has looked at for FailoverWait. That time begins with the command or, if a sending has failed, with the first
-// failure. Second, it ends the commands in doubt that were asked to end FailoverWait ago or earlier. If this node has
-// been removed from the cluster, giveUp ends all of them, because no leader will look at them any more.
+// giveUp ends unsent commands and commands in doubt that have waited for too long. There are two kinds. No leader has looked at
+// the first kind for FailoverWait, which begins with the command or, if a sending has failed, with the first failure. The
+// second kind are commands in doubt that were asked to end FailoverWait ago or earlier. If this node has been removed from the
+// cluster, giveUp ends all unsent commands and commands in doubt, because no leader will look at them any more.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	removed := k.seq == nil && k.link == nil && k.n.Removed()
@@ -386,8 +388,8 @@ func (k *blockRegistry) jumped() {
 	k.blind(jumps)
 }
 
-// blind marks the commands that have been sent: an entry that the snapshot has jumped over may have served one of them,
-// and this node never sees the note in that entry. The caller holds mu.
+// blind marks the commands that have been sent. The snapshot may have jumped over an entry that served one of them, and this
+// node never sees the note in that entry. The caller holds mu.
 func (k *blockRegistry) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {

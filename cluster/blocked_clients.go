@@ -12,23 +12,23 @@ import (
 	"lockstep/store"
 )
 
-// Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait
-// queue for each of its keys, unless they are very many (block_keys.go). The order of a queue is the order of arrival
-// over all nodes, also after a change of leader (block.go says how exact that is). The leader answers a blocked
-// client in the batch of the command that gave its key an element, so no other command comes between. That is not so
-// if there are too many blocked clients to be served in one entry (serveTurns). block.go describes where blocked
-// clients come from and how they survive a change of leader.
+// Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait queue for
+// each of its keys, unless it has very many keys (block_keys.go). Clients stand in a queue in the order in which their commands
+// came to their nodes, also after a change of leader. block.go says how exact this order is, where blocked clients come from,
+// and how they survive a change of leader.
 //
-// After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists
-// or sorted sets, and the leader looks only at the blocked clients of these keys. A blocked client costs no
-// goroutine and no timer. They are served in the order of Redis's handleClientsBlockedOnKeys, with its oddity: a
-// client that waits for another type than the key has got goes to the end of the queue. A blocking command in a script or a
-// transaction never becomes a blocked client: the reply of its handler is the answer, and store.Ctx.Wait is
-// ignored.
+// When a command gives a key an element, the leader answers the key's blocked clients in the batch of that command, so no other
+// command comes between. Only if there are too many blocked clients for one entry are some served later (serveTurns).
 //
-// Before a batch is evaluated again (a panic, a write set that is too large), rollback restores the queues.
-// If the log refuses a batch, all blocked clients go back to their origins (their clients' nodes): another entry has
-// changed the state, and the leader does not know which keys that entry made ready.
+// After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists or sorted sets. The
+// leader looks only at the blocked clients of these keys. A blocked client costs no goroutine and no timer. Blocked clients are
+// served in the order of Redis's handleClientsBlockedOnKeys, and with its oddity: if a key becomes a list, a client that waits
+// for a sorted set at that key goes to the end of the queue, and the other way round. A blocking command in a script or a
+// transaction never becomes a blocked client: the reply of its handler is the answer, and store.Ctx.Wait is ignored.
+//
+// After a panic, or if the writes are too many, a batch is evaluated again. Before that, rollback restores the queues. If the
+// log refuses a batch, another entry has changed the state, and the leader does not know which keys that entry made ready. So
+// all blocked clients then go back to their origins, which are the nodes of the clients.
 
 // blockedClient is a blocking command on the leader.
 type blockedClient struct {
@@ -38,25 +38,26 @@ type blockedClient struct {
 	quit  atomic.Int32 // how to end it (quitSoon, quitNow, quitRefused); 0: nobody has asked to end it
 	// joined is called when it is certain that the client waits (confirm); it may be nil.
 	joined func()
-	// dequeue takes the request out of the leader's inbox (Node.dequeue); nil only in tests. While the disk of the leader hangs, nobody
-	// else takes requests out of it, but clients may begin blocking commands and disconnect as often as they like.
+	// dequeue takes the request out of the leader's inbox (Node.dequeue); nil only in tests. While the leader's disk hangs,
+	// nobody else takes requests out of the inbox. Without dequeue, clients that begin blocking commands and disconnect would
+	// then fill it.
 	dequeue func(*request)
 
-	origin uint64 // boot number of the node that its client is connected to …
-	id     uint64 // … and the number of the command there
+	origin uint64 // boot number of the client's node
+	id     uint64 // number of the command on the client's node
 	token  uint64 // token of the link that it came by; 0: no link
 	waited forward.Waited
-	since  time.Duration // when it came to its client's node, by this node's monotonic clock; if it was sent at once: when it joined here
+	since  time.Duration // when it came to its client's node, by this node's monotonic clock; if not sent again: when it joined here
 
-	size   int64  // the bytes that guests counts for it …
-	number uint64 // … its number in guests, in order of arrival …
-	index  int    // … and its index in guests.list; -1: it is not there
+	size   int64  // the bytes that guests counts for this client
+	number uint64 // its number in guests, in order of arrival
+	index  int    // its index in guests.list; -1: it is not there
 
-	all    *blockedClients   // the blocked clients that it has joined; nil before that
+	all    *blockedClients   // the blockedClients in whose queues it waits; nil: it has not joined yet
 	order  order             // its place among all blocked clients
-	places []place           // one for each key …
-	keys   *keyIndex         // … or, if the keys are many, an index of them (block_keys.go) …
-	found  map[uint32]*place // … and the places for keys that were ready, by the number of the key in the index
+	places []place           // one place for each key, if the keys are few
+	keys   *keyIndex         // an index of the keys, if they are many (block_keys.go)
+	found  map[uint32]*place // if the keys are many: the places for those that were ready, by the number of the key in the index
 	fresh  bool              // it has joined in the present batch
 }
 
@@ -64,7 +65,7 @@ type blockedClient struct {
 // blockedCancelled must answer it.
 const (
 	blockedAsked     int32 = iota // its command has not been evaluated yet
-	blockedTaken                  // its command is being evaluated, or the present batch serves it
+	blockedTaken                  // its command is being evaluated, or the present batch answers it
 	blockedJoining                // in the queues since the present batch, which has not ended yet (settle)
 	blockedWaiting                // in the queues
 	blockedCancelled              // answered, or about to be, with forward.ErrCancelled or another error
@@ -76,10 +77,10 @@ const (
 	quitRefused                  // as quitNow, but answer that there is no memory for it
 )
 
-// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon
-// the leader evaluates the command once, and cancels it only when its batch has ended (settle). Only then it is certain
-// that there is no element. If the batch fails, elements that another request of the batch has popped are still there.
-// And a leader that has been replaced may not know of an element.
+// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
+// leader evaluates the command once. If there was no element, it cancels the command when the batch has ended (settle). Before
+// that, it is not certain that there is no element. If the batch fails, elements that another request of the batch has popped
+// are still there. And a leader that has been replaced may not know of an element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -121,8 +122,8 @@ func (w *blockedClient) finishCancel() {
 	}
 }
 
-// confirm notes that it is now certain that the blocked client waits: the batch in which it joined has been committed, or that
-// batch wrote nothing and this node still led after evaluating it.
+// confirm notes that it is now certain that the blocked client waits. Either the batch in which it joined has been committed,
+// or that batch wrote nothing and this node still led after the evaluation.
 func (w *blockedClient) confirm() {
 	w.fresh = false
 	if !w.state.CompareAndSwap(blockedJoining, blockedWaiting) {
@@ -152,7 +153,7 @@ type place struct {
 // order is what places and blocked clients are sorted by: first since, then number.
 type order struct {
 	since  time.Duration // when the client came, or lost its place
-	number uint64        // each new order has a higher one
+	number uint64        // each new order gets a higher number than all before
 }
 
 func (o order) compare(p order) int {
@@ -173,8 +174,8 @@ func (q *waitQueue) push(p *place) {
 	q.insert(p, q.tail)
 }
 
-// sort puts the places of a mixed queue in order, all at once: push does not look for the right place, because each such search
-// would walk over the queue.
+// sort puts the places of a mixed queue in order, all at once. push does not look for the right place of a client, because each
+// such search would walk over the queue.
 func (q *waitQueue) sort() {
 	if !q.mixed {
 		return
@@ -233,14 +234,14 @@ func (q *waitQueue) restore(p *place) {
 // blockedClients holds all blocked clients that wait. Only the evaluating goroutine uses it, except for bury.
 type blockedClients struct {
 	queues map[waitKey]*waitQueue
-	many   []*blockedClient // those that wait for many keys, sorted by order.number
+	many   []*blockedClient // the clients that wait for many keys, sorted by order.number
 	inLine line             // the queues, in the order in which they were made
 	all    map[*blockedClient]struct{}
 	tokens map[uint64]uint64 // token of the present link of each origin
 	last   uint64            // number of the latest order
 
-	ready  readyList // the keys whose blocked clients have yet to be served …
-	before readyList // … and what ready was when the present batch began
+	ready  readyList // the keys whose blocked clients have yet to be served
+	before readyList // the value of ready when the present batch began
 
 	// The changes by the present batch, for rollback.
 	served   []*blockedClient
@@ -272,9 +273,8 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen returns the present queue of the key ended.key. If there is none, reopen takes ended, the former queue of that
-// key, into use again. That queue still has its number. So a round (readyList) that has not come to that number yet
-// finds the queue.
+// reopen returns the present queue of the key ended.key. If there is none, reopen takes ended, the former queue of that key,
+// into use again. The queue keeps its number. So a round (readyList) that has not reached that number yet finds the queue.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q
@@ -284,7 +284,8 @@ func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	return ended
 }
 
-// join makes a blocked client wait: it gets its places in the queues of its keys, or a place in ws.many if they are many.
+// join makes a blocked client wait. The client gets its places in the queues of its keys or, if it has many keys, a place in
+// ws.many.
 func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Duration) {
 	if w.waited.Age == 0 {
 		w.since = now
@@ -380,7 +381,7 @@ func (ws *blockedClients) rollback() {
 	}
 	for _, w := range ws.served {
 		if w.wait == nil {
-			continue // it has joined in this batch, too
+			continue // it also joined in this batch, and has left above
 		}
 		for p := range w.allPlaces() {
 			p.queue = ws.reopen(p.queue)
@@ -407,7 +408,8 @@ func (ws *blockedClients) settle() {
 	ws.clear()
 }
 
-// unsure reports whether the present batch has evaluated new blocking commands. Their clients may wait only if this node still leads.
+// unsure reports whether the present batch has evaluated new blocking commands. Only if this node still leads may the clients
+// of these commands wait.
 func (ws *blockedClients) unsure() bool { return len(ws.joined) > 0 }
 
 func (ws *blockedClients) clear() {

@@ -71,7 +71,8 @@ func (p *peerConn) read(r *bufio.Reader) {
 	}
 }
 
-// end cancels the blocking commands of the connection, which has ended: this node could not send the peer their replies.
+// end cancels the blocking commands that came over the connection, because the connection has ended: this node could not send
+// the peer their replies.
 func (p *peerConn) end() {
 	p.mu.Lock()
 	p.ended = true
@@ -86,8 +87,8 @@ func (p *peerConn) end() {
 	}
 }
 
-// checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout, if this node
-// leads: the peer may be gone without the connection having ended.
+// If this node leads, checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout. The
+// peer may be gone without the connection having ended.
 func (p *peerConn) checkAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

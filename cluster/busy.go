@@ -7,25 +7,24 @@ import (
 	"lockstep/store"
 )
 
-// Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not
-// need that lock on a leader, so heartbeats go on and leadership does not move.
+// Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not need that lock on a
+// leader, so heartbeats go on and leadership does not move.
 //
-// When a script has run for busy-reply-threshold, the leader answers BUSY to the requests that wait, until the
-// script ends, is killed, or reaches --script-time-limit. A request that is answered BUSY has no effect. The same
-// time limit holds for all commands of a transaction together. If a transaction exceeds the limit, or one of its
-// scripts is killed, the leader refuses the whole transaction: nothing of it has been proposed.
+// When a script has run for busy-reply-threshold, the leader begins to answer BUSY to the requests that wait. It does so until
+// the script ends, is killed, or reaches --script-time-limit. A request that is answered BUSY has no effect. The same time
+// limit holds for all commands of a transaction together. If a transaction exceeds the limit, or one of its scripts is killed,
+// the leader refuses the whole transaction, of which nothing has been proposed.
 //
-// A pipeline with many scripts delays other requests by maxPartTime and one script at most. After that, the
+// A pipeline with many scripts delays other requests by no more than maxPartTime and the time of one script. After that, the
 // remaining calls of the pipeline are submitted anew, behind the requests that wait.
 //
-// When a script has run for runsAfter, the leader tells the node of its client (forward.Waits, which nodes of
-// older versions ignore). If that leader is then lost, the memory that the script took may be the reason, so the
-// node does not send the script to the next leader. It does send all other requests, so clients of living
-// nodes see no error when a leader is killed. A node that is deposed while a script runs aborts the
-// script, because it must apply its successor's entries.
+// When a script has run for runsAfter, the leader tells the node of its client (forward.Waits, which nodes of older versions
+// ignore). If that leader is then lost, the script may have taken all its memory, so the node does not send the script to the
+// next leader. It sends all other requests again, so clients of living nodes see no error when a leader is killed. If a node is
+// deposed while it runs a script, it aborts the script, because it must apply its successor's entries.
 
-// maxPartTime, in ms, is the time after which the remaining calls of a pipeline are put off, so that other requests
-// wait for one script of a client, not for all of them. pressedSpread may take its place.
+// maxPartTime is a time in ms. After that time, the remaining calls of a pipeline are put off, so that other requests wait for
+// one script of a client, not for all of them. While pressedSpread is in use, it takes the place of maxPartTime.
 const maxPartTime = batchSpread
 
 // tookLong reports whether the remaining calls of a pipeline, those after call i, have to wait for another turn.
@@ -56,9 +55,9 @@ func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
 	return reply
 }
 
-// runTransaction runs a transaction. The whole transaction has one time limit, and has no effect if it exceeds
-// the limit. Other requests are answered BUSY as if one script ran from the first script of the transaction to
-// the transaction's end.
+// runTransaction runs a transaction. The whole transaction has one time limit, and has no effect if it exceeds the limit. From
+// its first script to its end, the transaction counts as one script: when that has run for long, other requests are answered
+// BUSY.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	if len(t.Calls) > 0 {
 		s.startTurn(t.Calls[0].User)
@@ -72,8 +71,8 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
 		case denied || !ctx.Cmd.RunsLua():
-			// A short command does not look at the clock (watch), nor does the refusal of a command, and a transaction may have
-			// thousands of commands. So the clock is read here, now and then.
+			// Neither short commands nor refusals of commands look at the clock (watch), and a transaction may have thousands
+			// of them. So the clock is read here, now and then.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {
 					s.ctx.StoppedForNow = forNow
@@ -99,12 +98,12 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 // commandsPerLook is after how many commands a transaction looks at the clock.
 const commandsPerLook = 16
 
-// companyTime is how long a script or command may run if its batch has requests before it: these have been evaluated,
+// companyTime is how long a script or command may run if its batch has requests before it. These requests have been evaluated,
 // but are answered only when the batch is committed.
 const companyTime = 100 * time.Millisecond
 
-// stopAfter returns after what time a script is stopped, to be run again in a later batch; 0: never, because its batch has no
-// requests before it.
+// stopAfter returns the time after which a script is stopped, to be run again in a later batch. It returns 0, which means
+// never, if the script's batch has no requests before it.
 func (s *sequencer) stopAfter() time.Duration {
 	if s.company {
 		return companyTime
@@ -112,8 +111,8 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// waitFor returns the requests that wait for a script, besides those in the inbox. These are the rest of the script's
-// batch (behind) unless it was refused already, the requests that evaluateAgain has cut off from the batch, and the
+// waitFor returns the requests that wait for a script, besides those in the inbox. These are the requests behind the script in
+// its batch (behind), unless they were refused already; the requests that evaluateAgain has cut off from the batch; and the
 // requests that go behind others.
 func (s *sequencer) waitFor(behind []*request, refused bool) []*request {
 	if refused {

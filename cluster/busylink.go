@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// A follower may get a new link to the leader while a script runs for long there. The leader then refuses the claim of the link, and
-// says BUSY. Until it accepts the claim, the follower answers BUSY in its place. Over the link the follower asks about the script:
-// that needs no claim.
+// A follower may get a new link to the leader while a script runs for long there. The leader then refuses the claim of the
+// link, and says BUSY. Until the leader accepts the claim, the follower itself answers BUSY to its clients. It can still ask
+// the leader about the script over this link, because such a question needs no claim.
 
 // busyLink is a link whose claim the leader has refused because a script runs for long.
 type busyLink struct {
@@ -17,9 +17,9 @@ type busyLink struct {
 	why  store.Error
 }
 
-// noteBusy notes how the leader has answered the claim of the link l. If the leader has said BUSY, noteBusy returns the new busyLink,
-// and wakes the submissions that wait for a leader. Otherwise it returns nil. The parameter last is what it has returned for the
-// answer before.
+// noteBusy notes how the leader has answered the claim of the link l. If the leader has said BUSY, noteBusy returns a new
+// busyLink, and wakes the submissions that wait for a leader. Otherwise it returns nil. The parameter last is the result of
+// noteBusy for the leader's answer before this one.
 func (n *Node) noteBusy(l *forward.Link, last *busyLink, err error) *busyLink {
 	why, busy := errors.AsType[store.Error](err)
 	if !busy {

@@ -43,7 +43,8 @@ func NewSystemTime() *SystemTime { return clock.NewSystem() }
 // Peer is a first member of a cluster.
 type Peer = raftnode.Peer
 
-// ScriptStopper stops the running script, returns what clients are told about it, and drops what functions keep from call to call.
+// ScriptStopper stops the running script, and returns what clients are told about it. It also drops what functions keep from
+// call to call.
 type ScriptStopper interface {
 	// Kill ends the script at the wish of a client, and returns the reply to SCRIPT KILL.
 	Kill() store.Reply
@@ -52,18 +53,18 @@ type ScriptStopper interface {
 	// RunningFunction returns the reply to FUNCTION STATS while a function runs,
 	// Nil if none runs.
 	RunningFunction() store.Reply
-	// BusyError is the error for other clients while the script runs for long.
+	// BusyError is the error that other clients get while the script runs for long.
 	BusyError() store.Error
 	// TimeLimit is how long a script, another command or a whole transaction may run; 0: for ever.
 	TimeLimit() time.Duration
 	// Abort ends the script because this node no longer leads.
 	Abort()
-	// Forget, Settle and Undo are called by the goroutine that runs scripts, and between two scripts. Forget drops what functions have
-	// kept, because this node begins to lead.
+	// The goroutine that runs scripts calls Forget, Settle and Undo between two scripts. Forget drops what functions have kept,
+	// because this node begins to lead.
 	Forget()
-	// Settle says that Undo does not concern what has run so far.
+	// Settle makes what has run so far final: a later call of Undo does not concern it.
 	Settle()
-	// Undo drops what the functions that have run since Settle have kept, because their calls are undone and may run again.
+	// Undo drops what functions have kept in the calls since Settle, because these calls are undone and may run again.
 	Undo()
 }
 
@@ -104,10 +105,9 @@ type Config struct {
 	// BusyThreshold is how long a script may run before other requests are answered BUSY.
 	BusyThreshold time.Duration
 
-	// Raft's timers. An election starts when a follower has heard nothing for
-	// one to two heartbeat timeouts: with the timers of Default, a leader that falls
-	// silent is replaced after 0.5 to 1.5 s. With 300 ms instead of 500, a machine whose
-	// two cores were busy with other work lost its leader every few seconds. Followers answer heartbeats
+	// Raft's timers. An election starts when a follower has heard nothing for one to two heartbeat timeouts. With the timers of
+	// Default, a leader that falls silent is replaced after 0.5 to 1.5 s. With a heartbeat timeout of 300 ms instead of 500 ms,
+	// a machine whose two cores were busy with other work lost its leader every few seconds. Followers answer heartbeats
 	// without a disk write (transport.beat), so a slow disk does not cost leadership.
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
@@ -125,8 +125,8 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
-	// SnapshotBytes is how many bytes of log after the last snapshot make the next one due at once, if
-	// the log is also larger than logPerData times the data (raftnode/logsize.go).
+	// SnapshotBytes is a size of the log after the last snapshot, in bytes. If the log is larger than that, and also larger
+	// than logPerData times the data (raftnode/logsize.go), the next snapshot is due at once.
 	SnapshotBytes int64
 
 	Table   *store.Table
@@ -139,9 +139,10 @@ type Config struct {
 	// UsersVersion returns the version of the users that the Sink has last been told of (store.Accounts). A nil UsersVersion means
 	// that no rights are checked.
 	UsersVersion func() uint64
-	// Listens reports whether clients of this node subscribe to channels or track keys. If they do, the leader tells this node at once
-	// of each commit that has messages (PUBLISH). This node hears of other commits, and so of the keys that its clients track, with the
-	// next entries or some 20 ms later: to tell it of each commit at once would cost a request for each. A nil Listens means that they do.
+	// Listens reports whether clients of this node subscribe to channels or track keys; nil means that they do. If it returns
+	// true, the leader tells this node at once of each commit that has messages (PUBLISH). This node hears of other commits
+	// with the next entries, or some 20 ms later. So it also hears that late of changes to tracked keys: to tell it of each
+	// commit at once would cost a request for each.
 	Listens func() bool
 	// DataQuota is the size of the data directory, in bytes, above which this node adds no data while it
 	// leads; 0: no limit. A leader looks only at the size of its own directory.
@@ -202,8 +203,8 @@ func Default() Config {
 	}
 }
 
-// maxFailoverWait bounds Config.FailoverWait: the state must remember an executed write for longer than a node goes on
-// sending that write again, whichever node's clock measures the two times.
+// maxFailoverWait bounds Config.FailoverWait. The state must remember that it has executed a write for longer than a node goes
+// on sending that write again. Different nodes' clocks may measure the two times, so the bound leaves a factor of two.
 const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate returns one error with every fault of the configuration.
@@ -335,7 +336,7 @@ func (c *Config) addresses() Addresses {
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }
 
-// raft returns the part of the configuration that Raft needs. The functions are Older and Foreign of raftnode.Config.
+// raft returns the part of the configuration that Raft needs. Its parameters become Older and Foreign of raftnode.Config.
 func (c *Config) raft(older, foreign func(addr string) bool) *raftnode.Config {
 	disk := c.disk
 	disk.PageCache = c.PageCache
@@ -371,7 +372,7 @@ func (c *Config) watcher(n *Node) peers.Config {
 		Raft: func() peers.Raft { return n.cons }, Leader: n.leading, Members: n.dismiss, Fatal: c.Fatal,
 		Overruns: n.tellOverruns,
 		Removed: func() {
-			n.blockRegistry.signal() // its clients are told
+			n.blockRegistry.signal() // run then tells the blocked clients that this node has been removed
 			if keys, ok := c.Sink.(store.KeySink); ok {
 				keys.Missed()
 			}

@@ -12,9 +12,8 @@ import (
 // consensus is what a node needs of Raft: a log that a majority has on disk. A test can replace Raft by an
 // adversarial log.
 type consensus interface {
-	// Propose appends an entry and returns when this node has applied it.
-	// errNotExecuted: it was not appended and never will be. errUnknown: it
-	// may be applied later, here and everywhere, or never.
+	// Propose appends an entry and returns when this node has applied it. The error errNotExecuted means that the entry was not
+	// appended and never will be. errUnknown means that the entry may still be applied later, on all nodes, or never.
 	Propose(entry []byte) (raftfsm.Outcome, error)
 	// Verify returns nil if this node was still the leader at some moment
 	// after the call began.
@@ -43,10 +42,10 @@ type consensus interface {
 type membership interface {
 	// Fixed reports whether the members can never change.
 	Fixed() bool
-	// Reconfigure changes the membership. It calls the function decide, which gets the present members and
-	// returns the change; no other change can come between. Reconfigure returns when the change is committed.
-	// errNotExecuted means that the change was not made and never will be, errUnknown that it may still be made.
-	// If decide fails, Reconfigure changes nothing and returns that error, or nil if it is ErrNoChange.
+	// Reconfigure changes the membership. It calls the function decide with the present members, and makes the change that
+	// decide returns. No other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
+	// that the change was not made and never will be, errUnknown that it may still be made. If decide fails, Reconfigure
+	// changes nothing. It then returns the error of decide, or nil if that error is ErrNoChange.
 	Reconfigure(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
 	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
 	// none.
@@ -63,7 +62,7 @@ type membership interface {
 	// Meet notes which data directory a member has. It fails with datadir.ErrOtherDirectory if the member had another one
 	// before.
 	Meet(id, directory string) error
-	// Recognize fails as Meet does, and notes nothing.
+	// Recognize fails in the same case as Meet, but notes nothing.
 	Recognize(id, directory string) error
 	// Met reports whether this node has met a member, and whether that was with this data directory. Unlike Meet, it notes
 	// nothing.
@@ -72,7 +71,7 @@ type membership interface {
 	Blank() bool
 }
 
-// progressing is the part of a consensus that has to do with a log on disk, which may be replayed, full or ahead of
+// progressing is the part of a consensus that has to do with a log on disk. Such a log may be replayed, or full, or ahead of
 // the state.
 type progressing interface {
 	// Trouble says why the log accepts no entries at present; "" if it accepts them.
@@ -80,7 +79,7 @@ type progressing interface {
 	// Proposed and RoomUntil: see peers.Raft.
 	Proposed() (begun, done int64)
 	RoomUntil() int64
-	// Overdue says that a write to the disk is overdue: the disk hangs, or is very slow. "": none is.
+	// Overdue says that a write to the disk is overdue, because the disk hangs or is very slow; "" if none is.
 	Overdue() string
 	// Full reports whether the data directory is at its quota.
 	Full(size int64) (data, most int64, full bool)

@@ -9,8 +9,8 @@ import (
 )
 
 // earlierStates are the earlier states that this node still reads, for a hash or for a backup. The state that Raft writes as a
-// snapshot is not one of them. While an earlier state is read, its data stays in memory even after it has been overwritten: in
-// the worst case, all of its data.
+// snapshot is not one of them. While an earlier state is read, memory keeps all of its data, also what has been overwritten
+// since. In the worst case everything has been overwritten, and memory has two whole states.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
 	backup atomic.Pointer[earlier] // the server reads one backup at a time
@@ -45,9 +45,9 @@ func (n *Node) writeBackup(snap *raftfsm.Snapshot, head raftfsm.BackupHead) io.R
 	return in
 }
 
-// bring must be called before data is copied for a change. If memory is scarce, it waits for the collector, and, if that has freed too
-// little, lets go of the earlier states. A node with a log uses the method bring of raftnode/machine.go instead, which also waits for
-// Raft's snapshot.
+// bring must be called before data is copied for a change. If memory is scarce, bring waits for the garbage collector. If the
+// collector has freed too little, bring lets go of the earlier states. A node with a log uses the method bring of
+// raftnode/machine.go instead, which also waits for Raft's snapshot.
 func (n *Node) bring(bytes int) {
 	brake.Bring(bytes)
 	if brake.Crowded() {

@@ -11,10 +11,9 @@ import (
 // What can become of a submission. "Not executed" and "unknown" are different errors, because a client may
 // resend a command only after "not executed".
 //
-// A submission was not executed if there was no leader, if a change of leader has closed the queue, or if
-// compare-and-append (package raftfsm) has refused the entry. Submit tries again, on whatever node leads by
-// then, until it has been without a leader for Config.FailoverWait. Then the client gets CLUSTERDOWN and may
-// resend.
+// A submission was not executed if there was no leader, if a change of leader has closed the queue, or if compare-and-append
+// (package raftfsm) has refused the entry. Submit then sends the submission again, to whatever node leads by then. When the
+// submission has been without a leader for Config.FailoverWait, the client gets CLUSTERDOWN and may resend.
 //
 // The outcome is unknown if the leader was lost with the entry in flight. The next accepted entry settles the
 // outcome (pending.go). A new leader appends an entry at once, so a deposed leader that lives learns the truth
@@ -24,18 +23,17 @@ import (
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown
-	// errOverTime: a command has used up its time, or is stopped for now (errForNow). sequencer.watch panics with
-	// this error, and runCommand recovers.
+	// errOverTime: a command has used up its time, or is stopped for now (errForNow). sequencer.watch panics with this error to
+	// end the command, and runCommand recovers from the panic.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: the writes of a call of a request must be undone, as a rule because they are too many (evaluateCall).
 	errOverrun = errors.New("cluster: too much is written")
 	// errEntryFull: the writes of a request would make the entry of its batch too large.
 	errEntryFull = errors.New("cluster: the entry is full")
-	// errForNow: a request takes long while requests before it in its batch wait for their replies; it is stopped
-	// and will be run again in a later batch.
+	// errForNow: a request takes long, and requests before it in its batch wait for their replies. It is stopped and will be
+	// run again in a later batch.
 	errForNow = errors.New("cluster: stopped for now")
-	// errLate: the request was executed, but its leases may have been running for long; they must begin anew
-	// before the request is answered (confirm).
+	// errLate: the request was executed, but perhaps long ago. Its leases must begin anew before it is answered (confirm).
 	errLate = errors.New("cluster: executed, but late")
 	// ErrNoSuchMember is the error of Transfer to a node that is not a voter.
 	ErrNoSuchMember = raftnode.ErrNoSuchMember
@@ -45,8 +43,7 @@ var (
 	ErrNoHeir = errors.New("no other voting member is up: leadership stays where it is")
 	// ErrOneNode is the error of a change of membership on an ephemeral node.
 	ErrOneNode = errors.New("this node keeps nothing on disk (--ephemeral) and stays alone: members need a data directory each")
-	// ErrUnsettled is the error of a change of membership that was begun, and of which this node does not
-	// know whether it was made.
+	// ErrUnsettled is the error of a change of membership that was begun. This node does not know whether the change was made.
 	ErrUnsettled = errors.New("the change was not confirmed in time; it may still be made: see `lockstep members`, and ask for it again")
 	// errBackupGivenUp is the error for the reader of a backup that the node gives up for want of memory.
 	errBackupGivenUp = errors.New("the backup was given up, because the node needs the memory for what has been overwritten since it began: begin again")

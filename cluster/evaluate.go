@@ -46,9 +46,10 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The next leader's lease clock goes on from the stamp. That leader does not know how late this one replies. So the stamp is the
-	// time from which lateness counts, minus the worst lateness of this leader's replies, or minus latenessKept if that is less: before
-	// a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
+	// The next leader's lease clock goes on from the stamp of this entry, and that leader does not know how late this one
+	// replies. So the stamp is earlier than the time from which lateness counts, by the worst lateness of this leader's
+	// replies, but at most by latenessKept. Before a reply that is later than latenessKept, an extra entry lengthens the leases
+	// (makeUp).
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(b.started.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: b.started.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -58,9 +59,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	return b, entry, rest
 }
 
-// evaluateFrom runs the requests q[from:]; the earlier ones have been run. If a request spoils the batch, evaluateFrom
-// runs all of q again on a fresh transaction, without that request, or without its call that is to be refused. all are
-// the requests that were run, and rest those that are left over.
+// evaluateFrom runs the requests q[from:]; the earlier ones have been run. A request spoils the batch if its writes have to be
+// undone (spoiled). Then evaluateFrom runs all of q again on a fresh transaction, without that request, or without the one call
+// of it that is to be refused. all are the requests that were run, and rest those that are left over.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
 	for again := from == 0; ; now = s.node.clock.Now() {
 		if again {
@@ -71,7 +72,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 		if !again {
 			if len(q) > from {
 				s.work.ran(q[len(q)-1], s.node.cfg.Time.Monotonic())
-				s.noteUse(q[from:]) // q is shorter if a request was stopped for now
+				s.noteUse(q[from:]) // evaluateOn has shortened q if a request was stopped for now
 			}
 			txn.ExpireSeen(maxBatchBytes) // an entry has room for that beside the largest write
 			b.correctRecords(txn)
@@ -80,8 +81,8 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	}
 }
 
-// restart begins the batch anew. It first adds the writes that no client has asked for: moved deadlines and
-// deletions of expired keys. Then it serves pending blocked clients, if that is due (serves).
+// restart begins the batch anew. It first adds the writes for which no client has asked: moved deadlines and deletions of
+// expired keys. Then it serves pending blocked clients, if that is due (serves).
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	s.undoFunctions()
@@ -111,7 +112,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 func (s *sequencer) addAnswered(b *batch) {
 	ws := s.blockedClients
 	for _, a := range ws.answered {
-		a.spans, a.anew = a.spans[:0], nil // the request may have got them in the batch in which it began to wait
+		a.spans, a.anew = a.spans[:0], nil // the request may have got these two in the batch in which it began to wait
 		a.extent = fair.Extent(a.replies)
 		b.replied += a.extent
 	}
@@ -143,8 +144,8 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 // foundOwnEvery is the least time between two log lines of foundOwn.
 const foundOwnEvery = 10 * time.Minute
 
-// foundOwn is called when a SET … NX has found the very value that it was to set. Without the log line
-// the reason is hard to find: the lock seems free, and nobody gets it.
+// foundOwn is called when a SET with NX has found the very value that it was to set. It logs that, because the reason is hard
+// to find otherwise: the lock seems free, and nobody gets it.
 func (s *sequencer) foundOwn() {
 	now := s.node.cfg.Time.Monotonic()
 	if s.ownFound != 0 && now-s.ownFound < foundOwnEvery {
@@ -155,10 +156,10 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests q[from:], and adds them to b. The result rest has the requests that are left over, and the result
-// all has the other requests of q. If again is true, a request has spoiled the batch, and the caller must evaluate the requests
-// of the result all on a fresh transaction. The spoiling request has been answered and is not among these, or its field overran
-// says which of its calls to refuse.
+// evaluateOn runs the requests q[from:], and adds them to b. The result rest has the requests that are left over, and the
+// result all has the other requests of q. If again is true, a request has spoiled the batch, and the caller must evaluate the
+// requests of the result all on a fresh transaction. Either the spoiling request has been answered and is not in all, or its
+// field overran says which of its calls to refuse.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // number of requests whose keys have been read ahead
 	told := from  // number of requests whose cost has been noted
@@ -213,8 +214,8 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 	return q, nil, false
 }
 
-// mustEnd reports whether the batch must end before the next request. The batch takes its first request even if expired keys fill
-// it, unless they leave less room than a request may need (maxBeforeFirst).
+// mustEnd reports whether the batch must end before the next request. Expired keys may fill a batch before its first request.
+// The batch still takes that request, unless the request may need more room than is left (maxBeforeFirst).
 func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first bool) bool {
 	if s.serveTurns.alone || ctx.Err() != nil {
 		return true
@@ -254,7 +255,7 @@ func (s *sequencer) spoiled(ctx context.Context, txn *store.Txn, q []*request, i
 		s.restart(txn, b, txn.Now())
 		return nil, q, false
 	case err == errEntryFull && len(b.requests) > 0:
-		// r may fit into an entry of its own: the requests before it go first.
+		// r may fit into an entry of its own. So the requests before it go first, in this batch.
 		return s.evaluateAgain(ctx, txn, q, i, b)
 	case err == errEntryFull:
 		r.refuse(s.tooLong(txn))
@@ -282,7 +283,7 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 	left, outer := q[n:], s.cut // outer: what an evaluateAgain around this one has cut off
 	s.cut = slices.Concat(left, outer)
 	all, rest, again = s.evaluateOn(ctx, txn, q[:n:n], 0, b)
-	if s.cut == nil { // they have been refused
+	if s.cut == nil { // these requests have been refused
 		left, outer = nil, nil
 	}
 	s.cut = outer
@@ -296,7 +297,7 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 const entryCopies = 4
 
 // maxReadAhead is the number of requests whose keys are read ahead at once. The room in s.ahead bounds only the number of keys.
-// Without this bound, each batch would look at all requests that earlier batches left over, again and again.
+// Without maxReadAhead, each batch would look again at all requests that earlier batches left over.
 const maxReadAhead = 64
 
 // readAhead reads the keys of the first requests of q ahead, and returns how many requests it has looked at. It leaves out blocking
@@ -389,9 +390,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	return refused, nil
 }
 
-// evaluateCall runs call i of a request. If the writes of the call have to be undone, because they are too many, or because
-// the call was stopped or has too large a reply, overrun is the error for the call: the batch is evaluated again without
-// the call, which then gets this error.
+// evaluateCall runs call i of a request. Its writes have to be undone if they are too many, if the call was stopped, or if its
+// reply is too large. Then overrun is the error for the call. The batch is evaluated again without the call, and the call gets
+// that error.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
@@ -448,8 +449,8 @@ func refuseUnknown(c *Call, name []byte) store.Reply {
 	return store.Err(err)
 }
 
-// mayTransact checks the right to EXEC or WATCH itself, because the client's node may not know yet that the right was taken away. Each
-// command of a transaction is checked as it runs.
+// mayTransact checks the right to use EXEC or WATCH at all. The client's node may not know yet that this right was taken away.
+// The rights to the commands of a transaction are checked as each of them runs.
 func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, ok bool) {
 	args := execArgs
 	if c.Txn.Observe {

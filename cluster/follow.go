@@ -17,19 +17,19 @@ import (
 
 const (
 	redialPause = 20 * time.Millisecond
-	// strangePause is the pause before the next attempt to reach a leader whose version this node cannot
-	// forward to (forward.ErrVersion). It is longer, because only an upgrade helps.
+	// strangePause is the pause before the next attempt to reach a leader whose version this node cannot forward to
+	// (forward.ErrVersion). It is longer than redialPause, because only an upgrade helps.
 	strangePause = time.Second
 )
 
-// A follower sends its clients' commands to the leader over one link, many at a time, on the port
-// that Raft uses. When the leader changes, the follower keeps the old link for a while: the deposed
-// leader may say what became of the follower's requests before another leader can be asked (retire).
+// A follower sends its clients' commands to the leader over one link, many at a time, on the port that Raft uses. When the
+// leader changes, the follower keeps the link to the deposed leader for a while (retire). As long as there is no other leader
+// to ask, the deposed one may still say what became of the follower's requests.
 
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	warned := false
-	linked := false // there was a link to this leader, and since then suspect has not been called
+	linked := false // there was a link to this leader, and suspect has not been called since the last one
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.ID, leader.Addr)
 		if err != nil {

@@ -15,39 +15,35 @@ import (
 
 // A client counts its lease from the reply. A reply can be late in four ways:
 //
-//   - The leader itself replies late, after a slow log or behind a slow script:
-//     it extends the deadlines (clock.Lateness). If the reply is later than
-//     latenessKept, an extra entry lengthens the leases before the reply, so that the
-//     next leader knows the later deadlines (makeUp).
-//   - A reply was lost with a link or a leader, and the leader that gets the request
-//     again repeats the reply: the answer is kept together with its grants, and these
-//     begin anew (decided).
-//   - A leader loses its leadership before it replies, and then learns that the log
-//     has accepted the write. By then the next leader's clock may have gone on without
-//     the write. So the deposed leader asks the next one to let the grants begin anew,
-//     and then answers its client (confirm).
-//   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that
-//     node asks the leader in the same way (hold).
+//   - The leader itself replies late, after a slow log or behind a slow script. It extends the deadlines (clock.Lateness). If
+//     the reply is later than latenessKept, an extra entry lengthens the leases before the reply, so that the next leader
+//     knows the later deadlines (makeUp).
+//   - A reply was lost with a link or a leader, and the request is sent again. The leader that gets it repeats the reply,
+//     which was kept. The grants, the leases that the request was given, were kept with the reply, and begin anew (decided).
+//   - A leader loses its leadership before it replies, and then learns that the log has accepted the write. By then the leases
+//     may have been running for some time at the next leader. So the deposed leader asks the next one to let the grants begin
+//     anew, and then answers its client (confirm).
+//   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that node asks
+//     the leader in the same way (hold).
 //
 // If the lease is over before it can begin anew, the client does not get the reply: another client may own the lock.
 //
-// A write set is stamped when it is evaluated, and acknowledged some milliseconds later. Without
-// correction a lease would end too early by this difference, as its owner sees it. A new leader does not know how late
-// its predecessor acknowledged. The clock makes up for lateness up to latenessKept: the leader sets its
-// stamps back by the worst lateness, and if the last entry granted leases, the next leader's clock leaves out
-// at least latenessKept of the time since that entry (Lease.Lead). Before a reply that is later than that, the
-// leader logs another entry, which moves the deadlines of the late leases. So a slow write lengthens its own
-// leases and no others.
+// A write set is stamped when it is evaluated, and acknowledged some milliseconds later. The owner of a lease counts from the
+// acknowledgement, so without correction the lease would end too early by these milliseconds. And a new leader does not know
+// how late its predecessor acknowledged. If a reply is no later than latenessKept, the lease clock makes up for its lateness.
+// The leader sets its stamps back by the worst lateness. If the last entry granted leases, the next leader's clock leaves out
+// at least latenessKept of the time since that entry (Lease.Lead). Before a later reply, the leader logs another entry, which
+// moves the deadlines of the late leases. So a slow write lengthens its own leases and no others.
 //
-// If a leased key is gone, or belongs to another client, a request that is sent again gets ErrReplyLost instead of
-// its OK: a client that got the OK now would count the lease from now.
+// If a leased key is gone, or belongs to another client, a request that is sent again gets ErrReplyLost instead of its OK: a
+// client that got the OK now would count the lease from now.
 //
-// A leader whose process stood still between evaluation and reply may have been replaced without knowing it. So
-// the leader checks once more that it leads before it gives a late reply (stillLeads). Within the time promptly no
-// other leader can begin: voters wait for the heartbeat timeout, or until the leader's process is gone. At a
-// handover another leader can begin at once, and then the leader checks for every reply.
+// A leader whose process stood still between evaluation and reply may have been replaced without knowing it. So before a late
+// reply, the leader checks once more that it leads (stillLeads). A reply within the time promptly normally needs no check: no
+// other leader can begin so soon, because voters wait for the heartbeat timeout, or until the leader's process is gone. But
+// while this leader hands over, another one can begin at once. So it then checks before every reply.
 
-// span marks what a call that has asked for a lease has written.
+// span marks the writes of a call that has asked for a lease.
 type span struct {
 	call       int
 	begin, end store.Mark
@@ -66,8 +62,9 @@ type grant struct {
 	key  store.LeasedKey
 }
 
-// granted returns the leases that the batch, as write set seq, has given r, without those that later calls of r have ended. A lease
-// has the deadline 0 if a later request of the batch may have given its name to another key.
+// granted returns the leases that the batch has given to the request r. seq is the number of the batch's write set. Leases that
+// later calls of r have ended are left out. A lease has the deadline 0 if a later request of the batch may have given the
+// lease's name to another key.
 func (b *batch) granted(r *request, seq uint64, writes []byte) grants {
 	g := grants{seq: seq, at: r.at, list: slices.Clone(r.anew)}
 	for _, s := range r.spans {
@@ -102,23 +99,22 @@ func (b *batch) leased() []store.LeasedKey {
 	return store.Leased(b.writes, spans, anew)
 }
 
-// promptly is how soon after its evaluation a write must be answered so that the leader need not check again that it
-// leads. No other leader can begin so early after the majority took the entry, unless this one hands over.
-// latenessKept is the same time in ms. If a reply comes later than that, an entry before the reply lengthens the
-// leases. If a reply comes earlier, its lateness is in no entry, so the next leader adds the worst case,
-// latenessKept, to the leases.
+// A write that is answered within the time promptly after its evaluation needs no second check that this node still leads: no
+// other leader can begin so early after the majority took the entry, unless this one hands over. latenessKept is the same time
+// in ms. Before a later reply, an extra entry lengthens the leases. The lateness of an earlier reply is in no entry, so the
+// next leader adds the worst case, latenessKept, to the leases.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
 )
 
-// batchSpread is for how long, in ms, a batch takes in requests. Lateness counts from the beginning of a
-// batch, so a longer spread would make leases longer than their clients have asked for.
+// batchSpread is how long, in ms, a batch takes in requests. Lateness counts from the beginning of a batch, so a longer spread
+// would make leases longer than their clients have asked for.
 const batchSpread = 20
 
-// pressedSpread takes the place of batchSpread while users with little work send requests (fair.Turns.Pressed). It also does so while
-// long reads wait and other requests keep coming (fair.Interval.Pressed). A request that comes during a batch waits until that batch
-// has ended, and then for its own batch, so short batches shorten both waits.
+// pressedSpread takes the place of batchSpread in two cases: while users with little work send requests (fair.Turns.Pressed),
+// and while long reads wait and other requests keep coming (fair.Interval.Pressed). A request that comes during a batch waits
+// until that batch has ended, and then for its own batch, so short batches shorten both waits.
 const pressedSpread = 6
 
 func appendGrants(buf []byte, g grants) []byte {
@@ -156,8 +152,9 @@ func readGrants(b []byte) (grants, error) {
 }
 
 // renew lets the leases g, which were granted earlier, begin now. A call whose lease is over gets ErrReplyLost instead of its
-// reply. If held is true, the reply is late only because the client's node held it. If a lease of such a reply is gone before its
-// deadline, a command has ended the lease. That can happen while any reply is on its way, so the call keeps its reply.
+// reply. If held is true, the reply is late only because the client's node held it. A lease of a held reply can then be gone
+// before its deadline only because a command has ended it. A command can do that while any reply is on its way, so the call
+// keeps its reply.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
@@ -188,16 +185,16 @@ func (r *request) confirm(txn *store.Txn) {
 		}
 	}
 	r.renew(txn, g, said.Elems, r.calls[0].RESP == heldRESP)
-	// The answer that is kept for r has one reply, that of the Confirm call, so its grants belong to call 0.
+	// The answer that is kept for r has one reply, that of the Confirm call. So the grants of that answer belong to call 0.
 	for i := range r.anew {
 		r.anew[i].call = 0
 	}
 	r.replies = append(r.replies, said)
 }
 
-// confirm asks the present leader to let the leases of an executed request begin now, and returns the replies to
-// that request. since is the monotonic time at which the batch of that request began. If the gate has held the
-// replies, since is the time at which the gate released them.
+// confirm asks the present leader to let the leases of an executed request begin now, and returns the replies to that request.
+// since is the monotonic time at which the batch of that request began or, if the gate has held the replies, at which the gate
+// released them.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, resp int) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: resp, User: store.SystemUser}}
@@ -211,14 +208,16 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, res
 }
 
 const (
-	// lostRESP and heldRESP are the RESP versions of a Confirm call. They tell the leader why confirm asks: a reply was late or lost,
-	// or it was held. The reply to Confirm is the same in both versions, so nodes of 0.1.0 see no difference.
+	// lostRESP and heldRESP are the RESP versions of a Confirm call. They tell the leader why confirm asks: lostRESP for a
+	// reply that was late or lost, heldRESP for one that was held. The reply to Confirm is the same in both versions of RESP,
+	// so nodes of 0.1.0 see no difference.
 	lostRESP, heldRESP = 2, 3
-	// atOnce is the time within which a reply to heavy work leaves the gate if it was not held.
+	// atOnce is the longest time for which a reply to heavy work may be at the gate and still count as not held.
 	atOnce = time.Millisecond
-	// shortLease is the length of a lease, in ms, below which a quarter of it may be too short for confirm.
+	// shortLease is a length in ms. If a lease is shorter, a quarter of it may be too little time for confirm.
 	shortLease = 400
-	// maxHeldLease, in ms, stands for every longer lease: no reply is held for nearly as long.
+	// maxHeldLease is a length in ms. Longer leases count as leases of this length, because no reply is held for nearly as
+	// long.
 	maxHeldLease = 3_600_000
 )
 
@@ -259,8 +258,8 @@ func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []stor
 type overdue struct {
 	batch *batch
 	keys  []store.LeasedKey
-	seq   uint64 // the write set that has set the present deadlines of keys …
-	at    int64  // … and the lease time from which those deadlines count
+	seq   uint64 // number of the write set that has set the present deadlines of keys
+	at    int64  // the lease time from which these deadlines count
 }
 
 // shift moves the deadlines that a write set has set, by ms milliseconds.
@@ -275,11 +274,11 @@ type shift struct {
 func (s *sequencer) postpone(b *batch, started store.Time) bool {
 	late := s.node.clock.Now().Lease - started.Lease
 	if b.answered.Load() {
-		// It was answered promptly, or its watchdog has told its clients that the outcome is unknown.
+		// The batch was answered promptly, or its watchdog has told the clients that the outcome is unknown.
 		late = min(late, latenessKept)
 	}
-	// Leases that are later than latenessKept get their time from another entry (makeUp). Whatever else the write set has given a
-	// deadline must not get it, too.
+	// If the batch is later than latenessKept, another entry gives its leases the additional time (makeUp). The lateness
+	// recorded here lengthens every deadline of this write set, so it must not include that time.
 	s.late.Record(b.accepted, min(late, latenessKept))
 	if late <= latenessKept {
 		return false

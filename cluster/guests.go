@@ -21,11 +21,11 @@ func BlockedSize(args [][]byte) int64 {
 	return n
 }
 
-// guests are the blocking commands of other nodes' clients, on the leader. The node of a client bounds what
-// that client makes the node hold. On the leader, limit bounds the sum over all these clients. If a new
-// command would exceed the limit, the leader refuses the largest commands; of equally large ones, the
-// latest. So a flood of large commands does not drive out clients that wait for a single key. A refusal
-// cancels the command with an error. The command then has no effect, unless it is served first.
+// guests are the blocking commands of other nodes' clients, on the leader. A client's own node bounds what the client makes it
+// hold. On the leader, limit bounds the sum over all clients of other nodes. If a new command would exceed the limit, the
+// leader refuses the largest commands; of equally large ones, the latest. So a flood of large commands does not drive out
+// clients that wait for a single key. A refusal cancels the command with an error. A refused command has no effect, unless it
+// is served before it can be cancelled.
 type guests struct {
 	limit int64 // bytes; 0: no limit
 
@@ -71,7 +71,7 @@ func (g *guests) left(w *blockedClient) {
 	}
 }
 
-// guestHeap orders blocked clients by size, the largest first, and of equally large ones the latest first.
+// guestHeap orders blocked clients by size, the largest first. Of equally large ones, the latest is first.
 type guestHeap []*blockedClient
 
 func (h guestHeap) Len() int { return len(h) }

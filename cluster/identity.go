@@ -9,10 +9,11 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// A node forwards its clients' commands to the leader only after a check that the node at the other end of the link is the leader.
-// The address of a member may have come to another machine, and there may be a node of another cluster that has the same id and
-// leads there. So both nodes name their cluster and their data directory in the handshakes of the link (forward.Identity), as they
-// do in the requests of Raft (raftnode/directory.go). Version 0.1.0 names neither: then only the ids are compared.
+// A node forwards its clients' commands to the leader only after it has checked that the node at the other end of the link is
+// the leader. The address of the leader may belong to another machine by now. A node of another cluster may run there, have the
+// same id, and lead its own cluster. So both nodes name their cluster and their data directory in the handshakes of the link
+// (forward.Identity), as they do in the requests of Raft (raftnode/directory.go). Version 0.1.0 names neither: then only the
+// ids are compared.
 
 // errOtherCluster is the error for a peer that names another cluster.
 var errOtherCluster = errors.New("cluster: a peer belongs to another cluster")
@@ -22,7 +23,7 @@ func (n *Node) handshake() forward.Handshake {
 	return n.handshakeAs(forward.Identity{Cluster: n.cons.Cluster(), Directory: n.cons.Directory()})
 }
 
-// handshakeAs returns this node's handshake with an identity. A test may let this node speak a version that names none.
+// handshakeAs returns this node's handshake with an identity. A test may let this node speak a version that names no identity.
 func (n *Node) handshakeAs(own forward.Identity) forward.Handshake {
 	h := forward.Handshake{Speaks: n.cfg.speaks, ID: n.cfg.ID, Client: n.cfg.addresses().For(false).Plain}
 	if h.Speaks.Minor >= forward.MinorIdentity && n.cons.Directory() != "" {
@@ -31,8 +32,8 @@ func (n *Node) handshakeAs(own forward.Identity) forward.Handshake {
 	return h
 }
 
-// handshakeFor returns the handshake with which this node answers the node id. It names the data directory only to a member that
-// has named its own: another node that knows the name would pass for this node.
+// handshakeFor returns the handshake with which this node answers the node id. It names this node's data directory only to a
+// member that has named its own. A node that is no member could use the name to pass for this node.
 func (n *Node) handshakeFor(id string, said forward.Identity) forward.Handshake {
 	own := forward.Identity{Cluster: n.cons.Cluster()}
 	if _, same := n.cons.Met(id, said.Directory); same && !n.otherCluster(said) {
@@ -46,7 +47,7 @@ func (n *Node) otherCluster(said forward.Identity) bool {
 	return own != "" && said.Cluster != "" && said.Cluster != own
 }
 
-// reaches fails if h, the handshake of the node at the address of the member id, is not that member's.
+// reaches fails if the node at the address of the member id is another node. h is the handshake of the node at that address.
 func (n *Node) reaches(id string, h forward.Handshake) error {
 	if h.ID != id {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(h.ID), id)
@@ -61,7 +62,8 @@ func (n *Node) reaches(id string, h forward.Handshake) error {
 	return n.recognize(id, said)
 }
 
-// recognize fails if a node that names itself id and has said its identity is not the member id, as far as this node knows.
+// recognize fails if a node is not the member id, as far as this node knows. The node calls itself id, and has said its
+// identity.
 func (n *Node) recognize(id string, said forward.Identity) error {
 	met, same := n.cons.Met(id, said.Directory)
 	switch {
@@ -75,8 +77,8 @@ func (n *Node) recognize(id string, said forward.Identity) error {
 	return nil
 }
 
-// mayClaim fails if the peer is no member of this cluster, or not with the data directory that it has named. The peer may have been
-// removed while it was away: it does not know of its removal, and takes this node for its leader.
+// mayClaim fails if the peer is no member of this cluster, or if the member with its id has another data directory than the
+// peer has named. A peer that was removed while it was away does not know of its removal, and takes this node for its leader.
 func (p *peerConn) mayClaim() error {
 	if !p.n.peers.HasMember(p.id) {
 		return errors.New("it is no member")

@@ -16,17 +16,17 @@ import (
 	"lockstep/store/codec"
 )
 
-// A new node asks a member, whichever it reaches, to add it to the cluster. It does so over a connection to the
-// member's peer port that begins with 'J' and carries one frame each way:
+// A new node asks a member, whichever it reaches, to add it to the cluster. It first asks the member for its status, because it
+// has to know the name of the cluster (bind). Then it asks over a connection to the member's peer port that begins with 'J' and
+// carries one frame each way:
 //
 //	kind 1  join    str id | str peer address | str data directory
 //	kind 2  answer  0: it is taken in, 1: it is refused for good, 2: try again |
 //	                str why
 //
-// A version that does not know the data directory ends the frame before it, or skips it. Frames and str are as in
-// internal/forward/wire.go. Before all this, the new node asks the member for its status, because it has to know the name of the
-// cluster (bind). The member asks the leader to add the new node. The leader first calls the new node at its peer address from the
-// frame, then adds the node and sends it the log.
+// Frames and str are as in internal/forward/wire.go. A version that does not know the data directory sends none, and skips that
+// of another node. The member asks the leader to add the new node. The leader first calls the new node at the peer address of
+// the frame, then adds the node and sends it the log.
 const (
 	frameJoin       = 1
 	frameJoinAnswer = 2
@@ -35,15 +35,15 @@ const (
 	joinRefused = 1
 	joinLater   = 2
 
-	// joinPause is how long a new node waits after no member has taken it in, before it asks again.
+	// If no member has taken a new node in, the node waits for joinPause before it asks again.
 	joinPause = 500 * time.Millisecond
-	// joinSayAgain is after how many attempts in vain a node logs the same failure again.
+	// joinSayAgain is the number of failed attempts after which a node logs the same failure again.
 	joinSayAgain = 20
 	// joinTimeout is how long a member may take to answer.
 	joinTimeout = adminTimeout + 2*time.Second
 )
 
-// errJoinRefused is a member's refusal that asking again will not change.
+// errJoinRefused is the refusal of a member if it is useless to ask again.
 var errJoinRefused = errors.New("refused")
 
 // serveJoin answers a node that wants to become a member.
@@ -94,9 +94,9 @@ func (n *Node) admit(a adminRequest) error {
 	return n.administer(a)
 }
 
-// join asks members until this node is a member, or is refused for good, for example because its id or its address
-// belongs to another node. If this node reaches no member, or the leader does not reach this node, join asks again. A
-// node that has a configuration does not need to ask.
+// join asks members until this node is a member, or is refused for good, for example because its id or its address belongs to
+// another node. If this node reaches no member, or the leader does not reach this node, join asks again. A node that has a
+// configuration of the cluster in its log need not ask.
 func (n *Node) join() {
 	defer n.work.Done()
 	said, again := "", 0
@@ -114,7 +114,7 @@ func (n *Node) join() {
 		}
 		pause := joinPause
 		if last == nil {
-			pause = joinTimeout // by then the log should have arrived, and this node knows that it is a member
+			pause = joinTimeout // within this time the log should arrive, and show this node that it is a member
 			said = ""
 		} else if again++; last.Error() != said || again == joinSayAgain {
 			said, again = last.Error(), 0
@@ -150,8 +150,8 @@ func (n *Node) call(addr string, protocol byte) (conn net.Conn, over func(), err
 	}, nil
 }
 
-// bind asks a member for the name of its cluster and notes that this node joins that cluster. Before that, this node takes nothing
-// from any leader, because another cluster may have been told its address, too (raftnode/binding.go).
+// bind asks a member for the name of its cluster, and notes that this node joins that cluster. Before that, this node takes
+// nothing from any leader: another cluster may have been told this node's address, too (raftnode/binding.go).
 func (n *Node) bind(addr string) error {
 	conn, over, err := n.call(addr, peerport.ProtoFacts)
 	if err != nil {
@@ -190,7 +190,7 @@ func (n *Node) askToJoin(addr, directory string) error {
 	return readJoinAnswer(peers.NewReader(conn))
 }
 
-// errNoPeerPort is the error of askToJoin if nobody answers at the address, or not as a member would.
+// errNoPeerPort is the error of askToJoin if nobody answers at the address, or if the answer is not that of a member.
 var errNoPeerPort = errors.New("no answer: is it the --peer-listen address of a member, and has this node the members' --peer-secret-file or certificates?")
 
 // readJoinAnswer reads the member's answer. It returns nil, errJoinRefused, or another error, after which this node

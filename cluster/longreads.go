@@ -22,28 +22,28 @@ const longPause = 2 * time.Millisecond
 // longReads are the long reads that wait.
 type longReads struct {
 	waiting []*request
-	tried   int  // how many long reads inTurn has given to the present batch …
-	light   int  // … and how many other requests
+	tried   int  // number of long reads that inTurn has given to the present batch
+	light   int  // number of other requests that inTurn has given to it
 	passed  bool // the last batch has run other requests, and none of its long reads
 
 	full     time.Duration // since when there has been no room for large replies (hasRoom), monotonic; 0: there is room
 	interval fair.Interval
 }
 
-// isLongRead reports whether a request waits as a long read does: it was put aside (putAside), or it only reads, and may take long
-// or have a large reply.
+// isLongRead reports whether a request waits as a long read does. That is so if it was put aside (putAside), or if it only
+// reads and may take long or have a large reply.
 func isLongRead(r *request) bool {
 	return r.large || r.blockedClient == nil && r.claim == nil && call.AreLongReads(r.calls)
 }
 
-// inTurn returns the requests that the next batch evaluates, in order: requests of q, and requests that have waited. The requests
-// of users who have used much time go behind the others (fair.Turns.Order), and the long reads behind all. If the last batch ran
-// other requests but none of its long reads, one long read goes first. inTurn does not return requests that may not run yet
-// (longDue, fair.Turns).
+// inTurn returns the requests that the next batch evaluates, in order. They are requests of q, and requests that have waited.
+// The requests of users who have used much time go behind the others (fair.Turns.Order), and the long reads behind all. But if
+// the last batch ran other requests and none of its long reads, one long read goes first. inTurn does not return requests that
+// may not run yet (longDue, fair.Turns).
 func (s *sequencer) inTurn(q []*request) []*request {
 	l := &s.long
 	l.tried = 0
-	q = slices.DeleteFunc(q, fair.EndIfGone) // requests that batches leave over come here again; their clients may be gone
+	q = slices.DeleteFunc(q, fair.EndIfGone) // requests that batches have left over come here again, and their clients may be gone
 	light := q
 	l.waiting = slices.DeleteFunc(l.waiting, fair.EndIfGone)
 	if len(l.waiting) > 0 || slices.ContainsFunc(q, isLongRead) {
@@ -103,9 +103,9 @@ func (s *sequencer) leftOver(rest []*request) []*request {
 	return nil
 }
 
-// putAside puts an evaluated request off if the request has written nothing, and there is no room for its large reply. The request
-// then waits among the long reads, and is evaluated again. putAside reports whether it has put the request off. It does so with
-// a request once at most.
+// putAside puts off an evaluated request that has written nothing, if there is no room for its large reply. The request then
+// waits among the long reads, and is evaluated again. putAside reports whether it has put the request off. It puts off no
+// request twice.
 func (s *sequencer) putAside(r *request) bool {
 	if r.large || r.wrote || r.held || r.blockedClient != nil || r.claim != nil || r.extent <= maxPartBytes || !s.node.gate.InHand.IsFull() && !brake.Short(r.extent) {
 		return false
@@ -124,8 +124,8 @@ func (s *sequencer) longDue(now time.Duration) bool {
 	return !s.long.interval.Lasts(now) && !s.users.Pauses(now) && s.hasRoom()
 }
 
-// hasRoom reports whether the leader may make large replies now. It may if there is room for them, or if there has been none for
-// fair.InHandPatience: some session may have failed to report that it has encoded its replies.
+// hasRoom reports whether the leader may make large replies now. It may if there is room for them. It also may if there has
+// been no room for fair.InHandPatience: some session may have failed to report that it has encoded its replies.
 func (s *sequencer) hasRoom() bool {
 	l := &s.long
 	if !s.node.gate.InHand.IsFull() && !brake.Short(2*fair.RepliesInHand) {

@@ -14,12 +14,12 @@ type longScript struct {
 	in   *fair.Inbox[*request]
 
 	mu     sync.Mutex
-	number uint64        // odd while a script runs …
-	since  time.Duration // … since this monotonic time
+	number uint64        // grows when a script begins or ends, so it is odd while one runs
+	since  time.Duration // monotonic time since which the script runs
 	behind []*request    // requests that wait for the script (sequencer.waitFor)
-	runs   func()        // check calls it once, when the script has run for runsAfter; nil: nobody to tell, or called already
-	timer  *time.Timer   // runs check …
-	due    time.Duration // … at this monotonic time; 0: never
+	runs   func()        // called by check once, when the script has run for runsAfter; nil: nobody to tell, or called already
+	timer  *time.Timer   // runs check at the time due
+	due    time.Duration // monotonic time for which timer is set; 0: never
 }
 
 // runsAfter is how long a script runs before the leader reports that to the node that has sent the script. If the leader is lost
@@ -33,7 +33,7 @@ func (l *longScript) starts(r *request, behind []*request, now time.Duration) {
 	l.number++
 	l.since = now
 	if r.tried {
-		l.since -= companyTime // an earlier evaluation of r was stopped for now after companyTime, and the others waited for it, too
+		l.since -= companyTime // r was stopped for now after companyTime in an earlier evaluation, and other requests waited for that, too
 	}
 	l.behind, l.runs = behind, r.runs
 	after := l.node.busyThreshold()

@@ -84,8 +84,8 @@ func (n *Node) Add(id, peerAddr string) error {
 // Remove removes a member from the cluster.
 func (n *Node) Remove(id string) error { return n.administer(adminRequest{kind: adminRemove, id: id}) }
 
-// check fails if the request is invalid by itself (a bad id or address), so that every leader would refuse it. The node that
-// receives the request calls check, and the leader calls check again, because a peer may send anything.
+// check fails if the request is invalid by itself, for example because of a bad id or address: then every leader would refuse
+// it. The node that receives the request calls check. The leader calls check again, because a peer may send anything.
 func (a adminRequest) check() error {
 	if a.kind == adminRemove {
 		return nil // any id may be removed
@@ -173,8 +173,8 @@ func (n *Node) administerBy(ctx context.Context, rt route, a adminRequest) error
 	return nil
 }
 
-// refusal is the error of a change that contradicts the configuration. To ask for the same change again is useless
-// until an operator changes something.
+// refusal is the error of a change that contradicts the configuration. It is useless to ask for the same change again until an
+// operator has changed something.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -275,9 +275,9 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeForgetful removes a non-voter that asks to join again with another data directory than the one that this leader
-// has met. That node has lost its disk, so the members refuse its answers, and it would wait for the log in vain. It
-// has promised nothing, because it has no vote.
+// removeForgetful removes a non-voter that asks to join again with another data directory than the one that this leader has
+// met. That node has lost its disk, so the members refuse its answers, and it would wait for the log in vain. It may be
+// removed, because a node without a vote has promised nothing.
 func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
 	if a.kind != adminJoin || a.directory == "" || n.cons.Recognize(a.id, a.directory) == nil {
 		return nil
@@ -290,8 +290,8 @@ func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeHere removes a member. If the member is this node, removeHere only transfers the leadership, and returns errNotExecuted:
-// then the caller asks the next leader for the removal.
+// removeHere removes a member. If the member is this node, removeHere only transfers the leadership, and returns
+// errNotExecuted. The caller then asks the next leader for the removal.
 func (n *Node) removeHere(ctx context.Context, id string) error {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -311,8 +311,8 @@ func (n *Node) removeHere(ctx context.Context, id string) error {
 }
 
 // removal returns the change that removes a member, or the reason why the member may not be removed. Before a voter is removed,
-// a majority of the remaining voters must be up, or nothing could be committed any more, not even the removal. alive has the ids
-// of the members that answer.
+// a majority of the remaining voters must be up. Otherwise nothing could be committed any more, not even the removal. alive has
+// the ids of the members that answer.
 func removal(members []raftnode.Member, alive map[string]bool, id string) (raftnode.Change, error) {
 	at := slices.IndexFunc(members, func(m raftnode.Member) bool { return m.ID == id })
 	if at < 0 {

@@ -55,10 +55,10 @@ type Node struct {
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
-	waits  context.Context    // for requests that wait for a leader; ends before ctx if no leader can come
+	waits  context.Context    // for requests that wait for a leader; if no leader can come, it ends before ctx
 	alone  context.CancelFunc // ends waits
 	work   sync.WaitGroup
-	opened chan struct{} // closed when cons is set: connections of peers, which may come earlier, wait for that
+	opened chan struct{} // closed when cons is set; connections of peers may come earlier, and wait for that
 
 	peers *peers.Watcher
 
@@ -69,7 +69,7 @@ type Node struct {
 	unfollow  context.CancelFunc
 	elections uint64
 
-	saidLeader raftnode.Leadership    // leader in the last line of the server log about leaders
+	saidLeader raftnode.Leadership    // the leader that the last log line about leaders names
 	callers    map[*peerConn]struct{} // connections of peers that forward to this node
 }
 
@@ -181,9 +181,9 @@ func (n *Node) watch(leads <-chan raftnode.Leadership) {
 	}
 }
 
-// startTerm begins a term of leadership and returns a function that ends the term. The new leader first waits for a Raft barrier.
-// After that every entry of earlier terms is applied here, and an entry of the leader's own term, the barrier itself, is committed.
-// A leader that has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
+// startTerm begins a term of leadership and returns a function that ends the term. The new leader first waits for a Raft
+// barrier, an entry of its own term. When the barrier is committed, every entry of earlier terms is applied here. A leader that
+// has committed nothing in its term cannot know what is committed (Raft dissertation, section 6.4).
 func (n *Node) startTerm() (end func()) {
 	last, known := n.cons.LastContact() // if known is false, this node has heard from no leader since its process started
 	n.handing.Store(false)
@@ -201,7 +201,7 @@ func (n *Node) startTerm() (end func()) {
 		defer close(done)
 		said := ""
 		for ctx.Err() == nil {
-			// The state is complete only with all entries of earlier leaders.
+			// The state is complete only when all entries of earlier leaders have been applied.
 			if err := n.cons.Barrier(); err != nil {
 				if err.Error() != said && !errors.Is(err, raftnode.ErrTransferring) && !errors.Is(err, raftnode.ErrStopped) {
 					said = err.Error()
@@ -232,9 +232,9 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns how long after the evaluation the leader that proposed the last entry can have acknowledged a lease in that entry,
-// at most. If the entry set a deadline on a key, the result is the constant promptly: before a later reply, the leader would have
-// logged another entry. If the entry set no deadline, it grants no lease, and the result is 0.
+// late returns how late, after the evaluation of the last entry, its proposer can have acknowledged a lease of that entry. If
+// the entry set a deadline on a key, the result is the constant promptly: the proposer would have logged another entry before a
+// later reply. If the entry set no deadline, it grants no lease, and the result is 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {
@@ -411,7 +411,7 @@ func (n *Node) Transfer(id string) error {
 		}
 		pause := (<-chan time.Time)(nil)
 		if rt.link != nil {
-			pause = time.After(10 * retryPause) // the old leader no longer leads; this node does not know that yet
+			pause = time.After(10 * retryPause) // perhaps the old leader no longer leads, and this node does not know that yet
 		}
 		select {
 		case <-ctx.Done():
@@ -460,14 +460,15 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 // NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
-// GiveWay waits for the turn of a client that has sent a command with large arguments, if the session does not submit the command,
-// but queues it (for EXEC, say) or answers it itself: to read the arguments is work, too. GiveWay returns at once if the
-// arguments have few bytes. The session must call leave when it has queued or answered the command.
+// GiveWay is for a command with large arguments that the session does not submit, but queues (for EXEC, say) or answers itself.
+// To read the arguments is work, too, so GiveWay waits for the turn of the client. GiveWay returns at once if the arguments
+// have few bytes. The session must call leave when it has queued or answered the command.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }
 
-// RepliesInHand returns the bytes of the large replies that this node has made or received, and not yet encoded for their clients.
+// RepliesInHand returns the bytes of the large replies that this node has made or received, and has not encoded for their
+// clients yet.
 func (n *Node) RepliesInHand() int64 { return n.gate.InHand.Bytes() }
 
 // members returns the number of members of the cluster, at least one.

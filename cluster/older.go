@@ -2,12 +2,13 @@ package cluster
 
 import "lockstep/cluster/internal/forward"
 
-// While a cluster is upgraded, its leader may run version 0.1.0. Such a leader answers OK to some commands that it does not do.
+// While a cluster is upgraded, its leader may run version 0.1.0. Such a leader answers OK to some commands that it does not
+// carry out.
 //
-// Or an upgraded leader has followers of version 0.1.0. For some commands of clients they send calls in their own name
-// (store.SystemUser), such as those of CONFIG SET. This leader runs no such call, because it does not check what the client may do.
-// It answers errNewerLeader, and not the refusal of a user without rights: that may come as a store.Noted, which version 0.1.0
-// takes for a success here.
+// The other way round, an upgraded leader may have followers of version 0.1.0. If a client sends a command such as CONFIG SET,
+// such a follower sends calls in its own name (store.SystemUser), so the leader does not check the rights of the client. The
+// leader runs no such call, and answers errNewerLeader. The usual refusal of a user without rights may come as a store.Noted,
+// which a follower of version 0.1.0 takes for a success here.
 
 // Older reports whether a command that is submitted now may reach a leader of version 0.1.0. There are three cases: the
 // leader runs that version; another member runs it, and may lead next; there is no leader yet, and this node does not
@@ -23,5 +24,6 @@ func (n *Node) Older() bool {
 	return false
 }
 
-// MayBeOlder reports whether any node of the cluster may run version 0.1.0. A member may run it until this node has heard from it.
+// MayBeOlder reports whether any node of the cluster may run version 0.1.0. A member counts as such a node until this node has
+// heard from it.
 func (n *Node) MayBeOlder() bool { return n.peers.Older() || n.Older() }

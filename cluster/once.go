@@ -6,36 +6,35 @@ import (
 	"lockstep/store"
 )
 
-// Once. A node numbers each write that it forwards to the leader (ticket). If the leader or the link is lost
-// before the reply, the node sends the write again to the next leader, and that leader checks first whether the
-// write has been executed (raftfsm.Answers). So a client of a living node sees the death of a leader as a
-// pause.
+// Once. A node numbers each write that it forwards to the leader (ticket). If the leader or the link is lost before the reply,
+// the node sends the write again to the next leader, and that leader checks first whether the write has been executed
+// (raftfsm.Answers). So a client of a living node sees the death of a leader as a pause.
 //
 // Two rules make the result of that check final:
+//
 //   - No entry of an earlier leader takes effect any more, because of compare-and-append.
-//   - No request from an earlier link is executed any more. A link
-//     begins with a claim, and a leader executes a write that was forwarded only if it comes
-//     by the link that its origin, the forwarding node, has claimed last in this term. The
-//     leader makes up a token for each new link, so no request that the origin sent before the
-//     answer to the claim can hold that token. The leader evaluates a claim in a batch with no
-//     recorded replies before the claim, so all earlier writes have been applied.
+//   - No request from an earlier link is executed any more. A link begins with a claim by its origin, the forwarding node. A
+//     leader executes a forwarded write only if it comes by the link that its origin has claimed last in this term. The leader
+//     makes up a token for each new link, so no request that the origin sent before the answer to the claim can hold that
+//     token. If a batch already has recorded replies, a claim waits for the next batch. So all earlier writes have been
+//     applied when a claim is evaluated.
 //
-// The second rule is needed for requests that end up writing nothing, such as SET NX on a held lock, because their
-// replies are not kept. Without the rule, a copy of such a request that is still on its way on an older link could be
-// executed after the lock was released, and take a lock that no client knows of.
+// The second rule is needed for requests that end up writing nothing, such as SET NX on a held lock, because their replies are
+// not kept. A copy of such a request may still be on its way on an older link. Without the rule, it could be executed after the
+// lock was released, and take a lock that no client knows of.
 //
-// A node numbers the writes that it forwards, or that have waited for a leader. A write that a client sends to the
-// leader itself needs no number. If that leader is deposed, the next accepted entry settles the fate of
-// the write. If the leader dies, the connection of the client ends.
+// A node numbers the writes that it forwards, or that have waited for a leader. A write that a client sends to the leader
+// itself needs no number. If that leader is deposed, the next accepted entry settles the fate of the write. If the leader dies,
+// the connection of the client ends.
 //
-// Replies above maxRecorded are not kept. The state drops the replies to an origin that was silent for ten
-// minutes, for example because it was suspended together with its clock. The state also drops the oldest replies when
-// there are too many (raftfsm.MaxOrigin, raftfsm.MaxAnswers). It still knows to which requests it may have dropped the
-// replies (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
+// Replies of more than maxRecorded bytes are not kept. The state drops the replies to an origin that was silent for ten
+// minutes, for example because it was suspended together with its clock. The state also drops the oldest replies when there are
+// too many (raftfsm.MaxOrigin, raftfsm.MaxAnswers). It still knows to which requests it may have dropped the replies
+// (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
 
 // decided reports whether the leader must not execute a numbered request. There are three reasons: the request has been
-// executed already, the state has forgotten whether it was, or its link is no longer valid. In these cases decided also
-// sets the replies or the error of the request. It sets r.crowded and r.from.Low for the method record.
+// executed already, the state has forgotten whether it was, or the request's link is no longer valid. In these cases decided
+// also sets the replies or the error of the request. In any case it sets r.crowded and r.from.Low for the method record.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.Origin != s.node.boot && (r.token == 0 || s.blockedClients.tokens[r.from.Origin] != r.token) {
 		r.held = true
@@ -69,15 +68,16 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	return true
 }
 
-// maxRecorded is how many bytes of replies, with the names of the leased keys, an entry keeps at most for one
-// request, in case the request is sent again.
+// maxRecorded bounds the bytes that an entry keeps for one request, in case the request is sent again: its replies, with the
+// names of the leased keys.
 const maxRecorded = 512 << 10
 
 const (
 	// maxKept: if the kept replies to one origin have more bytes than this, only small new replies are kept. A reply stays
 	// until another write of its origin says that the origin no longer waits for it.
 	maxKept = 4 << 20
-	// smallRecord is the size up to which maxKept calls a new reply small. The reply to a client that takes a lock is small.
+	// smallRecord is the largest size in bytes of a reply that counts as small for maxKept. The reply to a client that takes a
+	// lock is small.
 	smallRecord = 512
 )
 
@@ -101,8 +101,8 @@ func (b *batch) recordOf(r *request, writes []byte) []byte {
 	return replies
 }
 
-// correctRecords encodes recorded replies again if names have got another key in the batch: a request may have ended a lease that
-// the batch had given to an earlier request.
+// correctRecords encodes the recorded replies again if the batch has given a name to another key: by that, a request may have
+// ended a lease that the batch had given to an earlier request.
 func (b *batch) correctRecords(txn *store.Txn) {
 	b.replaced = txn.Replaced()
 	if b.replaced == nil || len(b.answers) == 0 {
@@ -125,9 +125,9 @@ func (b *batch) correctRecords(txn *store.Txn) {
 	}
 }
 
-// tooEarly reports whether a request that is not the first of its batch must wait for the next batch. A claim must
-// wait if the batch has recorded replies. A WATCH must wait if this batch has changed one of its keys: a later request
-// of the same batch could change that key again and leave its version the same.
+// tooEarly reports whether a request that is not the first of its batch must wait for the next batch. A claim must wait if the
+// batch has recorded replies. A WATCH must wait if the batch has changed one of its keys. All changes by one batch give the key
+// the same version, so WATCH would not see a later change in the same batch.
 func (r *request) tooEarly(txn *store.Txn, b *batch) bool {
 	if r.claim != nil {
 		return len(b.answers) > 0

@@ -8,12 +8,14 @@ import (
 	"lockstep/store"
 )
 
-// All other requests wait while a script or a command runs. So the leader stops a script, a transaction, or a command that takes
-// many steps, at the time limit of scripts, and undoes all of it. Each time it halves the time limit of the user whose work it
-// stops, down to a least time (fair.Limits): otherwise a few clients that run such work in turn would keep all others out for ever.
-// Work that ends by itself also shortens the limit of its user, by the time that it took beyond fair.GraceTime, if work that is not
-// heavy (fair.Turns) has waited for it.
-// Short work is never stopped, whoever sends it. Package fair decides the order of the work.
+// All other requests wait while a script or a command runs. So at the time limit of scripts, the leader stops a script, a
+// transaction, or a command that takes many steps, and undoes all of it. Each time, it also halves the time limit of the user
+// whose work it stops, down to a least time (fair.Limits). Otherwise a few clients that run such work in turn would keep all
+// others out for ever.
+//
+// Work that ends by itself can also shorten the limit of its user, by the time that it took beyond fair.GraceTime. That happens
+// only if work that is not heavy (fair.Turns) has waited for it. Short work is never stopped, whoever sends it. Package fair
+// decides the order of the work.
 
 // turn describes the command or script that runs now, and its time limit.
 type turn struct {
@@ -60,8 +62,8 @@ func (s *sequencer) ran() time.Duration { return s.node.cfg.Time.Monotonic() - s
 // overTime reports whether the present turn has reached its time limit.
 func (s *sequencer) overTime() bool { return s.turn.limit > 0 && s.ran() >= s.turn.limit }
 
-// usedUp returns how much of the full time limit is gone when a script begins now: the time by which the limit of its user is
-// shortened, plus the time that the present turn has run.
+// usedUp returns how much of the full time limit is gone when a script begins now. That is the time by which the limit of its
+// user is shortened, plus the time that the present turn has run.
 func (s *sequencer) usedUp() time.Duration { return s.turn.full - s.turn.limit + s.ran() }
 
 // watch is store.Ctx.Watch of a command. The first call starts the turn, and a later call stops the command if it has run for too
@@ -77,9 +79,8 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the command or script of the present turn has run for too long. forNow is true if it must
-// stop only because requests before it in its batch wait for the end of the batch. Then the leader runs it again in a
-// later batch.
+// mustStop reports whether the command or script of the present turn has run for too long. forNow is true if it has, but only
+// because requests before it in its batch wait for the end of the batch. The leader then runs it again in a later batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow
@@ -128,12 +129,12 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 	}
 }
 
-// turnEnds shortens the limit of the user whose turn ends. It does so if the turn took more than fair.GraceTime while
-// light work waited, in the rest of the batch (behind) or for the next batch. refused is true if such requests have
+// turnEnds shortens the limit of the user whose turn ends, if the turn took more than fair.GraceTime while light work waited.
+// Such work waits in the rest of the batch (behind), or for the next batch. refused is true if the requests that waited have
 // been answered BUSY.
 func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
-		return // there is no time limit; or the clock was never read, because the work was short; or wasStopped has halved the limit
+		return // there is no limit, or the work was so short that the clock was never read, or wasStopped has halved the limit
 	}
 	now := s.turn.ended
 	if now == 0 {
@@ -151,8 +152,8 @@ func (s *sequencer) lightWaits(now time.Duration) (any bool) {
 	return any
 }
 
-// leastUse is the least time of a batch for which users are charged. There are two exceptions: a request of the batch
-// took fair.CoarsePiece or more, or there was heavy work lately (fair.Turns.Counts).
+// leastUse is the least time of a batch for which users are charged. A shorter batch is charged only if one of its requests
+// took fair.CoarsePiece or more, or if there was heavy work lately (fair.Turns.Counts).
 const leastUse = 2 * time.Millisecond
 
 // noteUse charges users with the time that their requests in a batch took, and begins the interval after long reads. It leaves out
@@ -164,7 +165,7 @@ func (s *sequencer) noteUse(q []*request) {
 		coarse = coarse || r.used >= fair.CoarsePiece
 	}
 	if all >= leastUse {
-		brake.Look() // so long an evaluation may have allocated much more than its replies and writes
+		brake.Look() // an evaluation of such a time may have allocated much more than its replies and writes
 	}
 	now := s.node.cfg.Time.Monotonic()
 	if all < leastUse && !coarse && !s.users.Counts(now) {
@@ -182,8 +183,8 @@ func (s *sequencer) noteUse(q []*request) {
 	s.long.interval.Took(long, now)
 }
 
-// noteVain charges a user with the time of a request that failed or was stopped, if that is leastUse or more. noteUse does not
-// count this time: the batch is evaluated again without what the request did.
+// noteVain charges a user with the time of a request that failed or was stopped, if that time is leastUse or more. noteUse does
+// not count this time, because the batch is evaluated again without the request's work.
 func (s *sequencer) noteVain(r *request) {
 	now := s.node.cfg.Time.Monotonic()
 	if used := s.work.of(r, now); used >= leastUse {
@@ -191,8 +192,9 @@ func (s *sequencer) noteVain(r *request) {
 	}
 }
 
-// settleFunctions is called before a batch is evaluated, and undoFunctions before its evaluation begins anew: functions would see
-// in the locals of their libraries what the first evaluation has done, while the keys do not have it.
+// settleFunctions is called before a batch is evaluated, and undoFunctions before its evaluation begins anew. Without
+// undoFunctions, functions would still see what the first evaluation has done in the locals of their libraries, but not in the
+// keys.
 func (s *sequencer) settleFunctions() {
 	if s.node.cfg.Scripts != nil {
 		s.node.cfg.Scripts.Settle()

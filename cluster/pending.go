@@ -8,16 +8,20 @@ import (
 	"lockstep/raftfsm"
 )
 
-// pendingBatches holds the proposals of this node whose fate is not known yet. When a leader is replaced with a
-// proposal in flight, compare-and-append settles the fate: of all entries evaluated on one state only the first
-// in the log takes effect, so the next accepted entry is either this batch or proof that the batch never takes
-// effect.
+// pendingBatches holds the proposals of this node whose fate is not known yet. When a leader is replaced with a proposal in
+// flight, compare-and-append settles the fate: of all entries evaluated on one state only the first in the log takes effect. So
+// the next accepted entry is either this batch or proof that the batch never takes effect.
 //
-// Who answers a batch? While the sequencer waits for Raft, the method applied answers if the entry was applied soon enough
-// after the evaluation (the constant promptly) and this node is not transferring its leadership. Otherwise the sequencer answers,
-// which first checks the clock and whether it still leads. After the sequencer has lost its leadership, the method leave or applied
-// answers with errLate, even if this node leads again and the entry of the batch is of that later term. If a batch has waited for
-// too long, its watchdog answers. The first answer counts (batch.end).
+// Who answers a batch?
+//
+//   - While the sequencer waits for Raft, the method applied answers, if the entry is applied soon enough after the evaluation
+//     (the constant promptly) and this node is not transferring its leadership. Otherwise the sequencer answers, after it has
+//     checked the clock and that it still leads.
+//   - After the sequencer has lost its leadership, the method leave or applied answers with errLate. That is so even if this
+//     node leads again, and the entry of the batch belongs to its later term.
+//   - If a batch has waited for too long, its watchdog answers.
+//
+// The first answer counts (batch.end).
 type pendingBatches struct {
 	stalled func() // the watchdog of a batch calls it when the batch has waited for too long
 
@@ -43,7 +47,7 @@ func (p *pendingBatches) begin(b *batch, patience time.Duration) {
 // stalledEvery is the least time between two log lines of stalled.
 const stalledEvery = 10 * time.Second
 
-// stalled logs that clients are told INDETERMINATE although this node leads. That reply does not give the reason.
+// stalled logs why clients get INDETERMINATE although this node leads: that reply does not give the reason.
 func (n *Node) stalled() {
 	now, last := n.cfg.Time.Monotonic(), n.saidStalled.Load()
 	if last != 0 && now-time.Duration(last) < stalledEvery || !n.saidStalled.CompareAndSwap(last, int64(max(now, 1))) {
@@ -88,13 +92,14 @@ func (p *pendingBatches) remove(b *batch) {
 	}
 }
 
-// ofTerm reports whether b was evaluated in the term of its entry. The terms can differ: a sequencer may not know yet
-// that its term is over, and this node may lead in a later term, too. Then the leases in the batch must begin anew
-// (errLate), because the clock of the sequencer does not include the time without a leader between the two terms.
+// ofTerm reports whether b was evaluated in the term of its entry. The terms can differ: this node may have been deposed and
+// elected again before its sequencer noticed. Then the leases in the batch must begin anew (errLate), because the clock of the
+// sequencer does not include the time without a leader between the two terms.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
-// applied answers the batches whose fate an applied entry settles. since is a monotonic time: if the accepted batch began before it,
-// and the sequencer still waits for that batch, the sequencer answers instead, after a check that it still leads.
+// applied answers the batches whose fate an applied entry settles. It leaves one of them to the sequencer: if the accepted
+// batch began before since, a monotonic time, and the sequencer still waits for it, the sequencer answers the batch, after a
+// check that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
 	var void []*batch

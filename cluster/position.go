@@ -10,19 +10,18 @@ import (
 	"lockstep/store"
 )
 
-// The replies to WAIT and WAITAOF. An acknowledged write is in the logs of a majority, but Raft does not tell which
-// members these are. If a client asks for more than that, this node looks at its own commit index, and asks the other
-// members for theirs. A member has all entries up to its commit index on disk, because it cannot know of a commit
-// beyond its own log.
+// The replies to WAIT and WAITAOF. An acknowledged write is in the logs of a majority, but Raft does not tell which members
+// these are. If a client asks for more than a majority, this node looks at its own commit index, and asks the other members for
+// theirs. A member has all entries up to its commit index on disk, because it cannot know of a commit beyond its own log.
 //
-// However many clients wait, this node asks each member over one connection, one question at a time: each connection
-// costs the member a handshake, and handshakes wait for their turns (package turns).
+// However many clients wait, this node asks each member over one connection, one question at a time. Each connection costs the
+// member a handshake, and handshakes wait for their turns (package turns).
 
 const (
-	// positionPause is the pause between two questions to a member that is behind. It is also the first pause after which Replicated
-	// checks again although no member has reported anything. This second pause grows …
+	// positionPause is the pause between two questions to a member that is behind. It is also the first pause of Replicated,
+	// which checks again after a pause although no member has reported anything.
 	positionPause = 10 * time.Millisecond
-	// … up to positionMost.
+	// positionMost is the longest pause of Replicated, whose pauses grow.
 	positionMost = time.Second
 	// positionRedial is the pause before a new connection to a member that could not be reached, or whose connection failed.
 	positionRedial = 50 * time.Millisecond
@@ -47,7 +46,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			voters++
 		}
 	}
-	known := voters / 2 // a majority has the writes: at least so many members besides this node
+	known := voters / 2 // a majority has the writes, so at least this many members besides this node have them
 	if others <= known && !here {
 		return known, false
 	}
@@ -85,15 +84,15 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 			return count, self
 		case <-arrived:
 		case <-tick.C: // this node may have reached target
-			pause = min(2*pause, positionMost) // thousands of clients may wait for a member that is down
+			pause = min(2*pause, positionMost) // grows because thousands of clients may wait for a member that is down
 			tick.Reset(pause)
 		}
 		forget()
 	}
 }
 
-// acknowledged returns an index that covers all acknowledged writes: the commit index of the leader,
-// which acknowledges a write only after it is committed. ok is false if there is no leader, or if it does not answer.
+// acknowledged returns an index that covers all acknowledged writes. It is the commit index of the leader, because the leader
+// acknowledges a write only after it is committed. ok is false if there is no leader, or if the leader does not answer.
 func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -107,8 +106,8 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 // A leader of version 0.1.0 ignores the body, and answers without the check.
 var leaderPosition = []byte{1}
 
-// confirmed does what acknowledged does, but ok is true only if the leader still led after the call began. A leader that does not
-// know that it has been replaced does not know what its successor has acknowledged.
+// confirmed does what acknowledged does, but ok is true only if the leader still led after the call began. A leader that was
+// replaced without knowing it does not know what its successor has acknowledged.
 func (n *Node) confirmed(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -132,8 +131,8 @@ func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
 }
 
-// askPosition asks a member for its position again and again while a client waits for that member (positions.Wants), and whenever
-// wake has a value. It ends when neither has been so for positionIdle.
+// askPosition asks a member for its position again and again while a client waits for that member (positions.Wants), and
+// whenever wake has a value. It ends when no client has waited, and wake has had no value, for positionIdle.
 func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 	for n.askPositionOn(m, wake) {
 		select {

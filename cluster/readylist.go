@@ -10,9 +10,10 @@ import (
 
 // readyList lists the keys whose blocked clients have to be served, each key once.
 //
-// After SWAPDB any key may be ready, and clients may wait for very many keys. So the list then has the one element anyKey in place
-// of all these keys. A round looks at them one after the other, in the order in which clients began to wait for them. Each log entry
-// continues the round for as long as it has time to serve clients (serveTime, serveKeys).
+// After SWAPDB any key may be ready, and clients may wait for very many keys. So the list then has the one element anyKey in
+// place of all these keys. A round looks at all keys that clients wait for, one after the other, in the order in which clients
+// began to wait for them. One log entry may not have the time for a whole round (serveTime, serveKeys). The next entry
+// continues the round.
 type readyList struct {
 	keys   []waitKey
 	listed map[waitKey]bool
@@ -29,9 +30,9 @@ type round struct {
 // manyRound is how far a round has come with the keys of the clients that wait for many keys (block_keys.go). These keys may
 // have no queues.
 type manyRound struct {
-	client uint64 // the number of the client to look at next …
-	key    int    // … and the index of its next key
-	last   uint64 // number of the last client
+	client uint64 // the number (order.number) of the client to look at next
+	key    int    // the index of the next key of that client
+	last   uint64 // the number of the last client of the round
 }
 
 // take returns the next key of the clients that wait for many keys; ok is false if there is none.
@@ -53,9 +54,9 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	}
 }
 
-// line has the wait queues of all keys, sorted by number. A queue ends when it is empty. A rollback may reopen it, so
-// an ended queue stays in the line at least until the present batch is over. tidy removes the ended queues when they
-// are more than half of all queues.
+// line has the wait queues of all keys, sorted by number. A queue ends when it is empty. A rollback may reopen an ended queue,
+// so the queue stays in the line at least until the present batch is over. When more than half of all queues have ended, tidy
+// removes these.
 type line struct {
 	queues []*waitQueue
 	last   uint64 // number of the latest queue
@@ -91,9 +92,9 @@ func (l *line) from(number uint64) *waitQueue {
 // anyKey stands for all keys that clients wait for; no database has the number -1.
 var anyKey = waitKey{db: -1}
 
-// take returns the next key, and removes it from the list, which must not be empty. If the next element is anyKey, take returns the
-// next key of the round instead. At the end of the round ok is false, and take removes anyKey or, if another round has to follow,
-// moves it to the end of the list.
+// take returns the next key, and removes it from the list, which must not be empty. If the next element is anyKey, take returns
+// the next key of the round instead. At the end of the round ok is false, and take removes anyKey. If another round has to
+// follow, it moves anyKey to the end of the list instead.
 func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 	if k = l.keys[0]; k != anyKey {
 		l.drop()

@@ -17,18 +17,18 @@ type request struct {
 	calls      []Call
 	replies    []store.Reply
 	extent     int     // bytes that the replies take until they are encoded (fair.Extent)
-	wrote      bool    // it wrote something …
-	wroteBytes int     // … and how much
-	large      bool    // it has been put aside because its reply is large
+	wrote      bool    // it has written something
+	wroteBytes int     // how many bytes it has written
+	large      bool    // it has been put aside (putAside), because its reply is large
 	client     *Client // the client of this node that sent it; nil: none
 	err        error   // why there are no replies, such as errUnknown; errLate: there are replies, but they are late
 
 	from    forward.Ticket // number of a write that may be sent again
 	token   uint64         // token of the link that it came by
-	peer    *peerConn      // connection of the node that has sent it; nil: this node …
-	number  uint64         // … and its number on that connection
-	whole   bool           // it must not be answered in parts: a node of version 0.1.0 has sent it, which would send all of it again
-	crowded bool           // many replies to its origin are kept already (maxKept): a long reply to this request is not kept
+	peer    *peerConn      // connection of the node that has sent it; nil: a client of this node has sent it
+	number  uint64         // number of its call on the connection peer
+	whole   bool           // it must not be answered in parts: its node, of version 0.1.0, would send all of it again
+	crowded bool           // many replies to its origin are kept already (maxKept), so a long reply to this request is not kept
 
 	blockedClient *blockedClient // set for a blocking command, which is the only call of its request
 	claim         *claim         // set for the claim of a link, which has no commands
@@ -37,17 +37,17 @@ type request struct {
 	cost          time.Duration  // what it cost the leader, if it was heavy work (package fair); 0: it was light
 
 	tried   bool          // one of its calls has been stopped for now: the request goes first in a later batch
-	overran int           // number of the call whose writes must be undone, from 1; 0: none is known …
-	overrun store.Error   // … and the error for that call
-	spans   []span        // writes of the calls that have asked for a lease …
-	written store.Mark    // … and where the writes of the request end
+	overran int           // number, from 1, of the call whose writes must be undone; 0: none is known
+	overrun store.Error   // the error for that call
+	spans   []span        // writes of the calls that have asked for a lease
+	written store.Mark    // where the writes of the request end in those of the batch
 	at      int64         // lease time of its evaluation
-	began   time.Duration // monotonic time of its evaluation …
-	used    time.Duration // … and how long the evaluation took, plus spread
-	spread  time.Duration // how long it takes to hand its messages to the subscribers, as estimated (reached)
+	began   time.Duration // monotonic time at which its evaluation began
+	used    time.Duration // how long its evaluation took, plus spread
+	spread  time.Duration // estimated time to hand its messages to the subscribers (reached)
 	anew    []grant       // earlier leases that begin anew now
-	due     grants        // with errLate: leases that have to begin anew …
-	since   time.Duration // … and the monotonic time at which its batch began
+	due     grants        // if err is errLate: the leases that have to begin anew
+	since   time.Duration // if err is errLate: the monotonic time at which its batch began
 	leases  []byte        // the encoded grants of heavy work, whose reply may be held
 
 	// runs is called when a script of the request has run for runsAfter; it may be nil. It must not wait.
@@ -62,7 +62,7 @@ func (r *request) User() (name string, any bool) { return call.User(r.calls) }
 
 func (r *request) Kind() string {
 	if r.blockedClient != nil {
-		return r.kind // its arguments must not be touched: it may have been cancelled
+		return r.kind // a blocking command may have been cancelled, and then its arguments must not be touched
 	}
 	return call.Kind(r.calls)
 }
@@ -81,8 +81,8 @@ func (r *request) Calls() int {
 	return max(len(r.calls), 1)
 }
 
-// IsGone reports whether the client was cut off, or its blocking command has been cancelled. End then ends the request without running
-// it (fair.Work).
+// IsGone reports whether the client was cut off, or its blocking command has been cancelled. Then End ends the request without
+// running it (fair.Work).
 func (r *request) IsGone() bool {
 	return r.blockedClient != nil && r.blockedClient.state.Load() == blockedCancelled || r.client.IsGone() || r.peer != nil && r.peer.cutOff.has(r.number)
 }
@@ -130,10 +130,10 @@ func refusals(dst []store.Reply, calls []Call, e store.Error) []store.Reply {
 	return dst
 }
 
-// patient reports whether a request is not answered BUSY. A write that is sent again may have been executed the first time, which
-// only its evaluation shows. A blocked client that had waited at a leader before its node sent it again began earlier, and had found
-// no element. A Confirm asks about leases that were given before the script began: if it were refused, their owner would not know
-// that the lock is its own.
+// patient reports whether a request is never answered BUSY. There are three such requests. A write that is sent again may have
+// been executed the first time, and only its evaluation shows that. A blocked client may have waited at an earlier leader: it
+// came before the script, and its command had found no element. A Confirm asks about leases that were given before the script
+// began: if it were refused, their owner would not know that the lock is its own.
 func (r *request) patient() bool {
 	if r.blockedClient != nil {
 		return r.from.Again || r.blockedClient.waited.Joined // its calls must not be touched: it may have been cancelled
@@ -141,7 +141,7 @@ func (r *request) patient() bool {
 	return isPatient(r.from, r.calls)
 }
 
-// isPatient is patient for what is no blocking command.
+// isPatient does what patient does, for a request that is no blocking command.
 func isPatient(from forward.Ticket, calls []Call) bool {
 	return from.Again || len(calls) == 1 && calls[0].Cmd == call.Confirm
 }
@@ -156,7 +156,7 @@ func errorReplies(dst []store.Reply, n int, e store.Error) []store.Reply {
 // batch is a group of requests that are evaluated together. What they write becomes one entry of the log.
 type batch struct {
 	number   uint64
-	term     uint64 // in which this node led when the batch was evaluated
+	term     uint64 // Raft term in which the batch was evaluated
 	prev     uint64 // sequence number of the state that it was evaluated on
 	requests []*request
 	answers  []raftfsm.Answer // replies that the entry keeps, to numbered writes (once.go)
@@ -164,13 +164,13 @@ type batch struct {
 	replied  int              // about how many bytes the replies to all requests have
 	answered atomic.Bool
 	watchdog *time.Timer     // answers a proposed batch that has waited for too long
-	served   bool            // it began by serving pending blocked clients
-	replaced *store.Replaced // names that have got another key in it; nil: none
+	served   bool            // the batch began by serving pending blocked clients
+	replaced *store.Replaced // names that a request of the batch has given to another key; nil: none
 
-	started   store.Time    // time at which its evaluation began, or began anew: lateness counts from it
+	started   store.Time    // time at which its last evaluation began: lateness counts from then
 	began     time.Duration // monotonic time before its first evaluation
 	writes    []byte        // an encoded store.WriteSet
-	accepted  uint64        // sequence number of its entry; 0: the entry has not been accepted, or not yet
+	accepted  uint64        // sequence number of its entry; 0: the log has not accepted the entry
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
@@ -192,8 +192,8 @@ func (b *batch) reset() {
 	b.requests, b.answers, b.recorded, b.replied, b.replaced = b.requests[:0], b.answers[:0], 0, 0, nil
 }
 
-// answer completes every request of the batch. errLate stands for a batch that the log has accepted, maybe long ago
-// and under another leader: the leases in it have to begin anew before their owners get the replies.
+// answer completes every request of the batch. The error errLate means that the log has accepted the batch, but maybe long ago
+// and under another leader. Then the leases in it have to begin anew before their owners get the replies.
 func (b *batch) answer(err error) {
 	if b.watchdog != nil {
 		b.watchdog.Stop()
@@ -219,8 +219,8 @@ func (b *batch) end(err error) {
 	}
 }
 
-// completeInTime does what complete(nil) does. For heavy work it also encodes the grants, because the reply may be held (hold). If
-// the grants are too large to be kept with a held reply, the work counts as light, and its reply leaves at once.
+// completeInTime does what complete(nil) does. For heavy work it also encodes the grants, because the reply may be held (hold).
+// If the grants are too large for that, the work counts as light, and its reply leaves at once.
 func (r *request) completeInTime(b *batch) {
 	if !r.finished.CompareAndSwap(false, true) {
 		return
@@ -259,8 +259,8 @@ func (r *request) begin(at int64, began time.Duration) {
 	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 }
 
-// took adds to the cost of a request the time that its replies and writes, including undone writes, take because of their bytes. It
-// adds nothing for up to HeavyBytes.
+// took adds to the cost of a request the time that bytes take: the bytes of its replies, and of its writes, including undone
+// writes. It adds nothing for up to HeavyBytes.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * fair.ByteTakes
@@ -270,8 +270,8 @@ func (r *request) took(bytes int) {
 // fewMessages is the number of subscribers that a request may reach on one node without a charge.
 const fewMessages = 1000
 
-// reached adds the cost of handing the messages of a request to subscribers. The parameter subscribers is how many of them this node
-// has; each other member is assumed to have as many.
+// reached adds the cost of handing the messages of a request to subscribers. The parameter subscribers is the number of
+// subscribers on this node. Each other member is assumed to have as many.
 func (r *request) reached(subscribers int, members func() int) {
 	if subscribers <= fewMessages {
 		return

@@ -7,9 +7,9 @@ import (
 	"lockstep/store"
 )
 
-// A leader proposes no entry for which the disks of a majority have no room: if one node after the other tried to store the entry, each
-// would be deposed. It would be no use either to elect one of them again for the next such entry. So the client is told, and the
-// requests for which there is room go on.
+// A leader proposes no entry for which the disks of a majority have no room. Otherwise each node in turn would lead, try to
+// store the entry, and be deposed, and the next entry of that size would do the same again. Instead, the client gets an error,
+// and the leader goes on with the requests for which there is room.
 
 // roomlessEvery is the least time between two log lines of tooLong.
 const roomlessEvery = time.Minute

@@ -23,9 +23,10 @@ const (
 	runningFunction scriptQuestion = 's'
 )
 
-// KillScript ends the script that the leader runs. As in KillFunction and RunningFunction, the parameter users is the version of the
-// users by which the caller has checked that its client may ask. If the leader knows a later version, it answers ErrUsersChanged: it
-// cannot check the rights itself while a script runs, because the script has the state.
+// KillScript ends the script that the leader runs. The caller has checked that its client may do this. The parameter users,
+// also of KillFunction and RunningFunction, is the version of the users by which the caller has checked. If the leader knows a
+// later version, it answers ErrUsersChanged. It cannot check the rights itself while a script runs, because the script has the
+// state.
 func (n *Node) KillScript(users uint64) store.Reply { return n.askScripts(killScript, users) }
 
 // KillFunction ends the function that the leader runs.
@@ -77,7 +78,7 @@ func (n *Node) askScripts(q scriptQuestion, users uint64) store.Reply {
 		case rt.seq != nil:
 			return n.scriptsHere(q)
 		case link == nil:
-			return store.Err(ErrClusterDown) // the leader may run a script: this node's engine does not know
+			return store.Err(ErrClusterDown) // the leader may run a script, but only the leader knows
 		}
 		reply, err := n.ask(ctx, link, forward.Kill, q.body(users, link.Peer.Speaks.Minor))
 		switch err {

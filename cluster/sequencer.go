@@ -15,34 +15,33 @@ import (
 
 // The order of requests on the leader.
 //
-// A sequencer lives for one term of leadership. It takes the waiting requests, evaluates them one after the
-// other on a transaction over the committed state, proposes their writes as one entry, and answers when that
-// entry has been applied here. Then it takes the next batch. Only one entry is in flight, so the batch grows
-// with the load and so does the throughput.
+// A sequencer lives for one term of leadership. It takes the waiting requests, evaluates them one after the other on a
+// transaction over the committed state, proposes their writes as one entry, and answers when that entry has been applied here.
+// Then it takes the next batch. Only one entry is in flight, so more requests wait for the next batch when the load is higher.
+// So the throughput grows with the load.
 //
-// A batch without writes costs no disk write. It costs one leadership check (consensus.Verify) for
-// all its requests. A try-lock on a held lock makes such a batch.
+// A batch without writes costs no disk write. It costs one leadership check (consensus.Verify) for all its requests. A try-lock
+// on a held lock makes such a batch.
 //
-// Two variants were built and measured, and neither was faster on one machine with two cores and 50
-// clients. The first evaluated the next batch on top of the batch in flight, with two entries on their
-// way. Its batches were half as large and twice as many, and each batch costs some 300 µs of CPU time
-// on three nodes, most of it for three disk syncs. (An entry would also have to name its Raft term:
-// the number of a state is unique only while one entry at a time is evaluated.) The second answered
-// batches of reads while the next batch was evaluated.
+// Two variants were built and measured on one machine with two cores and 50 clients. Neither was faster. The first evaluated
+// the next batch on top of the batch in flight, so two entries were on their way. Its batches were half as large and twice as
+// many, and each batch costs some 300 µs of CPU time on three nodes, most of it for three disk syncs. (An entry would also have
+// to name its Raft term: the number of a state is unique only while one entry at a time is evaluated.) The second variant
+// answered batches of reads while the next batch was evaluated.
 //
-// Requests of one user are evaluated in the order of their arrival, scripts included. Clients rely on that order: a client
-// that gives up waiting for the reply to a release takes the lock again by another connection, and that release must
-// not come last. Only long reads (longreads.go), requests that take very long (heavy work, package fair), and some requests
-// of users who send many requests that take long (coarse work) go behind later requests.
+// Requests of one user are evaluated in the order of their arrival, scripts included. Clients rely on that order. For example,
+// a client gives up waiting for the reply to a release, and takes the lock again by another connection. The release must not
+// come last. Only three kinds of requests go behind later ones: long reads (longreads.go), requests that take very long (heavy
+// work, package fair), and some requests of users who send many requests that take long (coarse work).
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
 	maxBatchBytes = 256 << 10
-	// maxEntryBytes bounds the writes of an entry. raft-wal would store an entry of more than 64 MiB and fail
-	// to read it. A batch normally has less: it is closed at maxBatchBytes, and its last request goes beyond
-	// that by at most maxPartBytes and one command (store.MaxEntry).
+	// maxEntryBytes bounds the writes of an entry. raft-wal would store an entry of more than 64 MiB and then fail to read it.
+	// A batch normally has less: it is closed at maxBatchBytes, and its last request adds at most maxPartBytes and one command
+	// (store.MaxEntry).
 	maxEntryBytes = 63 << 20
-	// maxBeforeFirst: an entry that has no more bytes than this has room for any one request.
+	// maxBeforeFirst: if an entry has no more bytes than this, there is room in it for any one request.
 	maxBeforeFirst = maxEntryBytes - store.MaxEntry - 1<<20
 	// maxPartBytes is how many bytes of writes or replies a request of several commands may have
 	// before its remaining commands are put off: see SubmitPart.
@@ -57,8 +56,8 @@ const (
 	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes at most.
 	expireLimit = 500
-	// stampInterval is how often a leader logs the time while a deadline is pending. A restart of the whole
-	// cluster can lengthen a lease by so much.
+	// stampInterval is how often a leader logs the time while a deadline is pending. A restart of the whole cluster can
+	// lengthen a lease by up to this time.
 	stampInterval = time.Second
 )
 
@@ -72,15 +71,15 @@ type sequencer struct {
 
 	in             fair.Inbox[*request]    // requests that come
 	gather         fair.Gatherer[*request] // decides how long a batch waits for more requests
-	users          fair.Turns[*request]    // requests that go behind others because of their users …
-	long           longReads               // … or because they are long reads
+	users          fair.Turns[*request]    // requests that go behind others because their users have used much time
+	long           longReads               // long reads, which also go behind other requests
 	cut            []*request              // requests that evaluateAgain has cut off from the present batch
 	work           workTime                // measures evaluations
-	spread         int64                   // for how long, in ms, the present batch takes in requests
+	spread         int64                   // how long, in ms, the present batch takes in requests
 	script         longScript              // the script that runs
 	evaluation                             // of the present batch
-	blockedClients *blockedClients         // blocked clients that wait for an element …
-	serveTurns     serveTurns              // … and when the pending ones are served
+	blockedClients *blockedClients         // blocked clients that wait for an element
+	serveTurns     serveTurns              // decides when pending blocked clients are served
 
 	stamped    time.Duration  // monotonic time of the last entry
 	late       clock.Lateness // how late replies were
@@ -88,7 +87,7 @@ type sequencer struct {
 	correcting bool           // the present batch only lengthens leases
 	shift      shift          // the change to earlier leases in the next entry
 
-	roomless time.Duration // when the log last told that an entry has no room; 0: never
+	roomless time.Duration // monotonic time of the last log line about an entry without room; 0: never
 	ownFound time.Duration // monotonic time of the last log line of foundOwn
 }
 
@@ -99,7 +98,7 @@ type evaluation struct {
 	ctx     store.Ctx        // of the present command
 	turn    turn             // the command or script that runs now
 	watches func()           // the method watch, bound once
-	company bool             // the batch has evaluated requests, which wait for the present one
+	company bool             // the batch has evaluated other requests, which wait for the present one
 	done    *raftfsm.Answers // replies to executed requests; valid only within FSM.ViewAnswers
 }
 
@@ -122,8 +121,8 @@ func (s *sequencer) submit(r *request) {
 	}
 }
 
-// enqueue queues a request, and returns true; then the caller has to call flush. If this node does not lead any more, or a script
-// runs for long, enqueue completes the request with an error and returns false.
+// enqueue queues a request, and returns true. Then the caller has to call flush. If this node does not lead any more, or a
+// script runs for long, enqueue completes the request with an error and returns false.
 func (s *sequencer) enqueue(r *request) bool {
 	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
@@ -164,10 +163,10 @@ func (s *sequencer) flush(watched bool) {
 // goroutine takes over.
 const inlineRounds = 4
 
-// runInline runs the queued requests on the goroutine of a submitter. No other goroutine runs requests meanwhile.
-// runInline does not wait for room for replies, because the same goroutine may have to make that room. If watched is
-// false, runInline runs only one batch, because its own client may then have its answer. It then leaves everything that
-// may take long to the leading goroutine.
+// runInline runs the queued requests on the goroutine of a submitter. No other goroutine runs requests meanwhile. runInline
+// does not wait for room for replies, because the same goroutine may have to make that room. If watched is false, runInline
+// runs only one batch, because the submitter's own client may then have its answer. It leaves everything that may take long,
+// and all later batches, to the leading goroutine.
 func (s *sequencer) runInline(watched bool) {
 	rounds := inlineRounds
 	if !watched {
@@ -194,7 +193,8 @@ func (s *sequencer) runInline(watched bool) {
 	s.in.HandOver()
 }
 
-// mayTakeLong reports whether a batch of the queued requests q may take long: because of a script, or of what goes behind others.
+// mayTakeLong reports whether a batch of the queued requests q may take long: one of them runs a script, or requests that go
+// behind others wait, or blocked clients are pending.
 func (s *sequencer) mayTakeLong(q []*request) bool {
 	return s.users.Waiting() > 0 || len(s.long.waiting) > 0 || s.blockedClients.pending() || slices.ContainsFunc(q, (*request).runsScript)
 }
@@ -205,7 +205,7 @@ func (s *sequencer) release() bool {
 	return len(s.long.waiting) == 0 && s.users.Waiting() == 0 && !s.blockedClients.pending() && s.in.Release()
 }
 
-// close completes the waiting requests with errNotExecuted. From then on enqueue does so with later ones.
+// close completes the waiting requests with errNotExecuted. From then on enqueue completes every request with that error.
 func (s *sequencer) close() {
 	for _, r := range s.in.Shut(true) {
 		r.complete(errNotExecuted)
@@ -355,8 +355,8 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	return true
 }
 
-// awaitRoom waits if the replies that are not encoded yet are far too large (fair.BeyondInHand). Most of them answer long reads, so
-// the interval after long reads becomes longer by that wait.
+// awaitRoom waits while the replies that are not encoded yet are far too large (fair.BeyondInHand). Most of them answer long
+// reads, so awaitRoom adds the time of that wait to the interval after long reads.
 func (s *sequencer) awaitRoom(ctx context.Context) {
 	if !s.node.gate.InHand.IsBeyond() {
 		return
@@ -406,8 +406,8 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	return rest, true
 }
 
-// answerReads answers a batch that wrote nothing. The reads are linearizable because this node still led
-// after the evaluation: no other leader can have acknowledged a write before that.
+// answerReads answers a batch that wrote nothing. This node still led after the evaluation, so no other leader can have
+// acknowledged a write before that. So the reads are linearizable.
 func (s *sequencer) answerReads(b *batch) bool {
 	if len(b.requests) == 0 && !s.blockedClients.unsure() {
 		return true
@@ -420,10 +420,10 @@ func (s *sequencer) answerReads(b *batch) bool {
 	return true
 }
 
-// stillLeads reports whether this node led in this term after the call began.
+// stillLeads reports whether this node still led, in the term of the sequencer, at some moment after the call began.
 func (s *sequencer) stillLeads() bool {
-	// The term must be the same, too: a node that was deposed and elected again leads, but may not have applied
-	// the writes of its predecessor.
+	// The term must be the same, too. A node that was deposed and elected again leads, but may not have applied the writes of
+	// the leader between.
 	return s.node.cons.Verify() == nil && s.node.term() == s.term
 }
 
@@ -446,8 +446,8 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	case err == nil && out.Accepted:
 		s.node.pending.remove(b)
 		b.accepted, s.shift = out.Sequence, shift{}
-		// A batch that took long has not been answered yet (applied). If another leader has begun meanwhile,
-		// its clock does not know how late the batch is.
+		// If the batch took long, it has not been answered yet (applied). Another leader may have begun meanwhile, whose clock
+		// does not know how late the batch is.
 		leads := b.ofTerm(out) && (b.answered.Load() || s.stillLeads())
 		switch {
 		case !leads:

@@ -18,11 +18,11 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	if !w.state.CompareAndSwap(blockedAsked, blockedTaken) {
 		return false // cancelled on its way
 	}
-	// If the batch is evaluated again, rollback makes this command one that has not been evaluated.
+	// If the batch is evaluated again, rollback marks this command as not evaluated.
 	ws.joined = append(ws.joined, w)
 	switch {
 	case w.token != 0 && ws.tokens[w.origin] != w.token:
-		// The command came by a link that its origin has given up since, or in an earlier term of leadership.
+		// The command came by a link that its origin no longer uses, or in an earlier term of leadership.
 		w.state.Store(blockedCancelled)
 		r.complete(forward.ErrStale)
 		return false
@@ -37,7 +37,8 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	}
 	reply, wait := s.tryServe(txn, w, nil)
 	if w.waited.Joined && reply.Kind == store.Failure && reply.Str == string(store.ErrUsersChanged) {
-		// The client has waited at an earlier leader, and its node does not know the present users yet: the node sends it again.
+		// The client has waited at an earlier leader, and its node does not know the present users yet. The node sends the
+		// command again.
 		w.state.Store(blockedCancelled)
 		r.complete(errNotExecuted)
 		return false
@@ -51,15 +52,15 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a blocked client: for the first time (ready is nil), or again because the key ready has an element.
-// The result wait is set if the command found no element. A command that would write or answer too much, or that takes too long,
-// has no effect and is answered with an error, as any other command is.
+// tryServe runs the command of a blocked client. If ready is nil, it does so for the first time, else because the key ready has
+// an element. The result wait is set if the command found no element. If a command would write or answer too much, or takes too
+// long, it has no effect and is answered with an error, as any other command is.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
 	users := c.Users
 	if ready != nil && users > 0 {
-		users = max(users, txn.UsersForgotten()) // sendAway has seen the deletions since the client began to wait here
+		users = max(users, txn.UsersForgotten()) // sendAway has refused clients whose users were deleted since they began to wait
 	}
 	// The rights of the user may have changed since the client began to wait.
 	if refusal, ok := ctx.Authorize(c.User, users); !ok {
@@ -70,7 +71,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 			return refusal, nil
 		}
 	}
-	present, company := s.turn, s.company         // those of the command that made the key ready, to be set again at the end
+	present, company := s.turn, s.company         // of the command that made the key ready; they are set again at the end
 	s.turn, s.company = turn{user: c.User}, false // if company is false, mustStop does not stop the command for now
 	defer func() {
 		s.turnEnds(nil, false)
@@ -88,7 +89,7 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 	txn.BeginCall()
 	reply, overrun := settled(&ctx, s.runCommand(&ctx, ErrCommandTime))
 	if overrun == "" && ctx.Stopped == "" && ctx.Wait == nil && txn.Writes().Len() > before && !s.node.cfg.Ephemeral {
-		// If the leader or the link is lost now, only the log tells the origin the reply.
+		// If the leader or the link is lost now, the origin can learn the reply only from the log.
 		note := string(store.AppendReply(binary.AppendUvarint(nil, w.id), reply))
 		if txn.HasRoom(len(note)) {
 			txn.Note(noteName(w.origin), note)
@@ -110,9 +111,9 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 // noteName returns the name by which notes in the log address a node.
 func noteName(boot uint64) string { return string(binary.BigEndian.AppendUint64(nil, boot)) }
 
-// sendAway refuses the blocked clients of users that the last command has deleted. Their nodes end the
-// connections only after applying the deletion. Until then, and for a suspended node much longer, these clients
-// would take elements from others.
+// sendAway refuses the blocked clients of users that the last command has deleted. The nodes of these clients end the
+// connections only after they have applied the deletion. Until then, and for a suspended node much longer, these clients would
+// take elements from others.
 func (s *sequencer) sendAway(users []string) {
 	if len(users) == 0 {
 		return
@@ -130,23 +131,23 @@ func (s *sequencer) sendAway(users []string) {
 }
 
 // To serve blocked clients is part of the command that made their keys ready: no other command comes between. But many blocked
-// clients may wait for large elements, or one client may push the element that the next one waits for. So a batch serves as many
-// clients as its entry has room and time for, and the next batch begins with the clients that are left. When this has gone on for
-// servePatience, other commands run after each such batch, for as long as the batch took.
+// clients may wait for large elements, or each client may push the element that the next one waits for. So a batch serves as
+// many clients as its entry has room and time for, and the next batch begins with the clients that are left. After
+// servePatience, other commands get their time: they run after each batch that serves, for as long as that batch took.
 const (
 	serveBytes    = maxPartBytes
 	serveTime     = maxPartTime * time.Millisecond
-	serveKeys     = 5000 // keys that one entry looks at: after SWAPDB most may have no elements
+	serveKeys     = 5000 // number of keys that one entry looks at: after SWAPDB most may have no elements
 	servePatience = 100 * time.Millisecond
-	// serveFor: blocked clients wait for other commands only if one has come within this time.
+	// serveFor: pending blocked clients let other commands go first only if one has come within this time.
 	serveFor = 100 * time.Millisecond
 )
 
 // serveTurns decides when pending blocked clients are served.
 type serveTurns struct {
-	since time.Duration // since when there are pending blocked clients, monotonic; 0: there are none
-	rest  time.Duration // until when other commands are run first, monotonic
-	came  time.Duration // when the last batch with other commands began, monotonic
+	since time.Duration // monotonic time since which blocked clients are pending; 0: none are
+	rest  time.Duration // monotonic time until which other commands go first
+	came  time.Duration // monotonic time at which the last batch with other commands began
 	alone bool          // no other command may be run in the present batch from here on
 }
 
@@ -176,9 +177,9 @@ func (s *sequencer) serves() bool {
 	return t.since == 0 || now-t.since < servePatience || now >= t.rest || now-t.came > serveFor
 }
 
-// serveReady serves the blocked clients of keys that the last command has made ready, in the order of Redis's
-// handleClientsBlockedOnKeys: key by key as the keys became ready, and for each key in order of arrival; then
-// the keys that serving made ready.
+// serveReady serves the blocked clients of keys that the last command has made ready. The order is that of Redis's
+// handleClientsBlockedOnKeys: key by key in the order in which the keys became ready, and for each key in order of arrival. The
+// keys that serving itself makes ready come last.
 func (s *sequencer) serveReady(txn *store.Txn) {
 	s.blockedClients.sweep()
 	s.sendAway(txn.TakeDeletedUsers())
@@ -190,7 +191,7 @@ func (s *sequencer) serveReady(txn *store.Txn) {
 	pending := *l
 	*l = readyList{}
 	if swapped && pending.listed[anyKey] {
-		swapped, pending.round.again = false, true // a round that began anew each time would never reach the last keys
+		swapped, pending.round.again = false, true // if the round began anew each time, it would never reach the last keys
 	}
 	l.add(s.blockedClients, keys, swapped)
 	s.serve(txn)
@@ -222,8 +223,8 @@ func (s *sequencer) serve(txn *store.Txn) {
 
 // serving is what one entry has left for serving blocked clients.
 type serving struct {
-	bytes int           // of writes and replies
-	keys  int           // that may be looked at
+	bytes int           // bytes of writes and replies that the entry has room for
+	keys  int           // number of keys that may still be looked at
 	until time.Duration // monotonic
 	over  bool          // no bytes or no time are left
 }
@@ -291,12 +292,12 @@ func servable(e *store.Entry) bool {
 	return e != nil && (e.Type() == store.TypeList || e.Type() == store.TypeSortedSet)
 }
 
-// claim is the request of a node that has a new link, or that claims its link again (blockRegistry.claim). When the
-// leader has evaluated it, the leader accepts writes and blocking commands of the node by this link only, and has
-// sent back the blocking commands of earlier links.
+// claim is the request of a node that has a new link, or that claims its link again (blockRegistry.claim). From the evaluation
+// of the claim on, the leader accepts writes and blocking commands of the node by this link only. By then it has sent back the
+// blocking commands of earlier links.
 //
-// The leader makes up a new token for a new link, and for a link that was claimed in an earlier term. So no request that
-// was sent before the answer can hold that token. A link that is claimed again in the same term keeps its token.
+// The leader makes up a new token for a new link, and for a link that was claimed in an earlier term. So no request that was
+// sent before the answer can hold that token. A link that is claimed again in the same term keeps its token.
 type claim struct {
 	origin uint64 // boot number of the node
 	token  uint64 // token of the link, 0 for a new link; evaluateClaim sets the token that is valid from then on

@@ -19,18 +19,20 @@ import (
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 4 * time.Second
 
-// stopTimeout bounds the wait for the work of a closing node. A proposal of the leader may never be committed
-// although a majority answers: their disks may be full.
+// stopTimeout bounds the wait for the work of a closing node. A proposal of the leader may never be committed although a
+// majority answers, for example because their disks are full.
 const stopTimeout = 2 * time.Second
 
 // hopePause is how often a stopping node looks whether there is a majority.
 const hopePause = 50 * time.Millisecond
 
-// HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership,
-// and this node goes on as a follower. HandOver returns when the peers have the outcomes of the requests that they sent
-// here, and have closed their links. Then Close loses nothing. HandOver gives up when no majority answers, when the disk of
-// this node hangs, or after handoverTimeout. On a follower it returns at once. If there are other voters, this node from now on
-// stops waiting as soon as no majority answers, or when it leads and its disk hangs (hope).
+// HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership, and this
+// node goes on as a follower. HandOver returns when the peers have the outcomes of the requests that they sent here, and have
+// closed their links. Then Close loses nothing. HandOver gives up when no majority answers, when the disk of this node hangs,
+// or after handoverTimeout. On a follower it returns at once.
+//
+// If there are other voters, this node from now on does not wait in vain: it ends its waits as soon as no majority answers, or
+// when it leads and its disk hangs (hope).
 func (n *Node) HandOver() {
 	n.stopping.Store(true)
 	if !n.others() {
@@ -100,8 +102,8 @@ func (n *Node) hope() {
 			n.alone()
 			n.blockRegistry.close()
 		}
-		// giveUp is called at each tick, because this node may still lead, without having noticed the loss of the majority, and
-		// begin another batch.
+		// giveUp is called at each tick. This node may still lead without having noticed that the majority is lost, and begin
+		// another batch.
 		n.pending.giveUp(math.MaxUint64)
 	}
 }

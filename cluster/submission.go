@@ -12,16 +12,16 @@ import (
 // Submission is a pipeline of commands on its way through the cluster. A session uses it again and again, for one pipeline at
 // a time; between SubmitAsync and Done it belongs to the node.
 type Submission struct {
-	Client  *Client // that submits the calls; nil: the node itself
+	Client  *Client // the client that submits the calls; nil: the node itself
 	Calls   []Call
 	Replies []store.Reply // the outcome, perhaps of the first calls only (SubmitPart); the node reuses its memory
-	Done    func()        // called once for each SubmitAsync, on any goroutine, also on the caller's; must not wait
+	Done    func()        // called once for each SubmitAsync, on any goroutine, even the caller's; it must not wait
 
 	node   *Node // that it was submitted to
 	req    *request
 	number uint64        // its number in the order of arrival
-	passed bool          // it has waited as heavy work (fair.Gate.Pass), so its replies are not held
-	done   chan struct{} // set in a waiter only; then end sends to this channel, and does not call Done
+	passed bool          // it has waited for its turn as heavy work (fair.Gate.Pass), so its replies are not held
+	done   chan struct{} // only in a waiter: end sends to this channel, and does not call Done
 }
 
 // end tells the submitter that the outcome is in Replies.
@@ -104,8 +104,8 @@ func (n *Node) refuseLong(calls []Call, dst []store.Reply) []store.Reply {
 // for long, and the caller's client may have been answered.
 func (n *Node) Flush() { n.flush(false) }
 
-// FlushWatched is Flush, but an ephemeral node may also run scripts on the caller's goroutine. So the caller must be a goroutine that
-// another one replaces while FlushWatched does not return.
+// FlushWatched is Flush, but an ephemeral node may also run scripts on the caller's goroutine, so FlushWatched may take long.
+// The caller must be a goroutine whose work another goroutine takes over meanwhile.
 func (n *Node) FlushWatched() { n.flush(true) }
 
 func (n *Node) flush(watched bool) {
@@ -155,9 +155,9 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 	return dst
 }
 
-// begin gives the submission to the sequencer of this node, without a goroutine or a timer, and returns true; then Flush has to
-// follow. If this node has no sequencer, or other submissions wait for a leader, begin returns false, and the caller has to call
-// carry.
+// begin gives the submission to the sequencer of this node, without a goroutine or a timer, and returns true. Then the caller
+// has to call Flush. If this node has no sequencer, or other submissions wait for a leader, begin returns false. Then the
+// caller has to call carry.
 func (n *Node) begin(p *Submission) (begun bool) {
 	p.node, p.number = n, n.queue.Number()
 	seq := n.routes.get().seq
@@ -190,8 +190,8 @@ func (p *Submission) finished(r *request) {
 			return
 		}
 	case errNotExecuted:
-		// There may be another leader by now, or soon. The place in the queue is taken here, not on the new goroutine: the
-		// goroutines for the requests of a refused batch start in any order.
+		// There may be another leader by now, or soon. carry runs on a new goroutine, but the place in the queue is taken here:
+		// the goroutines for the requests of a refused batch start in any order.
 		go n.carry(p, n.queue.Join(p.number))
 		return
 	case errLate:

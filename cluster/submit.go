@@ -15,14 +15,14 @@ import (
 
 // How a submission finds the leader and waits through an election.
 //
-// A node tries a submission again until the submission has been without a leader for Config.FailoverWait. The time
-// that it spends at a leader, behind a script or a slow disk, does not count: when that leader is lost, the
-// wait begins anew at the leader's last sign of life. This happens once. If the wait ends while the next leader
-// has the submission, the node still waits for that leader's answer, which comes because each of its batches ends.
+// A node tries a submission again until the submission has been without a leader for Config.FailoverWait. The time that it
+// spends at a leader, behind a script or a slow disk, does not count. When that leader is lost, the wait begins anew at the
+// leader's last sign of life. This happens only once for a submission. If the wait ends while the next leader has the
+// submission, the node still waits for that leader's answer. The answer comes, because each batch of a leader ends.
 //
-// Every proposed batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of
-// that batch for ever. Requests behind the batch wait for the disk, or for the next leader. Several
-// parties may complete one request; only the first of them has an effect (request.complete).
+// Every proposed batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of that batch for
+// ever. Requests behind the batch wait for the disk, or for the next leader. Several parties may complete one request; only the
+// first of them has an effect (request.complete).
 
 // route says where submissions go at present.
 type route struct {
@@ -79,8 +79,8 @@ type carried struct {
 	wait   time.Duration // how long it may be without a leader
 	due    time.Duration // monotonic time at which ctx ends, if no leader is lost
 	lost   bool          // a leader to which it was sent has been lost
-	later  bool          // there was no room for its reply …
-	asks   bool          // … and it may ask the leader again, while other put-off submissions wait (Node.asking)
+	later  bool          // it was put off (putOff), because there was no room for its reply
+	asks   bool          // it may ask the leader again, while other put-off submissions wait (Node.asking)
 	runs   atomic.Bool   // the leader has said that a script of the submission runs for long
 	calls  []Call
 	dst    []store.Reply
@@ -93,12 +93,12 @@ type carried struct {
 // newCarried returns a submission that has not been sent yet. The submission waits for a leader for no longer than wait. place is nil
 // if the submission has no place in the queue yet.
 func (n *Node) newCarried(wait time.Duration, client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) *carried {
-	// Some nanoseconds more for later submissions: those that came at the same instant give up in order of arrival.
+	// Later submissions wait for some nanoseconds more, so that submissions of the same instant give up in order of arrival.
 	wait += time.Duration(number % 1024)
 	return &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 }
 
-// run sends the submission to the leader, and waits while there is none. It sends a write again to each new leader, which
+// run sends the submission to the leader, and waits while there is none. It sends a write again to each new leader: that leader
 // knows whether the write has been executed.
 func (c *carried) run() []store.Reply {
 	n := c.n
@@ -156,16 +156,16 @@ func (c *carried) run() []store.Reply {
 		case <-first:
 		case <-pause:
 		}
-		if c.ctx.Err() != nil { // also if another case was ready at the same time
+		if c.ctx.Err() != nil { // even if another case of the select was ready at the same time
 			return c.refused(c.whyNot())
 		}
 	}
 }
 
-// suspect reports whether this request may be the cause of the loss of a leader, and must not reach the next
-// one: it has a script that ran for long and may have taken all memory of the leader. The other requests of its
-// batch, which waited or had ended, are innocent. A request that ends the process at once is not recognized: it
-// looks like any request that was at a leader when that leader was killed.
+// suspect reports whether this request may have caused the loss of a leader, and so must not reach the next one. Such a request
+// has a script that ran for long, and may have taken all memory of the leader. The other requests of its batch, which waited or
+// had ended, are innocent. A request that ends the process at once is not recognized: it looks like any other request that the
+// leader had when it was killed.
 func (c *carried) suspect(err error) bool { return err != errNotExecuted && c.runs.Load() }
 
 // leaderLost notes that a leader that had the request has been lost. The time at that leader, behind a script
@@ -201,8 +201,9 @@ func (c *carried) putOff() {
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
 }
 
-// hasRoom reports whether a request may be sent to the leader now. While this node has large replies that are not encoded yet, it
-// sends its long reads one after the other: hasRoom puts each of them off (putOff), and lets it go when there is room for its reply.
+// hasRoom reports whether a request may be sent to the leader now. While this node has large replies that are not encoded yet,
+// it sends its long reads one after the other. So hasRoom puts each of them off (putOff), and lets it go when there is room for
+// its reply.
 func (c *carried) hasRoom() bool {
 	h := &c.n.gate.InHand
 	if h.Bytes() == 0 || !call.AreLongReads(c.calls) {
@@ -231,7 +232,8 @@ func (n *Node) silence() time.Duration {
 	return n.cfg.Time.Monotonic() - heard
 }
 
-// refused returns the replies to a submission that is given up: the error why if it certainly had no effect, or ErrIndeterminate.
+// refused returns the replies to a submission that is given up. They are the error why if the submission certainly had no
+// effect, and ErrIndeterminate otherwise.
 func (c *carried) refused(why store.Error) []store.Reply {
 	if c.from.Again && c.from.ID != 0 {
 		why = ErrIndeterminate
@@ -254,8 +256,8 @@ func (c *carried) sent() {
 	}
 }
 
-// turn reports whether the submission may be sent: all earlier ones in the queue have been sent. If others wait, turn puts it in the
-// queue, too.
+// turn reports whether the submission may be sent, because all earlier ones in the queue have been sent. If others wait, turn
+// puts it in the queue, too.
 func (c *carried) turn() bool {
 	if c.place == nil && c.n.queue.Empty() {
 		return true
@@ -293,9 +295,9 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	return r.replies, r.err
 }
 
-// there forwards the calls to the leader. It waits without a limit while that node leads and the link stands, because
-// the leader may run a script or have a slow disk. It gives up when another node leads, so that the caller can ask that
-// node. It also gives up if ctx ends after the leader or the link was lost.
+// there forwards the calls to the leader. It waits without a limit while that node leads and the link stands, because the
+// leader may run a script or have a slow disk. It gives up when another node leads, so that the caller can ask that node. If
+// the leader or the link is lost and no other node leads, it gives up when ctx ends.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
@@ -349,8 +351,9 @@ type forwardResult struct {
 	err  error
 }
 
-// smallBody is the length up to which a result is decoded at once; a longer one stays packed (read). Each byte of a result may be
-// an element, such as a Null, and the decoded elements must still be small, because nobody waits for room for them.
+// smallBody is the length in bytes up to which a result is decoded at once. A longer result stays packed (read). Nobody waits
+// for room for elements that are decoded at once, so these must be small. In the worst case each byte of a result is an
+// element, such as a Null, and a decoded element takes store.ReplySize.
 const smallBody = fair.SmallReply / store.ReplySize
 
 // read decodes the body of a result. Replies that may be large stay packed until they are encoded for the client.
@@ -372,7 +375,7 @@ func (c *carried) read(body []byte) (replies []store.Reply, rest []byte, err err
 // received decodes a result.
 func (c *carried) received(l *forward.Link, r forwardResult) ([]store.Reply, error) {
 	if r.err != nil {
-		c.leaderLost() // perhaps only the link was lost, which is treated in the same way
+		c.leaderLost() // perhaps only the link was lost; that is treated in the same way
 		return c.dst, r.err
 	}
 	replies, rest, err := c.read(r.body)
@@ -398,7 +401,7 @@ func (c *carried) heavy(l *forward.Link, said []byte) {
 	c.n.gate.Remember(c.client, max(time.Duration(min(cost, uint64(fair.YieldMost))), fair.HeavyTime))
 	c.leases = said[max(size, 0):]
 	if l.Peer.Speaks.Minor < forward.MinorLeases && !call.ReadOnly(c.calls) {
-		c.client.OwesNothing() // the request may have been given leases of which that leader says nothing, so its reply must not be held
+		c.client.OwesNothing() // the request may have got leases that this leader does not report, so its reply must not be held
 	}
 }
 

@@ -31,7 +31,7 @@ import (
 type Answer struct {
 	Origin  uint64 // random number that the forwarding node drew when it started
 	ID      uint64 // number of the request, counted by the origin
-	Low     uint64 // replies to requests below it are dropped: the origin no longer waits, or they take too much memory (Due)
+	Low     uint64 // replies to requests with lower numbers are dropped: the origin no longer waits, or they take too much memory (Due)
 	Replies []byte // as encoded by the proposer
 }
 
@@ -72,8 +72,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// IDs are encoded relative to low, so a group's low must not exceed any ID in it. The Low of a later
-	// request may exceed the ID of an earlier one, for which the origin no longer waits.
+	// IDs are encoded relative to low, so the low of a group must not exceed any ID in it. But the Low of a later request may
+	// exceed the ID of an earlier one: the origin no longer waits for the earlier one.
 	for _, a := range list {
 		g := &groups[index(a)]
 		g.low = min(g.low, a.ID)
@@ -144,7 +144,7 @@ type origin struct {
 	low     uint64 // the answers to requests below this number were dropped
 	last    int64  // lease stamp of the origin's last answer
 	replies map[uint64][]byte
-	bytes   int    // of all replies
+	bytes   int    // bytes of all replies
 	due     uint64 // what Due returns; computed from the other fields, and in no snapshot
 }
 
@@ -172,8 +172,8 @@ func (t *Answers) drop(o *origin, id uint64) {
 	}
 }
 
-// tooMany sets due if the answers take more than MaxOrigin and due is not set yet. It chooses the lowest number from which on the
-// answers take at most half of MaxOrigin or, if even the last answer takes more, the number of the last answer.
+// tooMany sets due if the answers take more than MaxOrigin and due is not set yet. It chooses the lowest number from which on
+// the answers take at most half of MaxOrigin. If even the last answer alone takes more, it chooses the number of that answer.
 func (o *origin) tooMany() {
 	if o.takes() <= MaxOrigin || o.due > o.low {
 		return
@@ -187,9 +187,10 @@ func (o *origin) tooMany() {
 	}
 }
 
-// Due returns the number below which the answers to an origin have to be dropped, because all its answers take more than MaxOrigin.
-// If they do not, Due returns 0, or a number below which they were dropped already. The leader logs the number as the Low of a later
-// answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not been executed yet.
+// Due returns the number below which the answers to an origin have to be dropped, because all its answers take more than
+// MaxOrigin. Otherwise Due returns 0, or a number below which the answers were dropped already. The leader logs the number as
+// the Low of a later answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not
+// been executed yet.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {
 		return o.due
@@ -208,8 +209,8 @@ func (t *Answers) SizeOf(from uint64) int {
 	return 0
 }
 
-// Lookup returns the replies to a request if the table still has them. A request without replies may have been executed, too, if it
-// wrote nothing or if Forgotten is true of it.
+// Lookup returns the replies to a request if the table still has them. If it has none, the request may still have been
+// executed: it wrote nothing, or Forgotten is true of it.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	if o := t.origins[from]; o != nil {
 		replies, executed = o.replies[id]
@@ -235,7 +236,7 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 		t.forget(o, a.Low)
 		o.last = lease
 		if a.ID < o.low {
-			continue // its origin no longer waits for it, or it has to be dropped with the others below low
+			continue // the origin no longer waits for this answer, or it has to be dropped with all answers below low
 		}
 		// Each reply is copied on its own: a slice of the entry, or of one copy of several replies, would keep all of it in memory.
 		t.keep(o, a.ID, bytes.Clone(a.Replies))
@@ -348,8 +349,9 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// read decodes what append has encoded, and replaces the contents of t by it. lease is the lease stamp of the state. The origins, and
-// the requests of each, must be in order: the replies of one that came twice would be counted, but not kept.
+// read decodes what append has encoded, and replaces the contents of t by it. lease is the lease stamp of the state. The
+// origins, and the requests of each origin, must be in ascending order, so that none comes twice: the replies to a second one
+// would be counted, but not kept.
 func (t *Answers) read(r *codec.Stream, lease int64) {
 	t.origins, t.count, t.size = map[uint64]*origin{}, 0, 0
 	last := uint64(0)

@@ -16,7 +16,7 @@ import (
 	"lockstep/store/codec"
 )
 
-// answering is an entry on f's state that answers requests.
+// answering returns an entry for the present state of f, with the given answers.
 func answering(f *FSM, lease int64, list ...Answer) []byte {
 	e := Entry{Prev: f.seq, Lease: lease, Requests: AppendAnswers(nil, list)}
 	return e.Append(nil)
@@ -56,23 +56,23 @@ func TestAnswers(t *testing.T) {
 	apply(t, f, 1, answering(f, 1000, Answer{7, 3, 2, []byte("three")}, Answer{8, 3, 1, []byte("other")}, Answer{7, 2, 2, []byte("two")}))
 	f.expectAnswers(t, 7, map[uint64]string{2: "two", 3: "three"})
 	f.expectAnswers(t, 8, map[uint64]string{3: "other"})
-	// 7 has been told of 2 and waits for 4 and what follows.
+	// Origin 7 has got the reply to request 2, and still waits for those to request 4 and later ones.
 	apply(t, f, 2, answering(f, 2000, Answer{7, 5, 3, []byte("five")}, Answer{7, 6, 4, nil}))
 	f.expectAnswers(t, 7, map[uint64]string{5: "five", 6: ""})
-	// Given up by its origin before it was executed: nobody will ask.
+	// Origin 7 gave up request 3 before it was executed, so it will never ask for the reply.
 	apply(t, f, 3, answering(f, 2000, Answer{7, 3, 3, []byte("late")}))
 	f.expectAnswers(t, 7, map[uint64]string{5: "five", 6: ""})
 	// An entry that is not accepted answers nothing.
 	stale := Entry{Prev: 1, Lease: 3000, Requests: AppendAnswers(nil, []Answer{{7, 9, 1, []byte("void")}})}
 	apply(t, f, 4, stale.Append(nil))
 	f.expectAnswers(t, 7, map[uint64]string{5: "five", 6: ""})
-	// A leap of the numbers.
+	// The numbers of an origin may leap.
 	apply(t, f, 5, answering(f, 3000, Answer{7, 1 << 60, 1 << 60, []byte("far")}))
 	f.expectAnswers(t, 7, nil)
 	if got, ok := f.lookup(7, 1<<60); !ok || got != "far" {
 		t.Errorf("the far one: %q %v", got, ok)
 	}
-	// Large ones, and one that is answered twice.
+	// Replies may be large, and a request may be answered twice.
 	large := strings.Repeat("x", 1024)
 	apply(t, f, 6, answering(f, 3000, Answer{9, 1, 1, []byte(large)}, Answer{9, 2, 1, []byte("small")}, Answer{9, 3, 1, []byte(large)}))
 	apply(t, f, 7, answering(f, 3000, Answer{9, 3, 2, []byte("again")}))
@@ -81,8 +81,9 @@ func TestAnswers(t *testing.T) {
 	f.expectAnswers(t, 9, map[uint64]string{10: large})
 }
 
-// TestAnswersOfOneOriginAreBounded: a request that waits for long, and so the lowest number, does not keep the answers to all later
-// ones. The leader has the oldest dropped, and a request among them counts as forgotten, executed or not.
+// TestAnswersOfOneOriginAreBounded: an origin waits for one request for long, and so reports a low number. All the same, the
+// answers to later requests are not all kept. The leader has the oldest dropped. A request with a lower number than the kept
+// answers counts as forgotten, whether it was executed or not.
 func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 	f := New(nil)
 	const waits, each = 1, 100
@@ -94,7 +95,7 @@ func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 			id++
 			list = append(list, Answer{7, id, low, []byte("OK")})
 		}
-		// One that has waited for long, too, must not keep the others.
+		// A second request that waits for long must not keep the other answers either.
 		list = append(list, Answer{7, waits + id%each, low, []byte("late")})
 		apply(t, f, f.index+1, answering(f, 1000, list...))
 		most = max(most, f.done.origins[7].takes())
@@ -117,7 +118,8 @@ func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswersKeepNoOthersInMemory: an answer that is kept for long does not keep those of its entry that other origins no longer wait for.
+// TestAnswersKeepNoOthersInMemory: one entry has answers to several origins. If one of them is kept for long, the others must
+// not stay in memory with it.
 func TestAnswersKeepNoOthersInMemory(t *testing.T) {
 	f := New(nil)
 	const entries = 2000
@@ -130,7 +132,7 @@ func TestAnswersKeepNoOthersInMemory(t *testing.T) {
 	}
 	before, id := heap(), uint64(0)
 	for i := range uint64(entries) {
-		list := []Answer{{8, i + 1, 1, []byte("OK")}} // this origin waits for its first one
+		list := []Answer{{8, i + 1, 1, []byte("OK")}} // this origin still waits for the reply to its first request
 		for range 100 {
 			id++
 			list = append(list, Answer{7, id, id, reply})
@@ -143,7 +145,8 @@ func TestAnswersKeepNoOthersInMemory(t *testing.T) {
 	runtime.KeepAlive(f)
 }
 
-// TestAnswersOfManyOriginsAreBounded: each start of a node is an origin, and the dead ones do not say what they no longer wait for.
+// TestAnswersOfManyOriginsAreBounded: each start of a node is a new origin, and an origin whose process has ended never reports
+// that it no longer waits. All the same, the answers to all origins take bounded memory.
 func TestAnswersOfManyOriginsAreBounded(t *testing.T) {
 	f := New(nil)
 	reply, most := bytes.Repeat([]byte("x"), 500), 0
@@ -175,7 +178,7 @@ func TestAnswersOfManyOriginsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswersOfTheDead: an origin that executes nothing is forgotten.
+// TestAnswersOfTheDead: if an origin has no more requests executed, its answers are dropped after OriginLifetime.
 func TestAnswersOfTheDead(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, answering(f, 1000, Answer{7, 1, 1, []byte("one")}))
@@ -186,7 +189,7 @@ func TestAnswersOfTheDead(t *testing.T) {
 	f.expectAnswers(t, 8, map[uint64]string{1: "one", 2: "two"})
 }
 
-// TestAnswersInSnapshots: they are part of the state, in whatever order they
+// TestAnswersInSnapshots: answers are part of the state, and the bytes of a snapshot do not depend on the order in which they
 // came.
 func TestAnswersInSnapshots(t *testing.T) {
 	a, b := New(nil), New(nil)
@@ -215,8 +218,8 @@ func TestAnswersInSnapshots(t *testing.T) {
 	}
 }
 
-// TestDamagedAnswers: no prefix and no changed byte makes the decoder take more
-// memory than the bytes can mean, or panic.
+// TestDamagedAnswers: damaged bytes, cut off or changed, never make the decoder panic, nor take more memory than the bytes can
+// stand for.
 func TestDamagedAnswers(t *testing.T) {
 	good := AppendAnswers(nil, sampleAnswers())
 	for n := 1; n < len(good); n++ {
@@ -266,7 +269,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// TestAnswerToTheLargestNumber: a peer that gives a request the largest number does not make the nodes go round for ever.
+// TestAnswerToTheLargestNumber: if a peer gives a request the largest number, the nodes do not loop for ever.
 func TestAnswerToTheLargestNumber(t *testing.T) {
 	done := make(chan bool)
 	go func() {
@@ -284,8 +287,9 @@ func TestAnswerToTheLargestNumber(t *testing.T) {
 	}
 }
 
-// TestImpossibleAnswers: a snapshot made by hand is refused if it has an origin or a request twice, or one that no node would keep. The
-// replies that the second replaces would be counted for ever, and the node would look for them in vain to drop them.
+// TestImpossibleAnswers: a snapshot made by hand is refused if an origin or a request is in it twice, or if it has one that no
+// node would keep. The second of two equal requests would replace the replies to the first. The replaced replies would be
+// counted for ever, and the node would look for them in vain when it has to drop replies.
 func TestImpossibleAnswers(t *testing.T) {
 	type request struct{ origin, low, last, id uint64 }
 	for _, c := range []struct {
@@ -320,6 +324,6 @@ func TestImpossibleAnswers(t *testing.T) {
 	if got.read(r, 1000); r.Err == nil || !strings.Contains(r.Err.Error(), "request 5") {
 		t.Errorf("a request twice: %v", r.Err)
 	}
-	wrong := Answers{size: MaxAnswers + 1} // were a count wrong all the same, the node would go on
+	wrong := Answers{size: MaxAnswers + 1} // a wrong count must not stop the node
 	wrong.add(nil, 0, 1)
 }

@@ -44,8 +44,8 @@ var ErrNotBackup = errors.New("not a whole lockstep backup")
 var ErrImpossible = errors.New("no node has written this backup")
 
 const (
-	// maxIndex is the highest log index and the highest number of write sets that a backup may have. No cluster comes near it, and a
-	// restored cluster can count on from it: above 1 << 62 peers refuse an index (package roster).
+	// maxIndex is the highest log index and the highest number of write sets that a backup may have. No cluster comes near it.
+	// A restored cluster can count on from it, because peers refuse an index only above 1 << 62 (package roster).
 	maxIndex = 1 << 61
 	// maxLease is the highest lease clock that a backup may have, in ms (some 285,000 years). Deadlines are the lease clock plus a
 	// duration, and must not overflow.
@@ -54,8 +54,8 @@ const (
 	maxWall = 253_402_300_799_999_999
 )
 
-// check returns an ErrImpossible that says which number is wrong if no cluster can reach the numbers of a backup. wall is the time
-// of day of the last entry in the snapshot.
+// check returns an ErrImpossible if no cluster can reach one of the numbers of a backup. The error says which number that is.
+// wall is the time of day of the last entry in the snapshot.
 func (f *BackupFacts) check(wall int64) error {
 	for _, n := range []struct {
 		what        string
@@ -125,8 +125,8 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	return readBackup(in, w, true)
 }
 
-// CheckBackup is ReadBackup while the backup arrives. Whoever sends it may never end, so CheckBackup reads on behind no error, though
-// the hash at the end could explain the error.
+// CheckBackup does what ReadBackup does, but while the backup arrives. Its sender may never end, so CheckBackup stops at the
+// first error. ReadBackup reads on to the hash at the end, because a wrong hash explains any other error.
 func CheckBackup(in io.Reader) error {
 	_, err := readBackup(in, io.Discard, false)
 	return err

@@ -12,8 +12,7 @@ import (
 	"testing"
 )
 
-// TestGoldenBackup: a backup that was once written is read by every later
-// program, to the same state, and this one writes the same bytes.
+// TestGoldenBackup: the program reads a recorded backup to the same state as ever, and writes the same bytes for that state.
 func TestGoldenBackup(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 5, propose(f, 1000, sampleWrites))
@@ -44,7 +43,7 @@ func TestGoldenBackup(t *testing.T) {
 	}
 }
 
-// A backup of a later version is not called damaged, unless it is that, too.
+// A backup of a later version is called damaged only if it is also damaged.
 func TestNewerBackupSaysUpgrade(t *testing.T) {
 	var out bytes.Buffer
 	if err := New(nil).Snapshot().WriteBackup(&out, BackupHead{Node: "n1"}); err != nil {
@@ -63,7 +62,8 @@ func TestNewerBackupSaysUpgrade(t *testing.T) {
 	}
 }
 
-// A backup with the right hash is refused if its numbers are beyond what any cluster comes to: a node counts on from them.
+// A backup with the right hash is refused if its numbers are higher than any cluster can reach, because a restored node counts
+// on from them.
 func TestImpossibleBackupsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		fault  string // "" if there is none
@@ -113,8 +113,8 @@ func TestRecordsBeyondTheState(t *testing.T) {
 	}
 }
 
-// FuzzReadBackup: whatever is between the magic and the hash of a backup, it is read whole or
-// called none, and what was read is a state that can be written again.
+// FuzzReadBackup: whatever is between the magic and the hash of a backup, ReadBackup reads all of it or returns ErrNotBackup.
+// If it reads all, the state can be written again.
 func FuzzReadBackup(f *testing.F) {
 	m := New(nil)
 	apply(f, m, 1, propose(m, 1000, sampleWrites))

@@ -14,7 +14,7 @@ import (
 	"lockstep/store"
 )
 
-// Every single flipped bit, and every cut, of an entry must be seen.
+// An entry with any one bit flipped, or cut off anywhere, is refused.
 func TestEntryDamageIsDetected(t *testing.T) {
 	f := New(nil)
 	whole := propose(f, 1000, sampleWrites)
@@ -80,7 +80,7 @@ func TestUnknownVersionsSayUpgrade(t *testing.T) {
 	}
 }
 
-// checked gives bytes to a Checker in pieces of a size.
+// checked gives bytes to a Checker in pieces of the given size, and returns the result of its Check.
 func checked(b []byte, size int) error {
 	c := NewChecker()
 	for piece := range slices.Chunk(b, size) {
@@ -89,8 +89,7 @@ func checked(b []byte, size int) error {
 	return c.Check()
 }
 
-// The Checker and Restore are of one mind, whatever the pieces, and Restore
-// whatever the reads.
+// The Checker and Restore accept and refuse the same bytes, whatever the size of the pieces that they get.
 func TestCheckerSeesWhatRestoreSees(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, propose(f, 1000, sampleWrites))
@@ -211,7 +210,7 @@ func FuzzRestore(f *testing.F) {
 		if m.Restore(bytes.NewReader(withChecksum(body)), 0) != nil {
 			return
 		}
-		// What was accepted must be a state like any other.
+		// If the bytes were accepted, the state must survive its own snapshot, like any other state.
 		again := encode(t, m)
 		if !bytes.Equal(encode(t, restored(t, again)), again) {
 			t.Error("the state does not survive its own snapshot")
@@ -238,7 +237,7 @@ func FuzzDecodeEntry(f *testing.F) {
 			!bytes.Equal(again.Requests, e.Requests) || !bytes.Equal(again.Writes, e.Writes) {
 			t.Errorf("%+v became %+v, %v", e, again, err)
 		}
-		// Whatever requests and writes say, they are applied or refused.
+		// Whatever the requests and writes of the entry are, Apply applies them or returns an error, and does not panic.
 		m := New(&messages{})
 		apply(t, m, 1, propose(m, 1, sampleWrites))
 		e.Prev = 1

@@ -9,7 +9,7 @@ import (
 // Outcome is the result of an entry, the same on every node.
 type Outcome struct {
 	Accepted bool
-	Prev     uint64 // Prev of the entry
+	Prev     uint64 // sequence number of the state on which the entry was evaluated
 	Sequence uint64 // sequence number of the state after the entry
 	Lease    int64  // lease stamp of the state after the entry, in ms
 	Proposer uint64
@@ -35,7 +35,7 @@ type FSM struct {
 	store *store.Store
 	seq   uint64 // number of entries accepted so far
 	lease int64  // highest lease stamp of the accepted entries
-	wall  int64  // Wall of the last accepted entry
+	wall  int64  // Unix time in µs at which the last accepted entry was evaluated
 	done  Answers
 	index uint64 // what Index returns
 
@@ -60,8 +60,9 @@ func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 // snapshot. Introduce must be called before the first entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
-// Brake sets a function that is called, with the FSM's lock held, before an evaluation or Apply copies much data for a change; for
-// its argument see store.Store.Brake. The function may wait for memory, but not for a goroutine that waits for the state machine.
+// Brake sets a function that is called before an evaluation or Apply copies much data for a change. store.Store.Brake describes
+// its argument. The function is called with the FSM's lock held, so it may wait for memory, but not for a goroutine that waits
+// for the state machine.
 func (f *FSM) Brake(brake func(bytes int)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,8 +154,8 @@ func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// tellAccounts passes the users to f.accounts if write set seq changed them. It does so also for
-// entries from before the start of the process, whose messages are not published.
+// tellAccounts passes the users to f.accounts if write set seq changed them. It also does so for entries from before the start
+// of the process, although the messages of these entries are not published.
 func (f *FSM) tellAccounts(seq uint64) {
 	if f.accounts != nil && f.store.AccountsVersion() == seq {
 		f.accounts.AccountsChanged(f.store.Accounts())

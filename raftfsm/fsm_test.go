@@ -13,8 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// Of the entries evaluated on one state the first in the log takes effect, the
-// others never do, wherever they stand.
+// Of the entries evaluated on one state, the first in the log takes effect. The others never do, wherever they are in the log.
 func TestCompareAndAppend(t *testing.T) {
 	f := New(nil)
 	first, second := propose(f, 10, set("lock", "A", 0)), propose(f, 11, set("lock", "B", 0))
@@ -127,8 +126,8 @@ func TestLeaseNeverRunsBack(t *testing.T) {
 	}
 }
 
-// Two nodes that take snapshots and are restored at different places of one
-// log, refused entries included, must hold the same bytes all the time.
+// Nodes that take snapshots and are restored at different places of one log hold the same bytes all the time. The log also has
+// refused entries.
 func TestSchedulesDoNotMatter(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { testSchedules(t, seed) })
@@ -155,7 +154,7 @@ func testSchedules(t *testing.T, seed uint64) {
 				t.Fatalf("entry %d: node %d says %+v, the leader %+v", i, n, got, want)
 			}
 		}
-		nodes[1].Snapshot() // only taken: makes later writes copy
+		nodes[1].Snapshot() // a snapshot that is taken and not written: it makes later writes copy data
 		if r.IntN(10) == 0 {
 			nodes[2] = restored(t, encode(t, nodes[2]))
 		}
@@ -178,8 +177,8 @@ func sameHash(t *testing.T, leader *FSM, nodes []*FSM) {
 	}
 }
 
-// A snapshot is the state at one instant. It does not have what is applied while it is written. Its
-// writer has no data race with the state machine (run with -race).
+// A snapshot is the state at one instant. What is applied while the snapshot is written is not in it. The writer of a snapshot
+// has no data race with the state machine (run with -race).
 func TestSnapshotIsFrozen(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	f := New(nil)
@@ -216,7 +215,7 @@ func TestSnapshotIsFrozen(t *testing.T) {
 	}
 }
 
-// Restore reads in whatever pieces the source gives.
+// Restore works whatever the size of the pieces in which the source returns the bytes.
 func TestRestoreFromSmallPieces(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, propose(f, 1000, sampleWrites))

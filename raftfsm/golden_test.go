@@ -54,7 +54,7 @@ func sampleAnswers() []Answer {
 func TestGoldenEntry(t *testing.T) {
 	e := sampleEntry()
 	golden(t, "entry.hex", e.Append(nil))
-	// And one with real writes, so that the codes of the write set stand still.
+	// A second entry has real writes, so the test also notices a change of the codes of the write set.
 	f := New(nil)
 	apply(t, f, 1, propose(f, 10, func(t *store.Txn) {
 		t.SetString(0, []byte("gone"), "x", 500)
@@ -71,8 +71,8 @@ func TestGoldenEntry(t *testing.T) {
 	}))
 }
 
-// sampleWrites uses every primitive write but the expiry of a key; with a
-// script in the cache, also that of forgetting it.
+// sampleWrites uses every primitive write except the expiry of a key. If a script is cached, it also makes the write that
+// removes a script from the cache.
 func sampleWrites(t *store.Txn) {
 	t.SetString(0, []byte("lock:a"), "owner-1", 31_000)
 	t.SetString(3, []byte("plain"), "text", 0)
@@ -106,7 +106,8 @@ func TestGoldenSnapshot(t *testing.T) {
 	golden(t, "snapshot-empty.hex", encode(t, empty))
 }
 
-// TestSnapshotVersion3: a snapshot that version 0.1.0 would refuse or follow in another way has a version that it does not know.
+// TestSnapshotVersion3: if lockstep 0.1.0 would refuse a snapshot, or would behave differently after it, the snapshot has a
+// format version that lockstep 0.1.0 does not know.
 func TestSnapshotVersion3(t *testing.T) {
 	number := store.NewTable(store.Commands())
 	for name, write := range map[string]func(*store.Txn){
@@ -132,7 +133,8 @@ func TestSnapshotVersion3(t *testing.T) {
 	}
 }
 
-// TestFormsInAnOlderSnapshot: a parameter that version 0.1.0 has put into a snapshot, and has not followed, has no effect.
+// TestFormsInAnOlderSnapshot: lockstep 0.1.0 stores a parameter of the compact forms in a snapshot, but does not follow it. The
+// parameter from such a snapshot has no effect here either.
 func TestFormsInAnOlderSnapshot(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, propose(f, 1000, func(t *store.Txn) { t.SetConfig(store.ParamScoreEntries, "7") }))
@@ -151,7 +153,7 @@ func TestFormsInAnOlderSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotVersion1: what the first version wrote is read.
+// TestSnapshotVersion1: snapshots of format version 1 can still be read.
 func TestSnapshotVersion1(t *testing.T) {
 	dump, err := os.ReadFile(filepath.Join("testdata", "snapshot-v1.hex"))
 	if err != nil {
@@ -170,7 +172,7 @@ func TestSnapshotVersion1(t *testing.T) {
 	}
 }
 
-// undump reads the form of hexdump -C.
+// undump returns the bytes of a dump in the form of hexdump -C.
 func undump(t *testing.T, dump string) (b []byte) {
 	t.Helper()
 	for line := range strings.Lines(dump) {
@@ -209,7 +211,7 @@ func TestEntryRoundTrip(t *testing.T) {
 	}
 }
 
-// What is recorded is read, and written again as it was.
+// The recorded entries and snapshots can be read, and are written again with the same bytes.
 func TestRecordedIsWrittenAgain(t *testing.T) {
 	read := func(name string) []byte {
 		dump, err := os.ReadFile(filepath.Join("testdata", name))

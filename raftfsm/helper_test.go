@@ -18,8 +18,7 @@ func (m *messages) Publish(kind store.PublishKind, channel, message string) {
 	*m = append(*m, fmt.Sprint(kind, " ", channel, " ", message))
 }
 
-// propose evaluates fn on the committed state of f and returns the entry that
-// a leader would propose. Time is an argument.
+// propose evaluates fn on the committed state of f, at the lease time lease. It returns the entry that a leader would propose.
 func propose(f *FSM, lease int64, fn func(t *store.Txn)) []byte {
 	var data []byte
 	f.View(func(s *store.Store, seq uint64) {
@@ -72,7 +71,7 @@ func restored(t testing.TB, snapshot []byte) *FSM {
 	return f
 }
 
-// randomWrite is one evaluation that may write anything there is to write.
+// randomWrite returns one evaluation with random writes, of any kind.
 func randomWrite(r *rand.Rand, lease int64) func(*store.Txn) {
 	return func(t *store.Txn) {
 		t.ExpireDue(10, math.MaxInt)

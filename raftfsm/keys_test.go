@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// seen is a KeySink that keeps what it is shown.
+// seen is a KeySink that records what it is told.
 type seen struct {
 	list []string
 }
@@ -18,8 +18,8 @@ func (s *seen) TouchAll()                  { s.list = append(s.list, "touched al
 func (s *seen) Applied(writes []byte)      { store.EachTouched(writes, s) }
 func (s *seen) Missed()                    { s.list = append(s.list, "replaced") }
 
-// TestKeySinkSeesWhatTakesEffect: not the entries that are refused, and a
-// snapshot as a whole.
+// TestKeySinkSeesWhatTakesEffect: a KeySink gets the writes of accepted entries, and none of refused entries. Of a snapshot it
+// is told only that the state was replaced.
 func TestKeySinkSeesWhatTakesEffect(t *testing.T) {
 	sink := &seen{}
 	f := New(nil)

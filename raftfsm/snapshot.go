@@ -21,14 +21,16 @@ import (
 //	| 8 bytes    | 1 byte  | varints            | answers.go | store package | 4 bytes  |
 //	+------------+---------+-----+-------+------+------------+---------------+----------+
 //
-// The checksum covers everything before it. The log index is not in the snapshot, because Raft stores
-// it beside the snapshot. So the bytes depend on the accepted entries alone. Version 1 has no answers.
-// Version 3 has what version 0.1.0 does not know (store.Snapshot.Newer). A snapshot has version 2 if that can express it, so that
-// nodes of version 0.1.0 take it, and version 3 otherwise, so that they refuse it.
+// The checksum covers everything before it. The log index is not in the snapshot, because Raft stores it beside the snapshot.
+// So the bytes depend on the accepted entries alone.
+//
+// Format version 1 has no answers. Format version 3 can express what lockstep 0.1.0 does not know (store.Snapshot.Newer). If
+// format version 2 can express a state, its snapshot has that version, and nodes of lockstep 0.1.0 accept it. Otherwise it has
+// format version 3, and they refuse it.
 const (
 	snapshotMagic   = "LOCKSTEP"
 	snapshotVersion = 3
-	snapshotOlder   = 2 // the version that 0.1.0 writes
+	snapshotOlder   = 2 // the format version that lockstep 0.1.0 writes
 )
 
 // Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers, which is small. A Snapshot may be encoded
@@ -159,8 +161,8 @@ func readSnapshot(in io.Reader, ends bool) (*state, error) {
 	return next, cmp.Or(body.check(), next.check())
 }
 
-// check returns an error if a record is from a later write set than the state. Later write sets would then seem to be older than such
-// a record: EXEC would see a change of a key for ever, and no change of the users would count.
+// check returns an error if a record is from a later write set than the state. The state's next write sets would seem older
+// than that record: EXEC would see a change of the key for ever, and no change of the users would count.
 func (s *state) check() error {
 	if newest := s.store.Newest(); newest > s.seq {
 		return fmt.Errorf("%w: a snapshot of %d write sets with a record of write set %d", ErrCorrupt, s.seq, newest)

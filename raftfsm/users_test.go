@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// watcher is a sink that notes the users that it is told of.
+// watcher is a sink that records the users that it is told of.
 type watcher struct {
 	messages
 	told [][]string
@@ -24,8 +24,8 @@ func (w *watcher) AccountsChanged(a store.Accounts) {
 
 var _ store.AccountSink = (*watcher)(nil)
 
-// TestSinkIsToldOfUsers: after every change, while old entries are replayed,
-// and after a snapshot; and at no other time.
+// TestSinkIsToldOfUsers: the sink is told of the users after every change of them, also while old entries are replayed, and
+// after the restore of a snapshot. It is told at no other time.
 func TestSinkIsToldOfUsers(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	user := func(name string) func(*store.Txn) {

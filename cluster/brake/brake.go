@@ -53,9 +53,9 @@ func Bring(bytes int) {
 	}
 }
 
-// Look is Bring for callers that do not know how many bytes they allocate: it counts the bytes that the process has
-// allocated since the last Look. Those are in use already, and most may be others' bytes. So Look adds no more than step to the
-// memory in use, for what the caller is about to allocate.
+// Look is Bring for callers that do not know how many bytes they allocate. It counts the bytes that the process has allocated
+// since the last Look. These bytes are in use already, and other goroutines may have allocated most of them. So for what the
+// caller is about to allocate, Look counts no more than step.
 func Look() {
 	if limit.Load() == 0 {
 		return

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Near the limit, garbage is collected before more memory is taken. Where all memory is in use, the collector is not asked
-// each time.
+// Near the limit, Bring makes its caller wait until garbage has been collected. If all memory is in use by live data, Bring
+// does not ask the collector each time.
 func TestBring(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector runs only when this test calls it
 	defer Set(0, 0)
 	runtime.GC()
 	const much = 64 << 20
@@ -50,7 +50,7 @@ func TestBring(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 
-	// Bring counts the memory that will be taken, not only what is in use.
+	// Bring adds the bytes that its caller will take to the memory in use.
 	Set(inUse()+much/2, 0)
 	began = cycles()
 	if Bring(much / 4); cycles() != began {
@@ -87,7 +87,7 @@ func TestBring(t *testing.T) {
 func TestScarce(t *testing.T) {
 	defer Set(0, 0)
 	Set(1, 0)
-	mu.Lock() // somebody collects
+	mu.Lock() // as if another goroutine ran the collector
 	before := runtime.NumGoroutine()
 	for range 100 {
 		if !Scarce(step) {
@@ -104,7 +104,8 @@ func TestScarce(t *testing.T) {
 	}
 }
 
-// Memory is crowded only by what a cycle of the collector has left, and only while that is there.
+// Crowded is true only if the memory that a cycle of the collector has left is near the limit, and only while that memory is in
+// use.
 func TestCrowded(t *testing.T) {
 	defer Set(0, 0)
 	live := make([]byte, 64<<20)
@@ -127,7 +128,7 @@ func TestCrowded(t *testing.T) {
 
 // Look does not take the bytes that others have allocated for bytes that its caller will allocate.
 func TestLookAtWhatOthersAllocate(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector runs only when this test calls it
 	defer Set(0, 0)
 	runtime.GC()
 	const much = 64 << 20

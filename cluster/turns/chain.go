@@ -15,11 +15,10 @@ var (
 	errTwoOfName = errors.New("it has sent two certificates of authorities with one name: leave out the one that does not lead to this node's")
 )
 
-// Verify verifies chain[0], with the rest of the chain as intermediate certificates. It refuses a chain of more than
-// maxChain certificates, and one in which two different intermediate certificates have the same subject. crypto/x509
-// tries every certificate whose subject is the issuer of another one, with keys that the sender has chosen: a hundred
-// such tries take a second. With few certificates of different subjects it makes no more tries than there are
-// certificates.
+// Verify verifies chain[0], with the rest of the chain as intermediate certificates. It refuses a chain of more than maxChain
+// certificates, and one in which two different intermediate certificates have the same subject. The reason is that crypto/x509
+// tries all certificates that have the issuer's name as their subject, with keys that the sender has chosen. A hundred such
+// tries take a second. If the certificates are few and their subjects differ, there are no more tries than certificates.
 func Verify(chain []*x509.Certificate, by x509.VerifyOptions) error {
 	if len(chain) > maxChain {
 		return errLongChain

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// calls returns both ends of a TCP connection.
+// calls makes a TCP connection, and returns both of its ends.
 func calls(t *testing.T) (client, server net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -36,7 +36,8 @@ func say(t *testing.T, conn net.Conn) {
 	}
 }
 
-// hangUp closes the connection, by a reset if reset is set, and returns when the other end has noticed.
+// hangUp closes the connection at the client's end, with a reset if reset is true. It returns when the server's end has
+// noticed.
 func hangUp(t *testing.T, client, server net.Conn, reset bool) {
 	t.Helper()
 	if reset {
@@ -50,8 +51,9 @@ func hangUp(t *testing.T, client, server net.Conn, reset bool) {
 	}
 }
 
-// TestWhoHangsUpTakesNoTurn: a client that has sent a ClientHello and closed its connection does not wait for a turn, and gives a turn
-// back that it gets later. A client that has been answered may close its sending half: what it has sent is read.
+// TestWhoHangsUpTakesNoTurn: if a client sends a ClientHello and closes its connection, its handshake does not wait for a turn.
+// If the handshake gets a turn later, it gives the turn back. A client that has been answered may close its sending half: the
+// server still reads what the client has sent.
 func TestWhoHangsUpTakesNoTurn(t *testing.T) {
 	turns := New(1, false)
 	handshake := func(conn net.Conn) *Conn {
@@ -107,7 +109,7 @@ func TestWhoHangsUpTakesNoTurn(t *testing.T) {
 	}
 }
 
-// TestHungUp: it sees both ways to end a connection.
+// TestHungUp: hungUp notices that a client has closed its connection, with or without a reset.
 func TestHungUp(t *testing.T) {
 	for _, reset := range []bool{false, true} {
 		client, server := calls(t)

@@ -31,9 +31,9 @@ type Turns struct {
 	known   bool      // give has last looked into order[1], not order[0]
 }
 
-// line names a queue of waiting handshakes: those from one address that are alike in the other two fields. A handshake
+// line names a queue of waiting handshakes: those from one address that are alike in the fields known and answered. A handshake
 // in which the node has already sent something (answered) needs little more CPU time, so it does not wait behind the new
-// ones of its address.
+// handshakes of its address.
 type line struct {
 	from            netip.Addr
 	known, answered bool
@@ -88,8 +88,8 @@ func (l line) rank() int {
 	return 0
 }
 
-// maxRest bounds a rest: a goroutine that held its turn for longer did not compute all that time; the system had
-// given its processor to others.
+// maxRest bounds a rest. A goroutine that held its turn for longer did not compute all that time: the system had given its
+// processor to others.
 const maxRest = 20 * time.Millisecond
 
 // giveAfter gives back a turn, at once or, if t.rests is set, after a rest. The parameter had is how long the handshake held it.
@@ -159,8 +159,8 @@ type Conn struct {
 	now      func() time.Time
 	turns    *Turns // nil after the handshake
 	line     line
-	has      bool        // the handshake has a turn …
-	since    time.Time   // … since this time
+	has      bool        // the handshake has a turn
+	since    time.Time   // time since which the handshake has its turn
 	in       []byte      // bytes that Read returns next
 	read     int         // bytes read for the handshake
 	client   atomic.Bool // the handshake waits for the client
@@ -220,9 +220,9 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// takeTurn waits for a turn. It returns an error for a client that has hung up before the node has answered it: such a client cannot
-// complete the handshake, so its connection takes no time and no place from others. A client that hangs up later may have sent all
-// that is missing.
+// takeTurn waits for a turn. It returns an error if the client has hung up before the node has answered it. Such a client
+// cannot complete the handshake, so its connection takes no time and no place from others. A client that hangs up after the
+// answer may have sent everything that the handshake still needs.
 func (c *Conn) takeTurn() error {
 	c.line.answered = c.answered.Load()
 	if !c.line.answered && hungUp(c.Conn) {

@@ -40,7 +40,8 @@ func authority(t *testing.T, name string) *certs.Authority {
 	return a
 }
 
-// A chain may hold few certificates, and no two different ones of the same name. One certificate may be in it twice.
+// Verify accepts only short chains, and no chain with two different certificates of the same name. One certificate may be in
+// the chain twice.
 func TestVerifyBoundsChains(t *testing.T) {
 	ca := authority(t, "ca")
 	pair, err := ca.Issue("leaf", time.Now().Add(time.Hour))
@@ -69,7 +70,7 @@ func TestVerifyBoundsChains(t *testing.T) {
 	}
 }
 
-// readOnly is a connection of which only the input counts.
+// readOnly is a connection that can only be read. The Reader has its data.
 type readOnly struct {
 	net.Conn
 	io.Reader
@@ -77,7 +78,7 @@ type readOnly struct {
 
 func (r readOnly) Read(p []byte) (int, error) { return r.Reader.Read(p) }
 
-// A stranger may send so many bytes for a handshake and no more. After the handshake there is no limit.
+// A stranger may send maxRead bytes for a handshake and no more. After the handshake there is no limit.
 func TestHandshakeIsBoundedByBytes(t *testing.T) {
 	in := bytes.Repeat([]byte("x"), 3*maxRead)
 	turns := New(1, false)
@@ -119,7 +120,8 @@ func TestFilesThatDoNotEnd(t *testing.T) {
 	}
 }
 
-// A file of certificates that is cut inside one of them, or has a damaged one, is refused. Keys and comments are not.
+// ParseCertificates refuses a file in which a certificate is cut off or damaged. It accepts keys and comments between
+// certificates.
 func TestHalfWrittenCertificates(t *testing.T) {
 	one, two := authority(t, "one").PEM(), authority(t, "two").PEM()
 	key := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: []byte("key")})
@@ -127,7 +129,7 @@ func TestHalfWrittenCertificates(t *testing.T) {
 	inside := func(at int) bool {
 		for _, block := range [][]byte{one, key, two} {
 			from := bytes.Index(text, block)
-			if at > from && at < from+len(block)-1 { // it needs no newline at its end
+			if at > from && at < from+len(block)-1 { // the block needs no newline at its end
 				return true
 			}
 		}

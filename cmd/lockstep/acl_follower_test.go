@@ -36,8 +36,8 @@ func throughScripts() (list []string) {
 	return list
 }
 
-// Followers refuse what a user must not do as the leader does, with the same error, in whatever way the
-// user asks. The refused command changes nothing and tells the user nothing.
+// Followers refuse whatever a user must not do, in whatever way the user asks, and give the same error as the leader. A refused
+// command changes nothing and tells the user nothing.
 func TestRightsThroughFollowers(t *testing.T) {
 	list := nodes.Start(t, 3, "--enable-debug-command", "yes")
 	admin := list[0].Dial()
@@ -76,7 +76,7 @@ func TestRightsThroughFollowers(t *testing.T) {
 			if err == nil && got == "QUEUED" {
 				return c.Do("EXEC")
 			}
-			_, _ = c.Do("DISCARD") // refused or not, the transaction is over
+			_, _ = c.Do("DISCARD") // end the transaction if it is still open
 			return got, err
 		}},
 		{"in EVAL", throughScripts(), func(c *respclient.Conn, args []string) (any, error) {

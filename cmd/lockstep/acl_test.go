@@ -14,8 +14,8 @@ import (
 	"lockstep/store"
 )
 
-// TestCategoriesAreRedis's: the categories that derive from the rows of the
-// command table are those that redis-server 7.0.15 has recorded for them.
+// TestCategoriesAreRedis: lockstep derives the ACL categories of a command from its row in the command table. They are the
+// categories that redis-server 7.0.15 has recorded for the command.
 func TestCategoriesAreRedis(t *testing.T) {
 	engine := luavm.New(luavm.Options{Now: func() time.Duration { return 0 }, TimeLimit: time.Second})
 	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
@@ -23,7 +23,7 @@ func TestCategoriesAreRedis(t *testing.T) {
 	check := func(c *store.Command) {
 		want, ok := store.RedisCategories(c.FullName())
 		if !ok {
-			return // not Redis's
+			return // Redis has no such command
 		}
 		checked++
 		if got := c.ACLCategories(); !slices.Equal(got, want) {
@@ -41,7 +41,7 @@ func TestCategoriesAreRedis(t *testing.T) {
 	}
 }
 
-// TestCommandListIsRedis compares the recorded list with a real server.
+// TestCommandListIsRedis compares the recorded list of commands with a real redis-server.
 func TestCommandListIsRedis(t *testing.T) {
 	bin, version, err := redisd.Find()
 	if err != nil || version != redisd.Version {
@@ -92,7 +92,7 @@ func TestCommandListIsRedis(t *testing.T) {
 	}
 }
 
-// as is a connection of a user.
+// as returns a connection that is logged in as a user.
 func as(t *testing.T, n *nodes.Node, user, password string) *respclient.Conn {
 	t.Helper()
 	c := n.Dial()
@@ -109,8 +109,8 @@ func wantError(t *testing.T, c *respclient.Conn, prefix string, args ...string) 
 	}
 }
 
-// TestUsersOnEveryNode makes a user through one follower and uses it on the
-// other at once, and after a restart of all nodes.
+// TestUsersOnEveryNode makes a user through one follower, and logs in as that user on the other follower, at once and after a
+// restart of all nodes.
 func TestUsersOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -133,15 +133,14 @@ func TestUsersOnEveryNode(t *testing.T) {
 	}
 	wantError(t, c, "NOPERM this user has no permissions to access one of the keys", "GET", "b")
 	wantError(t, c, "NOPERM this user has no permissions to run the 'hset' command", "HSET", "a", "f", "v")
-	// A script runs on the leader, its refusals are in the log of the node
-	// that the client is connected to.
+	// A script runs on the leader, but a refusal in it is in the ACL LOG of the client's own node.
 	wantError(t, c, "ERR The user executing the script can't access at least one of the keys", "EVAL", "return redis.call('GET', 'b')", "0")
 	wantLogged(t, two, "b key lua alice")
 	if got, err := leader.Do("ACL", "LOG"); err != nil || len(got.([]any)) != 0 {
 		t.Errorf("the leader's log: %v, %v", got, err)
 	}
-	// Rights that are taken away on one node count at once for what the leader
-	// runs for another.
+	// The leader runs commands for clients of other nodes. When rights are taken away through one node, they are gone at once
+	// for all of these commands.
 	if got, err := one.Do("ACL", "SETUSER", "alice", "-set"); got != "OK" {
 		t.Fatal(got, err)
 	}
@@ -174,8 +173,7 @@ func TestUsersOnEveryNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// wantLogged expects an entry of ACL LOG with this object, reason, context and
-// user.
+// wantLogged fails the test unless ACL LOG has an entry with the object, reason, context and user in want.
 func wantLogged(t *testing.T, n *nodes.Node, want string) {
 	t.Helper()
 	got, err := n.Do("ACL", "LOG")

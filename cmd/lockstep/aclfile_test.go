@@ -17,10 +17,10 @@ import (
 
 var recordACLFiles = flag.Bool("record-aclfiles", false, "record what redis-server says of ACL files")
 
-// adminLine stands first in each ACL file: it is the user that the tests work as.
+// adminLine is the first line of each ACL file. It gives the default user, as which the tests log in, all rights.
 const adminLine = "user default on >of-all ~* &* +@all\n"
 
-// aclFiles are contents of ACL files, each behind adminLine.
+// aclFiles are contents of ACL files. Each is written after adminLine.
 var aclFiles = []string{
 	"", "\n \t \r\n\n", "user a on >secret ~a* &c +@read -@all +get\n",
 	"user a on #5e884898da28047151d0e56f8dc6292773603d0d6aabbd39d5e6ee1c43d0ee08 ~a (~b +set) (%R~c &d -@all +hget)\n",
@@ -32,7 +32,7 @@ var aclFiles = []string{
 	"user Default on\nuser ñandú on ~ü\n", "user a on %~x\n", "user a %RW~x %R~y %W~y %X~z\n", "user a &a &* &b\nuser b allchannels resetchannels &x\n",
 }
 
-// aclFileAnswers has a server read each, and tells what it says.
+// aclFileAnswers has a server read each of aclFiles, and returns what the server answers.
 func aclFileAnswers(t *testing.T, c *respclient.Conn, file string) string {
 	t.Helper()
 	var b strings.Builder
@@ -67,8 +67,7 @@ func aclFileAnswers(t *testing.T, c *respclient.Conn, file string) string {
 
 const aclFileGolden = "testdata/aclfiles.txt"
 
-// TestACLFilesAsRedis: files are read and written, and faults in them named, as by
-// redis-server 7.0.15.
+// TestACLFilesAsRedis: lockstep reads and writes ACL files as redis-server 7.0.15 does, and names the same faults in them.
 func TestACLFilesAsRedis(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	if err := os.WriteFile(file, []byte(adminLine), 0o600); err != nil {
@@ -199,7 +198,7 @@ func TestACLFileOfACluster(t *testing.T) {
 			t.Errorf("the users are %s", got)
 		}
 	}
-	// The rights count: who may not run ACL LOAD has nothing changed.
+	// A user without the right to ACL LOAD cannot change the users by it.
 	ask(t, admin, "ACL", "SETUSER", "app", "-@admin")
 	if got, err := dial(followers[1], "app").Do("ACL", "LOAD"); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
 		t.Errorf("without the right: %v, %v", got, err)
@@ -235,8 +234,8 @@ func TestACLFileOfACluster(t *testing.T) {
 	}
 }
 
-// TestACLLoadWithoutTheDefaultUser: a default user that the file does not name stays as it is. Before, ACL LOAD let everybody in, or
-// made the password of the flag valid again.
+// TestACLLoadWithoutTheDefaultUser: if the ACL file does not name the default user, that user stays as it is. In an earlier
+// version, ACL LOAD let everybody in, or made the password of --requirepass valid again.
 func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	if err := os.WriteFile(file, []byte("user app on >of-app ~* &* +@all\n"), 0o600); err != nil {
@@ -272,8 +271,8 @@ func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
 	}
 }
 
-// TestACLFileOfAnOldCluster: a node's ACL file has a line for the default user. Once the users of the cluster have been
-// set, the node does not apply this line, neither to commands nor to scripts. An earlier version applied it to commands.
+// TestACLFileOfAnOldCluster: a node's ACL file has a line for the default user. After the users of the cluster have been set,
+// the node no longer applies this line, neither to commands nor to scripts. An earlier version applied it to commands.
 func TestACLFileOfAnOldCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -340,7 +339,7 @@ func TestACLFileAtTheStart(t *testing.T) {
 		if got := ask(t, c, "ACL", "USERS"); got != "[a default]" {
 			t.Error(got)
 		}
-		// A Redis would have a default user without a password now.
+		// After this, Redis would have a default user without a password.
 		ask(t, c, "ACL", "LOAD")
 		c = list[0].Dial()
 	}

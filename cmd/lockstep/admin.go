@@ -95,8 +95,8 @@ func printReply(w io.Writer, name string, reply any) error {
 	return tw.Flush()
 }
 
-// visible replaces what could command a terminal, such as escape sequences, by a form that can be read: whoever answers in the place of
-// a node chooses the text. Lines stay lines.
+// visible replaces everything that could command a terminal, such as an escape sequence, by a form that can be read. The text
+// may be a stranger's, who answers in the place of a node. Lines stay lines.
 func visible(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRepliesCommandNoTerminal: escape sequences in what a stranger answers are shown, not obeyed.
+// TestRepliesCommandNoTerminal: a stranger may answer in the place of a node. Escape sequences in the answer are printed as
+// text and do not control the terminal.
 func TestRepliesCommandNoTerminal(t *testing.T) {
 	const evil = "\x1b]0;owned\a\x9b2J\r\u202e"
 	for name, reply := range map[string]any{
@@ -28,7 +29,8 @@ func TestRepliesCommandNoTerminal(t *testing.T) {
 	}
 }
 
-// TestOtherRepliesAreErrors: an answer that has not the form of a node's is an error, not an empty table.
+// TestOtherRepliesAreErrors: if an answer does not have the form of a node's answer, the command fails, and prints no empty
+// table.
 func TestOtherRepliesAreErrors(t *testing.T) {
 	for _, name := range []string{"status", "members"} {
 		for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{nil}, []any{[]any{}}} {
@@ -40,7 +42,8 @@ func TestOtherRepliesAreErrors(t *testing.T) {
 	}
 }
 
-// TestHashNamesItsIndex: whoever compares the hashes of two nodes is told by which index.
+// TestHashNamesItsIndex: the output of status says at which log index the state has the printed hash, so that an operator can
+// compare the hashes of two nodes.
 func TestHashNamesItsIndex(t *testing.T) {
 	var b strings.Builder
 	if err := printReply(&b, "status", []any{"applied", int64(9), "state-index", int64(7), "state-hash", "0123456789abcdef"}); err != nil {

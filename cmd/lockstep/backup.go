@@ -95,8 +95,8 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	return err
 }
 
-// takeBackup writes a node's backup to the file path. Until the backup is whole, on disk and verified, the file's name ends
-// in .part. Whatever ends takeBackup before, also SIGINT and SIGTERM, leaves no such file.
+// takeBackup writes a node's backup to the file path. Until the backup is whole, on disk and verified, the file's name ends in
+// .part. If anything ends takeBackup before that, also SIGINT or SIGTERM, takeBackup removes the file.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
@@ -119,7 +119,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	defer context.AfterFunc(stopped, func() {
 		stop() // a second signal ends the process
 		_ = c.Close()
-		_ = os.Remove(part) // not there: the backup is complete
+		_ = os.Remove(part) // fails if the backup is complete, because then it no longer has this name
 	})()
 	complete, err := receivePart(o, c, f, path)
 	if err == nil {
@@ -147,7 +147,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 
 // receivePart writes a node's backup to the part f of the backup to path, and verifies and closes the part.
 func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (complete bool, err error) {
-	_ = lockPart(f) // some file systems have no locks: there no run removes the parts of others
+	_ = lockPart(f) // some file systems have no locks; on these, no backup removes the parts of others
 	if err = removeLeftovers(path, f.Name()); err == nil {
 		complete, err = receiveBackup(o, c, f)
 	}
@@ -169,7 +169,7 @@ func removeLeftovers(path, own string) error {
 		}
 		f, openErr := os.OpenFile(part, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 		if openErr != nil {
-			continue // it is gone by now, or somebody else's
+			continue // the part is gone by now, or belongs to another user
 		}
 		if lockPart(f) == nil {
 			err = errors.Join(err, os.Remove(part))
@@ -205,13 +205,13 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 	if len(begun) != 2 {
 		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
-	// Whoever answers in the place of a node must not fill the disk: what no backup can go on with ends it at once, and BackupMost ends a
-	// slow one, as at a node.
+	// A stranger may answer in the place of a node, and must not fill the disk. So CheckBackup gives up at the first byte that
+	// no backup can have there, and a transfer that takes longer than server.BackupMost is cut off, as the node does it, too.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
 	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer}
 	err = raftfsm.CheckBackup(io.TeeReader(in, w))
 	if in.err != nil && in.err != io.EOF {
-		return false, in.err // and not that the backup is cut short
+		return false, in.err // the cause, not only that the backup is cut short
 	}
 	if err != nil {
 		err = fmt.Errorf("the node at %s sent no backup: %w", o.addr, err)
@@ -223,10 +223,10 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 type pieces struct {
 	o     adminOptions
 	c     *respclient.Conn
-	name  string      // of the backup
-	timer *time.Timer // closes c
-	rest  string      // of the present piece
-	last  bool        // the present piece is the last one: only that is smaller than BackupPiece
+	name  string      // name of the backup on the node
+	timer *time.Timer // closes c if the node does not answer in time
+	rest  string      // what has not been read yet of the present piece
+	last  bool        // the present piece is the last one, because it is smaller than BackupPiece
 	err   error
 }
 
@@ -243,7 +243,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next asks for the next piece; it returns io.EOF behind the last one.
+// next asks for the next piece. After the last one it returns io.EOF.
 func (p *pieces) next() (string, error) {
 	p.timer.Reset(p.o.timeout)
 	reply, err := p.c.Do("LOCKSTEP", "BACKUP", "READ", p.name)

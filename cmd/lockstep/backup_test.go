@@ -29,8 +29,8 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// TestBackupProcess saves the state of three nodes under load, through one of
-// them and with a password, and begins a new cluster with it.
+// TestBackupProcess takes a backup of three nodes under load, through one of them and with a password. It then begins a new
+// cluster from the backup.
 func TestBackupProcess(t *testing.T) {
 	list := nodes.Start(t, 3, "--requirepass", "secret")
 	do := func(n *nodes.Node, args ...string) any {
@@ -131,7 +131,8 @@ func TestBackupProcess(t *testing.T) {
 	}
 }
 
-// The name of the node in a backup is text of whoever has made the file: it does not reach the terminal as it is.
+// Whoever makes a backup file chooses the name of the node in it. So the name is printed in a form that cannot control the
+// terminal.
 func TestNameInABackup(t *testing.T) {
 	for name, want := range map[string]string{"n1": "taken on n1 at", "größe": "taken on größe at", "\x1b]0;x\a": `taken on "\x1b]0;x\a" at`, "a\nb": `taken on "a\nb" at`, "\xff": `taken on "\xff" at`} {
 		var out strings.Builder
@@ -141,8 +142,8 @@ func TestNameInABackup(t *testing.T) {
 	}
 }
 
-// TestTwoBackupsToOnePath: a second backup to the same path, which the node refuses, does not remove the part that the first one writes.
-// Nothing is left of an earlier one that was interrupted.
+// TestTwoBackupsToOnePath: while a first backup writes its part, the node refuses a second backup to the same path. The second
+// one does not remove the part of the first. The part of an earlier backup that was interrupted is removed.
 func TestTwoBackupsToOnePath(t *testing.T) {
 	var whole bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
@@ -184,8 +185,8 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 	}
 }
 
-// TestBackupWithoutEnd: whoever answers in the place of a node cannot go on with small pieces, send a large one, or go on with what no
-// backup goes on with, and nothing of it is left on the disk.
+// TestBackupWithoutEnd: a stranger answers in the place of a node, and sends small pieces without end, a piece that is too
+// large, or bytes that no backup can have. In each case the command ends, and leaves nothing on the disk.
 func TestBackupWithoutEnd(t *testing.T) {
 	var whole bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
@@ -195,7 +196,7 @@ func TestBackupWithoutEnd(t *testing.T) {
 	begun := whole.String()[:whole.Len()-40]
 	newer := "LKBACKUP\x02"
 	for name, c := range map[string]struct {
-		pieces []string // the last one for ever
+		pieces []string // the last piece is sent again and again
 		says   string
 	}{
 		"small pieces":   {[]string{"LK", "BA"}, "sent more than a backup"},
@@ -213,7 +214,7 @@ func TestBackupWithoutEnd(t *testing.T) {
 		go func() {
 			if conn, err := ln.Accept(); err == nil {
 				n := 0
-				for lines := bufio.NewScanner(conn); n < 99 && lines.Scan(); { // 99: it goes on
+				for lines := bufio.NewScanner(conn); n < 99 && lines.Scan(); { // after 99 pieces the client has plainly not given up
 					switch lines.Text() {
 					case "BEGIN":
 						fmt.Fprint(conn, "*2\r\n$1\r\n1\r\n:1\r\n")
@@ -285,8 +286,8 @@ func giveBackup(conn net.Conn, begin string, pieces []string, meanwhile bool, do
 	}
 }
 
-// TestBackupOfAStranger: a restarted node without a leader has not applied its log, so it does not know the cluster's password yet.
-// It must not give the log to a client that has none.
+// TestBackupOfAStranger: a node restarts and has no leader. It has not applied its log, so it does not know the cluster's
+// password yet. It must not give its log as a backup to a client without the password.
 func TestBackupOfAStranger(t *testing.T) {
 	list := nodes.Start(t, 3)
 	admin := list[0].Dial()

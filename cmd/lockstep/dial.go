@@ -17,8 +17,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// adminOptions are the flags of the commands that talk to a running node: its address, the user, and
-// how to trust the node. The TLS flags have the names of redis-cli's.
+// adminOptions are the flags of the commands that talk to a running node: its address, the user, and how to trust the node. The
+// TLS flags have the same names as in redis-cli.
 type adminOptions struct {
 	addr, user    string
 	password      string

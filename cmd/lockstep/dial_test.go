@@ -74,7 +74,7 @@ func TestAdminAsAUser(t *testing.T) {
 	}
 }
 
-// TestAdminByTLS: the commands know a node by its certificate, and show theirs.
+// TestAdminByTLS: the administration commands verify a node by its certificate, and show a certificate of their own.
 func TestAdminByTLS(t *testing.T) {
 	ca, other := newIssuer(t), newIssuer(t)
 	pair, err := tls.LoadX509KeyPair(ca.issue("localhost"))
@@ -128,8 +128,8 @@ func TestAdminByTLS(t *testing.T) {
 	}
 }
 
-// answerOK answers each command of every connection with OK, in plain or in TLS. What is
-// neither ends its connection.
+// answerOK answers each command of every connection with OK, both in plain and with TLS. It closes a connection that sends
+// anything else.
 func answerOK(ln net.Listener) {
 	for {
 		conn, err := ln.Accept()
@@ -156,7 +156,7 @@ type issuer struct {
 	t    *testing.T
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	path string // of its certificate, alone in its directory
+	path string // path of its certificate, the only file in its directory
 	made int64
 }
 

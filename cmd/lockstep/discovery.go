@@ -122,8 +122,9 @@ func (ls listeners) close() (err error) {
 	return err
 }
 
-// newSentinel makes the server that answers a node's Sentinel clients, from sc, the configuration of the node's server for Redis
-// clients. ln is the Sentinel's listener; secret says whether it speaks TLS.
+// newSentinel makes the server that answers a node's Sentinel clients. sc is the configuration of the node's server for Redis
+// clients, from which newSentinel derives its own. ln is the listener for Sentinel clients, and secret says whether it speaks
+// TLS.
 func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener, secret bool) *server.Server {
 	own := server.Default() // a Sentinel has a run id of its own
 	sc.RunID, sc.Port, sc.TLSPort, sc.Bind = own.RunID, portOf(ln), 0, hostOf(ln)

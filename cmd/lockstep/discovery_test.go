@@ -17,7 +17,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// member is a whole node of three inside the test, with every listener.
+// member is one of three complete nodes that run inside the test, with every kind of listener.
 type member struct {
 	o     options
 	parts *parts
@@ -98,7 +98,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// speaker is a connection that asks in RESP.
+// speaker is a connection by which a test sends commands and reads replies in RESP.
 type speaker struct {
 	t    *testing.T
 	conn net.Conn
@@ -145,8 +145,8 @@ func (s *speaker) send(line string) {
 	}
 }
 
-// TestDiscoveryThroughTransfer: leadership moves, and every way of finding the
-// leader says so, on connections that stay.
+// TestDiscoveryThroughTransfer: leadership moves to another node. Every way to find the leader then names the new one, on
+// connections that stay open.
 func TestDiscoveryThroughTransfer(t *testing.T) {
 	list := startMembers(t)
 	leader := func() *member {
@@ -171,7 +171,8 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	shard := speak(t, old.o.clusterListen)
 	shard.ask("SSUBSCRIBE news")
 
-	// Another election at the start would count as a failover that is in progress.
+	// SENTINEL FAILOVER is refused while a failover is in progress. A second election at the start counts as one, so the test
+	// tries again.
 	until(t, "a failover", func() bool { return speak(t, list[0].o.sentinelListen).ask("SENTINEL FAILOVER mymaster") == "+OK" })
 	var event string
 	for i, s := range subs {
@@ -210,7 +211,7 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	if got := plain.ask("INFO replication"); !strings.Contains(got, `role:slave\r\n`) {
 		t.Errorf("INFO at the former leader: %s", got)
 	}
-	// On the plain port the former leader goes on serving, and subscribers stay.
+	// On its plain port the former leader still serves clients, and its subscribers stay connected.
 	if got := plain.ask("SET foo 3"); got != "+OK" {
 		t.Errorf("SET at the former leader: %s", got)
 	}
@@ -247,8 +248,8 @@ func TestWaitAgreesWithInfo(t *testing.T) {
 	}
 }
 
-// TestClusterThroughCrash: the leader dies, and a client of the Cluster
-// listener that asks another node waits there and gets its answer.
+// TestClusterThroughCrash: the leader dies. A client of another node's Cluster listener waits for the next leader and then gets
+// its answer.
 func TestClusterThroughCrash(t *testing.T) {
 	list := startMembers(t)
 	id := list[0].parts.node.Topology().Leader
@@ -305,8 +306,8 @@ func TestDiscoveryFlags(t *testing.T) {
 	refused(t, exitRuntime, []string{"--cluster-listen", ln.Addr().String()}, "--listen", free[0], "--cluster-listen", ln.Addr().String())
 }
 
-// TestSentinelAuth: the password of the data is Sentinel's, too, unless it is
-// said that anybody may ask where the leader is. The rights of the default user in the ACL file are for the data.
+// TestSentinelAuth: the Sentinel listener asks for the same password as the port for data, unless --sentinel-auth no lets
+// anybody ask where the leader is. The rights of the default user in the ACL file hold for the port for data only.
 func TestSentinelAuth(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	if err := os.WriteFile(file, []byte("user default on >secret ~* &* +@read +config\nuser few on >p -@all\n"), 0o600); err != nil {

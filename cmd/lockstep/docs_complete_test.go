@@ -10,7 +10,7 @@ import (
 	"lockstep/cluster"
 )
 
-// TestFlagsAreDocumented: each flag is in a document, and `lockstep help` says one default of it.
+// TestFlagsAreDocumented: each flag is in a document, and no line of `lockstep help` names two defaults.
 func TestFlagsAreDocumented(t *testing.T) {
 	paths, err := filepath.Glob(root + "/docs/*.md")
 	if err != nil {
@@ -48,7 +48,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestCleanKeepsTheData: make clean removes what was built, and not the directory in which a node without flags keeps its data.
+// TestCleanKeepsTheData: make clean removes what was built, but not the directory in which a node keeps its data if no flag
+// names another one.
 func TestCleanKeepsTheData(t *testing.T) {
 	_, clean, found := strings.Cut(read(t, root+"/Makefile"), "\nclean:\n")
 	if data := cluster.Default().Data; !found || strings.Contains(clean, data) {

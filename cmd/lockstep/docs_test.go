@@ -11,17 +11,17 @@ import (
 	"testing"
 )
 
-// root is that of the repository.
+// root is the root directory of the repository.
 const root = "../.."
 
-// ofOthers are flags in the documents that belong to other programs and to tools.
+// ofOthers are flags in the documents that belong to other programs.
 var ofOthers = []string{
 	"security-opt", "volumes", // docker
 	"pass", "pipe", "rdb", "askpass", // redis-cli
 	"help",
 }
 
-// namedSection is how a document names a section of another one.
+// namedSection matches the words by which a document names a section of another document.
 var namedSection = regexp.MustCompile(`([\w./-]+\.md)\)?(?:,? \(?| 的 )["“]([^"”]+)["”]`)
 
 // TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the documents name
@@ -89,8 +89,8 @@ func TestTargetsAreListed(t *testing.T) {
 	}
 }
 
-// checkSections: the sections of other documents that a document names are there, and it has
-// none of its own twice.
+// checkSections fails if a document names a section of another document that does not exist, or if it has two sections of the
+// same name.
 func checkSections(t *testing.T, path, doc string) {
 	t.Helper()
 	name := strings.TrimPrefix(path, root+"/")
@@ -112,8 +112,7 @@ func checkSections(t *testing.T, path, doc string) {
 	}
 }
 
-// testsAndFlags are the tests of this repository, and the flags that its other programs
-// declare.
+// testsAndFlags returns the tests of this repository, and the flags that its other programs declare.
 func testsAndFlags(t *testing.T) (tests map[string]bool, flags []string) {
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	declared := regexp.MustCompile(`(?:flag|fs)\.\w+\((?:&[\w.]+, )?"([a-z][a-z0-9-]*)"`)

@@ -18,15 +18,15 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// echoClient is a connection with pipelines in which each reply can be told from
-// every other reply to anybody.
+// echoClient is a client that sends pipelines. No two replies to its commands, or to those of another echoClient, can be taken
+// for each other.
 type echoClient struct {
 	name string
 	resp int
 	conn net.Conn
 	in   *bufio.Reader
 	r    *rand.Rand
-	made int // unique texts so far
+	made int // number of unique texts so far
 	kept []*keptValue
 
 	pipeline []echoCall
@@ -34,27 +34,27 @@ type echoClient struct {
 	excused  *atomic.Int64
 }
 
-// echoCall is a command and what may be its reply.
+// echoCall is a command, with a function that says whether a value may be its reply.
 type echoCall struct {
 	args  []string
-	local bool // the node answers it by itself: it needs no leader, so there is no excuse
+	local bool // the node answers it without a leader, so an error about the leader is no excuse
 	wants func(v transcript.Value) bool
 }
 
-// keptValue is what became of a write, as far as its reply tells.
+// keptValue is a write, with what its reply has told about its effect.
 type keptValue struct {
 	key, value    string
-	known, absent bool // neither: either
+	known, absent bool // neither is true: the write may or may not have had an effect
 }
 
-// told takes in the reply to the write.
+// told notes what v, the reply to the write, says about its effect. succeeded means that v says that the write was executed.
 func (k *keptValue) told(v transcript.Value, succeeded bool) bool {
 	k.known = succeeded
 	k.absent = !succeeded && excuse(v) && strings.HasPrefix(v.Text, "CLUSTERDOWN ")
 	return succeeded
 }
 
-// fits reports whether a read may find this.
+// fits reports whether v may be the reply to a read of this key.
 func (k *keptValue) fits(v transcript.Value) bool {
 	if nothing(v) {
 		return !k.known
@@ -72,12 +72,12 @@ func is(v transcript.Value, text string) bool { return v.Type == '$' && !v.Null 
 
 func isStatus(v transcript.Value, text string) bool { return v.Type == '+' && v.Text == text }
 
-// isList reports whether v is an aggregate of a type with these bulk strings.
+// isList reports whether v is an aggregate of the type kind whose elements are these bulk strings.
 func isList(v transcript.Value, kind byte, texts ...string) bool {
 	return v.Type == kind && !v.Null && slices.EqualFunc(v.Elems, texts, is)
 }
 
-// unique is a text that nobody else has, of any length.
+// unique returns a text that no other call returns. It may be very long.
 func (c *echoClient) unique() string {
 	c.made++
 	text := fmt.Sprintf("%s:%d", c.name, c.made)
@@ -87,7 +87,7 @@ func (c *echoClient) unique() string {
 	return text
 }
 
-// short is one that error replies do not cut off.
+// short returns a text that no other call returns, and that is short enough not to be cut off in an error reply.
 func (c *echoClient) short() string {
 	c.made++
 	return fmt.Sprintf("%s:%d", c.name, c.made)
@@ -97,12 +97,12 @@ func (c *echoClient) call(wants func(transcript.Value) bool, args ...string) {
 	c.pipeline = append(c.pipeline, echoCall{args: args, wants: wants})
 }
 
-// here is call for what the node answers by itself.
+// here does what call does, for a command that the node answers without a leader.
 func (c *echoClient) here(wants func(transcript.Value) bool, args ...string) {
 	c.pipeline = append(c.pipeline, echoCall{args: args, local: true, wants: wants})
 }
 
-// keep notes a write; reads may come back to it.
+// keep records a new write, so that later commands can read its key.
 func (c *echoClient) keep() *keptValue {
 	k := &keptValue{key: "key:" + c.short(), value: c.unique()}
 	c.kept = append(c.kept[max(len(c.kept)-50, 0):], k)
@@ -152,7 +152,7 @@ func (c *echoClient) queue() {
 	}, "BLPOP", k.key, "0.2")
 }
 
-// hash has a reply that is not the same in both versions of the protocol.
+// hash adds a command whose reply differs between RESP2 and RESP3.
 func (c *echoClient) hash() {
 	k := &keptValue{key: "hash:" + c.short(), value: c.unique()}
 	c.call(func(v transcript.Value) bool { return k.told(v, v.Type == ':' && v.Text == "1") }, "HSET", k.key, "field", k.value)
@@ -177,7 +177,7 @@ func (c *echoClient) transaction() {
 	}, "EXEC")
 }
 
-// converse sends one pipeline, cut anywhere, and checks its replies.
+// converse sends one pipeline, in pieces that are cut at random places, and checks its replies.
 func (c *echoClient) converse() error {
 	c.pipeline = c.pipeline[:0]
 	for range 1 + c.r.IntN(1+c.r.IntN(30)) {
@@ -214,7 +214,7 @@ func (c *echoClient) converse() error {
 	return nil
 }
 
-// greet chooses the protocol and a name.
+// greet chooses the version of the protocol, and sets the name of the connection.
 func (c *echoClient) greet() error {
 	_, err := c.conn.Write(transcript.AppendCommand(nil, "HELLO", fmt.Sprint(c.resp), "SETNAME", c.name))
 	if err != nil {
@@ -227,7 +227,7 @@ func (c *echoClient) greet() error {
 	return err
 }
 
-// echoes are such clients of one node.
+// echoes are the echoClients of one node.
 type echoes struct {
 	t              *testing.T
 	stop           atomic.Bool
@@ -262,7 +262,7 @@ func startEchoes(t *testing.T, addr string, seed uint64, count int) *echoes {
 	return e
 }
 
-// more waits for count more replies that belong to their requests.
+// more waits until the clients have got count more replies that belong to their requests.
 func (e *echoes) more(count int64) {
 	e.t.Helper()
 	from := e.right.Load()
@@ -285,16 +285,16 @@ func ledAway(t *testing.T, list []*nodes.Node, home *nodes.Node) (leader *nodes.
 			return leader != nil
 		}
 		if code, out := home.Admin("transfer", others(list, home)[0].ID); code != exitOK {
-			t.Log(out) // on a busy machine
+			t.Log(out) // the transfer may fail on a busy machine
 		}
 		return false
 	})
 	return leader
 }
 
-// J9: when a node forwarded pipelines to the leader, replies went to other requests or to other
-// clients. Here each reply that a follower's client gets is the reply to its own request, or an
-// error. That holds while the leader hands over, dies, or is suspended for longer than an election.
+// J9: an earlier version confused replies. When a node forwarded pipelines to the leader, a reply could go to another request,
+// or to another client. Here each reply that a follower's client gets is the reply to its own request, or an error. That holds
+// while the leader hands over, dies, or is suspended for longer than an election.
 func TestJ9RepliesBelongToTheirRequests(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -40,9 +40,9 @@ func parseEnvironment(fs *flag.FlagSet) error {
 	return nil
 }
 
-// emptyFlags returns an error for the given flags if one was set, by the command line or by its variable, to nothing: usually a
-// variable of the caller's is not set. To leave the flag out would mean something else: a node with an empty --join would be a cluster of
-// its own.
+// emptyFlags returns an error if one of the given flags was set to nothing, by the command line or by its environment variable.
+// The usual reason is that a variable in the caller's own script is not set. It would be dangerous to take the flag as left
+// out: a node with an empty --join would become a cluster of its own.
 func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 	fs.Visit(func(f *flag.Flag) {
 		if slices.Contains(names, f.Name) && strings.TrimSpace(f.Value.String()) == "" {

@@ -15,12 +15,12 @@ func TestUnknownVariables(t *testing.T) {
 		{"LOCKSTEP_WHATEVER_THIS_MEANS=", "see `lockstep help`"},
 		{"LOCKSTEP_PORT=6379", "LOCKSTEP_PORT is the variable of no flag"},
 		{"LOCKSTEP_=1", "see `lockstep help`"},
-		// Of this command, of another, of other programs.
+		// Flags of this command and of another one, and variables of other programs.
 		{"LOCKSTEP_LISTEN=127.0.0.1:1", ""},
 		{"LOCKSTEP_USER=bob", ""},
 		{"LOCKSTEPPER=1", ""},
 		{"PATH=/bin", ""},
-		// What Kubernetes sets for services called lockstep and lockstep-peers.
+		// Variables that Kubernetes sets for services called lockstep and lockstep-peers.
 		{"LOCKSTEP_SERVICE_HOST=10.0.0.1", ""},
 		{"LOCKSTEP_SERVICE_PORT_RESP=6379", ""},
 		{"LOCKSTEP_PORT=tcp://10.0.0.1:6379", ""},

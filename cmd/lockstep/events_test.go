@@ -12,7 +12,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// listener is a connection that is sent more than replies.
+// listener is a client connection that gets messages besides replies.
 type listener struct {
 	t    *testing.T
 	id   string
@@ -40,7 +40,7 @@ func (l *listener) send(line string) {
 	}
 }
 
-// expect reads lines of the protocol.
+// expect reads lines of the protocol, and fails unless they are the given ones.
 func (l *listener) expect(want ...string) {
 	l.t.Helper()
 	for i, line := range want {
@@ -51,7 +51,7 @@ func (l *listener) expect(want ...string) {
 	}
 }
 
-// skip reads up to a line.
+// skip reads lines up to the line last.
 func (l *listener) skip(last string) {
 	l.t.Helper()
 	for got := ""; got != last; {
@@ -88,9 +88,8 @@ func mustDo(t *testing.T, n *nodes.Node, want string, args ...string) {
 	}
 }
 
-// TestEventsOnEveryNode switches keyspace notifications on through a follower:
-// subscribers of all nodes get them, also from the next leader and after the
-// restart of all.
+// TestEventsOnEveryNode turns keyspace notifications on through a follower. Subscribers of all nodes get the notifications,
+// also from the next leader, and after a restart of all nodes.
 func TestEventsOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -135,13 +134,12 @@ func TestEventsOnEveryNode(t *testing.T) {
 		n.WaitReady()
 	}
 	mustDo(t, list[0], "[notify-keyspace-events AKE]", "CONFIG", "GET", "notify-keyspace-events")
-	waitEqual(t, list) // a node that was away tells its clients what it catches up with
+	waitEqual(t, list) // a node that was away sends the events of the entries with which it catches up
 	hear(list[2], list, "again")
 	waitEqual(t, list)
 }
 
-// TestTrackingOnEveryNode has clients of all nodes read a key that a client of
-// one of them changes.
+// In TestTrackingOnEveryNode, clients of all nodes read a key, and then a client of one node changes the key.
 func TestTrackingOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	mustDo(t, list[0], "OK", "SET", "k", "0")
@@ -161,8 +159,8 @@ func TestTrackingOnEveryNode(t *testing.T) {
 		}
 	}
 	for i, writer := range noloop {
-		// A node that lags behind applies the change before last only after
-		// the read, and that is a change, too: so each round has a key.
+		// Each round has a key of its own. A node that lags behind may apply an earlier change of a key only after the read,
+		// and would report that change, too.
 		key := fmt.Sprintf("k%d", i)
 		for _, l := range append(plain, noloop...) {
 			l.send("EXISTS " + key)

@@ -32,8 +32,7 @@ func waitEqual(t *testing.T, list []*nodes.Node) {
 	t.Fatalf("the nodes do not agree on applied index and state hash: %q", seen)
 }
 
-// TestAllKilled kills all three nodes at once under load. Every write that was
-// acknowledged must be there after the restart.
+// TestAllKilled kills all three nodes at once under load. After the restart, every acknowledged write must be there.
 func TestAllKilled(t *testing.T) {
 	list := nodes.Start(t, 3)
 	var (
@@ -50,7 +49,7 @@ func TestAllKilled(t *testing.T) {
 				key, value := fmt.Sprintf("w%d:%d", w, i), fmt.Sprintf("v%d", i)
 				got, err := c.Do("SET", key, value, "NX", "PX", "600000")
 				if err != nil {
-					return // killed
+					return // the node was killed
 				}
 				if got == "OK" {
 					mu.Lock()
@@ -67,7 +66,7 @@ func TestAllKilled(t *testing.T) {
 		if n >= 2000 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // polls a counter, no TTL
+		time.Sleep(10 * time.Millisecond) // the pause between two looks at a counter; no lease depends on it
 	}
 	for _, n := range list {
 		if err := n.Process().Kill(); err != nil {

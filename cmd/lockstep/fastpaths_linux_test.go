@@ -12,7 +12,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestWithout: a node takes no fast path that --without names, and serves clients all the same.
+// TestWithout: a node does not take the fast paths that --without names, and still serves clients.
 func TestWithout(t *testing.T) {
 	all := usedBy(t)
 	if all[directIO] == 0 {
@@ -21,7 +21,7 @@ func TestWithout(t *testing.T) {
 	if all[ioUring] == 0 {
 		t.Log("the system does not allow io_uring")
 	}
-	if all[eventLoops] < 2 { // the runtime's, and the loops'
+	if all[eventLoops] < 2 { // one of Go's runtime, the others of the event loops
 		t.Errorf("%d epoll instances", all[eventLoops])
 	}
 	got := usedBy(t, "--without", strings.Join(fastPaths, ","))
@@ -30,7 +30,8 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// usedBy starts a node, writes, and counts its descriptors of each fast path that has some.
+// usedBy starts a node with these flags and writes to it. Then it counts, for each fast path that uses descriptors, the node's
+// descriptors of that kind.
 func usedBy(t *testing.T, flags ...string) map[string]int {
 	t.Helper()
 	n := nodes.Start(t, 1, flags...)[0]
@@ -46,7 +47,7 @@ func usedBy(t *testing.T, flags ...string) map[string]int {
 	}
 	used := map[string]int{}
 	for _, fd := range list {
-		// Errors: the descriptor was closed meanwhile.
+		// An error means that the descriptor was closed meanwhile.
 		to, _ := os.Readlink(filepath.Join(dir, "fd", fd.Name()))
 		info, _ := os.ReadFile(filepath.Join(dir, "fdinfo", fd.Name()))
 		_, flags, _ := strings.Cut(string(info), "flags:")

@@ -315,7 +315,7 @@ func writeFlags(b *bytes.Buffer, fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		arg, usage := flag.UnquoteUsage(f)
 		fmt.Fprintf(b, "  --%s\n", strings.TrimSpace(f.Name+" "+arg))
-		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" { // 0 is in the usage, with what it stands for
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" { // the usage itself says what 0 stands for
 			usage += " (default " + f.DefValue + ")"
 		}
 		fmt.Fprintf(b, "        %s\n", usage)

@@ -9,9 +9,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestFunctionsOnEveryNode loads a library through a follower. Its functions
-// can be called through every node, when the leader has gone, and when all
-// nodes have been started again; the same for its deletion.
+// TestFunctionsOnEveryNode loads a library through a follower. Its functions can then be called through every node, also when
+// the leader has gone, and after a restart of all nodes. The deletion of the library has effect in the same cases.
 func TestFunctionsOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -77,7 +76,7 @@ func TestFunctionsOnEveryNode(t *testing.T) {
 	works("restored", list)
 }
 
-// waitServing asks until the node has a leader to ask.
+// waitServing sends a command to the node again and again, until the node reaches a leader.
 func waitServing(t *testing.T, n *nodes.Node) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; {
@@ -91,8 +90,8 @@ func waitServing(t *testing.T, n *nodes.Node) {
 	}
 }
 
-// TestEndlessFunction: FUNCTION KILL and STATS reach the function that the
-// leader runs from every node, and SCRIPT KILL does not end it.
+// TestEndlessFunction: the leader runs an endless function. FUNCTION KILL and FUNCTION STATS reach it from every node, and
+// SCRIPT KILL does not end it.
 func TestEndlessFunction(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -129,9 +128,8 @@ func TestEndlessFunction(t *testing.T) {
 	}
 }
 
-// spin calls the endless function until it keeps the server busy, and returns
-// where its answer will come. An election on a starved machine may end the first
-// attempt.
+// spin calls the endless function, again if need be, until the server is busy with it. An election on a machine with too little
+// processor time may end the first call. spin returns the channel that will get the result of the call.
 func spin(t *testing.T, from *nodes.Node) <-chan error {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {

@@ -10,15 +10,14 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestHealth runs the health check of the container image against a node, and
-// against none.
+// TestHealth runs the health check of the container image, first against a node, and then after the node has ended.
 func TestHealth(t *testing.T) {
 	node := nodes.Start(t, 1)[0]
 	_, port, _ := strings.Cut(node.HTTPAddr, ":")
 	for _, addr := range []string{node.HTTPAddr, "0.0.0.0:" + port, ":" + port} {
 		checkHealth(t, []string{"--http-listen", addr}, exitOK, "ready\n")
 	}
-	t.Setenv("LOCKSTEP_HTTP_LISTEN", node.HTTPAddr) // what serve reads, too
+	t.Setenv("LOCKSTEP_HTTP_LISTEN", node.HTTPAddr) // serve reads the same variable
 	checkHealth(t, nil, exitOK, "ready\n")
 	checkHealth(t, []string{"now"}, exitUsage, `unexpected argument "now"`)
 	checkHealth(t, []string{"--http-listen", "8379"}, exitUsage, "want the host:port")

@@ -29,10 +29,10 @@ const (
 	httpWriteTime   = 70 * time.Second // enough for a profile of one minute
 	httpIdleTime    = 30 * time.Second
 	httpConnections = 128
-	httpRate        = 100  // requests per second …
-	httpBurst       = 200  // … after a burst of this many
-	figuresRate     = 4    // /metrics is computed at most this many times per second …
-	figuresBurst    = 8    // … after a burst of this many; other requests for /metrics get the last result
+	httpRate        = 100  // requests per second, after a burst of httpBurst
+	httpBurst       = 200  // requests in such a burst
+	figuresRate     = 4    // computations of /metrics per second, after a burst of figuresBurst
+	figuresBurst    = 8    // burst of computations of /metrics; other requests for /metrics get the last result
 	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little: a flood of requests must not keep a supervisor from its answer
 )
 
@@ -139,7 +139,8 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 // newHTTPServer makes a server with limits, so that clients cannot make it take much memory.
 func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
 	few := newConnectionCap()
-	// Without DisableGeneralOptionsHandler, net/http would answer OPTIONS * itself, at no pace, and would read bodies.
+	// Without DisableGeneralOptionsHandler, net/http would answer OPTIONS * itself, at any rate of requests, and would read
+	// bodies.
 	return &http.Server{Handler: withoutBody(pages), DisableGeneralOptionsHandler: true, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note, ConnContext: few.context,
 		// At a higher level, strangers would decide how many lines the log gets.

@@ -22,8 +22,8 @@ type connectionCap struct {
 	changes int
 }
 
-// httpConnection is a connection. end cancels the context of its requests, so that a request that waits gives up: net/http
-// itself does not notice that a connection is closed while further requests on it are unread.
+// httpConnection is a connection. end cancels the context of its requests, so that a waiting request gives up when the
+// connection is closed. net/http itself does not notice the close while further requests on the connection are unread.
 type httpConnection struct {
 	end   context.CancelFunc
 	from  netip.Addr // an IPv6 network of 64 bits counts as one address
@@ -73,10 +73,10 @@ func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// leastWanted returns the connection to close, which is never the newest. It chooses among the connections of the address with
-// the most connections: the one that has been idle for longest or, if none is idle, the one that has been in its state for longest.
-// A new connection does not count as idle: it may be a probe, whose request comes within milliseconds, while the requests of
-// strangers may go on for as long as they like.
+// leastWanted returns the connection to close, which is never the newest. It looks only at the address with the most
+// connections. Of these, it chooses the one that has been idle for longest. If none is idle, it chooses the one that has been
+// in its state for longest. A new connection does not count as idle, because it may be a probe, whose request comes within
+// milliseconds. The requests of strangers may last for as long as they like.
 func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
 	count := map[netip.Addr]int{}
 	for _, one := range c.conns {
@@ -163,7 +163,7 @@ const errProfile = "another client reads a profile: try again when it has it"
 // decide how many requests there are, and each answer takes processor time from Redis clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
-	first := make(chan struct{}, 1) // only one request at a time waits for pace, which does not give back the places of clients that disconnect
+	first := make(chan struct{}, 1) // only one request at a time waits for pace, which keeps the places of clients that disconnect
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case first <- struct{}{}:
@@ -178,8 +178,9 @@ func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	}
 }
 
-// promptly returns a handler that gives probes a pace of their own, and every other request the pace of other. No http.ServeMux
-// stands before the two: a ServeMux answers some requests itself (with a redirect, or 400 for the path *), which then have no pace.
+// promptly returns a handler that limits the rate of probes and the rate of all other requests separately. No http.ServeMux
+// stands before the two limits. A ServeMux answers some requests itself, with a redirect, or with 400 for the path *: such
+// answers would have no limit.
 func promptly(probes, other http.Handler) http.HandlerFunc {
 	quick, slow := paced(probes, probeRate, probeRate), paced(other, httpRate, httpBurst)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -205,7 +206,7 @@ func withoutBody(pages http.Handler) http.Handler {
 			http.Error(w, errBody, http.StatusRequestEntityTooLarge)
 			return
 		}
-		defer time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() }).Stop() // in case that the client does not read
+		defer time.AfterFunc(httpHeaderTime, func() { _ = conn.Close() }).Stop() // the client may not read the answer
 		_, _ = fmt.Fprintf(conn, "HTTP/1.1 413 Request Entity Too Large\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(errBody), errBody)
 		_ = conn.Close()
 	})

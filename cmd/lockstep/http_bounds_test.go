@@ -18,7 +18,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// fakeHTTPConn is a connection from an address.
+// fakeHTTPConn is a connection that comes from a chosen address.
 type fakeHTTPConn struct {
 	net.Conn
 	from   string
@@ -38,8 +38,8 @@ func (c *fakeHTTPConn) Close() error {
 	return nil
 }
 
-// A probe gets in beside strangers that keep all connections busy, and is not cut off for them. Of their connections, one that asks
-// for nothing is closed first, then the one that has waited for longest.
+// Strangers keep all connections busy. A probe can still connect, and is not closed in favour of strangers. Of the strangers'
+// connections, an idle one is closed first, then the one that has waited for longest.
 func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	for _, from := range []string{"192.0.2.1:%d", "[2001:db8::%x]:9"} {
 		c := newConnectionCap()
@@ -72,7 +72,7 @@ func TestProbesComeInBesideBusyConnections(t *testing.T) {
 		if !quiet.closed || len(c.conns) != httpConnections {
 			t.Errorf("the one that asks for nothing is closed: %v, there are %d", quiet.closed, len(c.conns))
 		}
-		c.note(flood[0], http.StateIdle) // net/http has not noticed yet
+		c.note(flood[0], http.StateIdle) // net/http has not noticed yet that the connection is closed
 		c.note(flood[0], http.StateClosed)
 		if len(c.conns) != httpConnections {
 			t.Errorf("%d connections, not %d", len(c.conns), httpConnections)
@@ -80,8 +80,9 @@ func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	}
 }
 
-// A probe whose request has not been read yet is not closed for strangers from many addresses, whose requests take long (net/http
-// keeps a connection for half a second after it has refused a long header).
+// A new connection may be a probe whose request has not been read yet. It is not closed in favour of strangers from many
+// addresses whose requests take long. Such requests are easy to make: net/http keeps a connection for half a second after it
+// has refused a long header.
 func TestNewConnectionsAreNotIdle(t *testing.T) {
 	c := newConnectionCap()
 	open := func(n int) *fakeHTTPConn {
@@ -149,7 +150,7 @@ func TestProbeFromTheAddressOfAFlood(t *testing.T) {
 	}
 }
 
-// Those who leave while they wait hold nobody up.
+// A client that disconnects while its request waits does not delay the requests of others.
 func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		page := paced(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), httpRate, httpBurst)
@@ -172,7 +173,8 @@ func TestWhoLeavesHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// A flood does not decide how often the figures are computed; who asks seldom gets those of the moment.
+// The figures are computed at a bounded rate, even in a flood of requests. A client that asks seldom gets new figures each
+// time.
 func TestFiguresAreComputedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		computed := 0
@@ -199,7 +201,8 @@ func TestFiguresAreComputedSeldom(t *testing.T) {
 	})
 }
 
-// A request with a body is answered before the body has come, and its connection ends: net/http would read on.
+// A request with a body is answered before the body has come, and its connection is closed. Without that, net/http would read
+// the body.
 func TestBodiesAreNotRead(t *testing.T) {
 	served := false
 	srv := newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }), slog.New(slog.DiscardHandler))
@@ -218,7 +221,7 @@ func TestBodiesAreNotRead(t *testing.T) {
 		if _, err := io.WriteString(c, head); err != nil {
 			t.Fatal(err)
 		}
-		got, err := io.ReadAll(c) // ends although the body does not
+		got, err := io.ReadAll(c) // the answer ends although the body does not
 		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 413 ") || served {
 			t.Errorf("%q, %v; served: %v", got, err, served)
 		}
@@ -248,8 +251,9 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestEveryRequestHasAPace: whatever a client asks for without end on one connection, it gets few answers per second, or the
-// connection ends. Some requests net/http answers without a handler, and a ServeMux answers others itself.
+// TestEveryRequestHasAPace: a client repeats one request on one connection without end. Whatever the request is, the client
+// gets few answers per second, or the connection is closed. Some of these requests net/http answers without a handler, and
+// others a ServeMux would answer itself.
 func TestEveryRequestHasAPace(t *testing.T) {
 	for _, request := range []string{
 		"GET /nothing HTTP/1.1\r\nHost: localhost", "GET //x HTTP/1.1\r\nHost: localhost", "POST /healthz HTTP/1.1\r\nHost: localhost",
@@ -263,7 +267,7 @@ func TestEveryRequestHasAPace(t *testing.T) {
 			ln := &pipeListener{conns: make(chan net.Conn, 1), over: make(chan struct{})}
 			ln.conns <- there
 			go srv.Serve(ln)
-			defer time.Sleep(time.Minute) // net/http does not see that a client disconnects whose next request it has: the last one waits for its pace
+			defer time.Sleep(time.Minute) // net/http misses that a client has gone while the client's next request waits for its pace
 			defer srv.Close()
 			go func() {
 				for err := error(nil); err == nil; { // until the connection ends

@@ -13,8 +13,8 @@ import (
 	"lockstep/cluster"
 )
 
-// FuzzHTTP sends bytes to the HTTP port, and then nothing more. They are answered as HTTP or not at all, the
-// server closes the connection, and the answer shows nothing of /debug or of the guarded metrics.
+// FuzzHTTP sends bytes to the HTTP port, and then closes its sending half. The server answers in HTTP or not at all, and closes
+// the connection. The answer shows nothing of /debug or of the guarded metrics.
 func FuzzHTTP(f *testing.F) {
 	for _, in := range []string{
 		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n", "GET /debug/pprof/ HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -59,7 +59,7 @@ func FuzzHTTP(f *testing.F) {
 		if err := conn.SetDeadline(time.Now().Add(httpReadTime + 5*time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.Write(in); err == nil { // it may be closed in the middle
+		if _, err := conn.Write(in); err == nil { // the server may close the connection while bytes are sent
 			_ = conn.(*net.TCPConn).CloseWrite()
 		}
 		got, err := io.ReadAll(conn)

@@ -19,7 +19,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// page asks for a page, as a user if there is a name, and returns the status.
+// page requests a page and returns the status and the text. If name is not empty, it asks as that user.
 func page(t *testing.T, client *http.Client, url, name, password, host string) (status int, text string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodGet, url, nil)
@@ -44,8 +44,8 @@ func page(t *testing.T, client *http.Client, url, name, password, host string) (
 	return resp.StatusCode, string(body)
 }
 
-// TestPagesAndRights: everybody may read the probes, and ACL users with the right to DEBUG may read
-// /debug. If the operator protects /metrics, only users with the right to INFO may read it.
+// TestPagesAndRights: everybody may read the pages for probes. /debug needs an ACL user with the right to DEBUG. If the
+// operator protects /metrics, it needs a user with the right to INFO.
 func TestPagesAndRights(t *testing.T) {
 	list, _ := nodes.StartSecret(t, 1, "--requirepass", "of all", "--http-metrics-auth", "--http-tls")
 	n := list[0]
@@ -113,7 +113,7 @@ func TestPagesWithoutPassword(t *testing.T) {
 	}
 }
 
-// TestPagesFollowProtectedMode: CONFIG SET protected-mode counts for /debug and the guarded metrics, too.
+// TestPagesFollowProtectedMode: a change of protected-mode by CONFIG SET takes effect for /debug and the guarded metrics, too.
 func TestPagesFollowProtectedMode(t *testing.T) {
 	for _, begin := range []string{"yes", "no"} {
 		n := nodes.Start(t, 1, "--protected-mode", begin, "--http-metrics-auth")[0]
@@ -175,8 +175,8 @@ func (r *httpRecorder) Header() http.Header         { return r.header }
 func (r *httpRecorder) Write(p []byte) (int, error) { return len(p), nil }
 func (r *httpRecorder) WriteHeader(status int)      { r.status = status }
 
-// TestHTTPLimits: headers, and connections that ask for nothing, are bounded; who asks
-// comes in beside them.
+// TestHTTPLimits: the size of headers is bounded, and so is the number of connections without a request. A client that sends a
+// request still gets a connection.
 func TestHTTPLimits(t *testing.T) {
 	srv := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }), slog.New(slog.DiscardHandler))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -226,7 +226,7 @@ func TestHTTPLimits(t *testing.T) {
 	}
 }
 
-// TestProbesAreAnsweredInAFlood: a hundred connections that ask for figures as fast as they can do not make a probe wait.
+// TestProbesAreAnsweredInAFlood: a hundred connections request figures as fast as they can. A probe is answered without a wait.
 func TestProbesAreAnsweredInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pages := pages(options{}, &parts{})
@@ -260,7 +260,7 @@ func TestProbesAreAnsweredInAFlood(t *testing.T) {
 	})
 }
 
-// TestHTTPIsPaced: whoever asks on and on waits; who has gone is not answered.
+// TestHTTPIsPaced: a client that sends requests without end has to wait, and a client that has disconnected is not answered.
 func TestHTTPIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := 0

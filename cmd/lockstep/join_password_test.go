@@ -10,8 +10,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// A node that is started without the password, or with another one, serves nobody who does not know the
-// cluster's: not while it joins, not as a member, not as the leader, and not when it is started again.
+// A node that is started without the cluster's password, or with another one, serves no client that does not know the cluster's
+// password. That holds while the node joins, when it is a member, when it leads, and after it is started again.
 func TestJoinWithoutThePassword(t *testing.T) {
 	list := nodes.Start(t, 3, "--requirepass", "sesame")
 	leader := list[0].Dial()
@@ -21,7 +21,8 @@ func TestJoinWithoutThePassword(t *testing.T) {
 	if got, err := leader.Do("SET", "lock", "me"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// What the leader has a say in, and what a node answers by itself as soon as it knows something.
+	// led are commands for which a node needs the leader. local are commands that a node answers by itself as soon as it knows
+	// something of the cluster. early are a few commands for moments at which the node may know nothing.
 	led := []string{"GET lock", "DEL lock", "AUTH wrong", "AUTH default wrong", "AUTH another", "HELLO 2 AUTH default another", "CONFIG GET requirepass", "ACL LIST", "MONITOR", "EVAL return 0",
 		"KEYS *", "ACL SETUSER eve on nopass ~* +@all", "CONFIG SET requirepass mine", "CLIENT LIST", "LOCKSTEP REMOVE n1", "LOCKSTEP TRANSFER n2", "LOCKSTEP ADD n9 127.0.0.1:1", "BLPOP list 1", "PUBLISH ch m"}
 	early := []string{"GET lock", "AUTH default wrong", "AUTH another", "CONFIG SET requirepass mine", "LOCKSTEP REMOVE n1"}

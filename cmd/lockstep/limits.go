@@ -45,7 +45,7 @@ func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	// fixedMemory is set aside first or, if that is less, three quarters of the limit.
+	// fixedMemory is set aside first, but no more than three quarters of the limit.
 	free := max(limit-fixedMemory, limit/4)
 	return memoryPlan{data: min(limit*2/5, free/2), script: min(limit/8, 256<<20), client: min(limit/8, free/8),
 		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
@@ -66,8 +66,9 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	}
 }
 
-// fewestFiles is the least limit of open files with which a node starts, and reservedFiles is how many of them are not for clients: the
-// log and its segments, snapshots, the connections of members, those of strangers at the peer port and the HTTP port.
+// fewestFiles is the least limit of open files with which a node starts. reservedFiles is how many open files are not for
+// clients, but for the log and its segments, snapshots, the connections of members, and those of strangers at the peer port and
+// the HTTP port.
 const (
 	fewestFiles   = 1024
 	reservedFiles = 640
@@ -86,11 +87,13 @@ func openFiles() (int, error) {
 	return n, nil
 }
 
-// clientsWithin divides a limit of open files among the clients. Without that, the node could not open the next file of its log while
-// strangers hold all files. clients is the largest maxclients of each server, and handshakes, at most the given number, how many
-// clients of a server may be at the TLS handshake. Each server may have an eighth more sessions for a moment (Server.makeRoom), and
-// twice as many clients as handshakes wait for theirs. Half as many were cut off and end, and a quarter as many wait for room after
-// their handshakes.
+// clientsWithin divides a limit of open files among the clients. Otherwise strangers could hold all files, and the node could
+// not open the next file of its log. The result clients is the largest maxclients of each server. The result most, no higher
+// than handshakes, is how many clients of one server may be at the TLS handshake.
+//
+// Each server needs more files than that. For a moment it may have an eighth more sessions than maxclients (Server.makeRoom).
+// While most clients of a TLS server are at the handshake, twice as many may wait for it, half as many were cut off and are
+// ending, and a quarter as many wait for room after it.
 func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	servers, secret := 1, 0
 	if o.sentinelListen != "" {
@@ -104,7 +107,7 @@ func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	}
 	left := files - reservedFiles
 	if most = handshakes; secret > 0 {
-		most = min(handshakes, left/(16*secret)) // a quarter of the files at most
+		most = min(handshakes, left/(16*secret)) // then handshakes take a quarter of the files at most
 		left -= (3*most + (most+1)/2 + most/4) * secret
 	}
 	return left / servers * 8 / 9, most
@@ -142,7 +145,8 @@ func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	return planMemory(l.planned)
 }
 
-// fractionOfMemory checks AUTOMEMLIMIT, which memlimit.Set reads. With a value that it cannot read, there would be no limit.
+// fractionOfMemory checks AUTOMEMLIMIT, an environment variable that memlimit.Set reads. If memlimit.Set could not read its
+// value, it would set no limit.
 func fractionOfMemory() error {
 	value, set := os.LookupEnv("AUTOMEMLIMIT")
 	if !set || value == "off" {
@@ -154,17 +158,18 @@ func fractionOfMemory() error {
 	return nil
 }
 
-// memoryLimit has the limit that limitMemory found and planMemory divides (planned), and the one that the collector got (set).
+// memoryLimit has two limits: planned is the one that limitMemory found and planMemory divides, and set is the one that the
+// garbage collector got.
 var memoryLimit struct {
 	sync.Mutex
 	planned, set int64
 }
 
-// collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. The result is less
-// than limit. In a flood, a collection must begin and end before all memory is used, because memory grows while the
-// collector runs, and grows without bound once the collector takes half of the processor time. The collector counts the
-// ballast, which takes no physical memory. So collectorLimit adds the size of the ballast; otherwise the collector
-// would run all the time in a small container.
+// collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. It subtracts an eighth of
+// limit, at most 256 MiB. Memory grows while the collector runs, and grows without bound once the collector takes half of the
+// processor time. So in a flood, a collection must begin and end before all memory is used. Then collectorLimit adds the size
+// of the ballast, which takes no physical memory, but which the collector counts. Otherwise the collector would run all the
+// time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit

@@ -38,8 +38,8 @@ func TestLimitMemory(t *testing.T) {
 			if c.env != "" {
 				t.Setenv("GOMEMLIMIT", c.env)
 			}
-			debug.SetMemoryLimit(7e8) // as Go has read it at the start
-			for range 2 {             // a second node in the process leaves it as it is
+			debug.SetMemoryLimit(7e8) // as if Go had read it from the environment
+			for range 2 {             // a second node in the process changes nothing
 				plan := limitMemory(c.limit, slog.New(slog.DiscardHandler))
 				if got := debug.SetMemoryLimit(-1); got != collectorLimit(c.want) {
 					t.Errorf("the limit is %d, want %d", got, collectorLimit(c.want))
@@ -66,7 +66,8 @@ func TestMemoryOf(t *testing.T) {
 	}
 }
 
-// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory, of the flag or of the cluster, is more than its memory.
+// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory is more than its memory, whether the value is from
+// its flag or from the cluster.
 func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
 	addrs := ports.Addrs(t, 2)
 	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,
@@ -102,7 +103,7 @@ func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
 	}
 }
 
-// logged is a log that goroutines write.
+// logged is a log that many goroutines may write.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -126,20 +127,21 @@ func TestLimitProcessors(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	runtime.SetDefaultGOMAXPROCS()
 	all := runtime.GOMAXPROCS(0)
-	for range 2 { // a second node in the process leaves it as it is
+	for range 2 { // a second node in the process changes nothing
 		limitProcessors()
 		if got := runtime.GOMAXPROCS(0); got != max(1, all-1) {
 			t.Errorf("%d processors of %d", got, all)
 		}
 	}
 	t.Setenv("GOMAXPROCS", "7")
-	runtime.GOMAXPROCS(7) // as Go has read it at the start
+	runtime.GOMAXPROCS(7) // as if Go had read it from the environment
 	if limitProcessors(); runtime.GOMAXPROCS(0) != 7 {
 		t.Errorf("%d processors, GOMAXPROCS says 7", runtime.GOMAXPROCS(0))
 	}
 }
 
-// TestClientsWithin: all that clients can make the servers open leaves the files that are reserved, and leaves clients room.
+// TestClientsWithin: even if clients make the servers open as many files as they can, the reserved files are left. Clients get
+// a useful number of files.
 func TestClientsWithin(t *testing.T) {
 	for _, o := range []options{
 		{}, {sentinelListen: "x"}, {tls: tlsOptions{listen: "x"}}, {tls: tlsOptions{clusterListen: "x"}},
@@ -166,7 +168,8 @@ func TestClientsWithin(t *testing.T) {
 	}
 }
 
-// TestFewFiles: a node with too low a limit of open files does not start: strangers could keep it from opening its log.
+// TestFewFiles: a node does not start if its limit of open files is too low, because strangers could keep it from opening its
+// log.
 func TestFewFiles(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "ulimit -n 256; exec \"$0\" --ephemeral --listen 127.0.0.1:0 --http-listen ''", nodes.Binary(t))
 	out, err := cmd.CombinedOutput()

@@ -27,18 +27,18 @@ const (
 // line says how many these are.
 type lineQueue struct {
 	to    io.Writer
-	more  chan struct{} // has room for one; add puts something in when lines has a new line or over is set
-	moved chan struct{} // has room for one; run puts something in after each line
-	lost  atomic.Uint64 // lines that were left out since the start
+	more  chan struct{} // tells run that lines has a new line or over is set; has room for one signal
+	moved chan struct{} // tells flush that run has written a line; has room for one signal
+	lost  atomic.Uint64 // number of lines that were left out since the start
 
 	mu      sync.Mutex
-	lines   [][]byte // run has not taken them yet
+	lines   [][]byte // the lines that run has not taken yet
 	size    int      // bytes of all lines that are not written yet
-	skipped uint64   // lines that were left out behind those in lines
+	skipped uint64   // number of lines that were left out after those in lines
 	over    bool     // close has been called
 	say     func(missing uint64) []byte
 
-	failed uint64 // lines that run could not write, because of an error, since the last one that it could; only run uses it
+	failed uint64 // number of lines that run could not write, because of errors, since the last written one; only run uses it
 }
 
 // newLineQueue makes a queue of lines for a writer, and starts its goroutine, which close ends.
@@ -62,7 +62,7 @@ func nudge(c chan struct{}) {
 func (q *lineQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// Without the second condition, a reader who is too slow would get the line of say before every other line.
+	// Without the second condition, a reader who is too slow would get a line about missing lines before every other line.
 	if q.size > 0 && q.size+len(line) > queuedLines || q.skipped > 0 && q.size > queuedLines/2 {
 		q.skipped++
 		q.lost.Add(1)
@@ -79,7 +79,7 @@ func (q *lineQueue) last(line string) {
 	q.add([]byte(line))
 }
 
-// add queues one line, behind the number of those that were left out before it; the caller holds mu.
+// add queues one line. If lines were left out before it, add first queues a line that says how many. The caller holds mu.
 func (q *lineQueue) add(line []byte) {
 	if q.skipped > 0 {
 		q.put(q.say(q.skipped))
@@ -110,8 +110,8 @@ func (q *lineQueue) run() {
 	}
 }
 
-// take takes all queued lines. If lines were left out behind them, the last line that it returns says so: when that line is written,
-// there is room again, and perhaps nobody writes a further line for hours.
+// take takes all queued lines. If there are none, but lines were left out, take returns a line that says so. It does not leave
+// that to the next call of Write, which may come only hours later.
 func (q *lineQueue) take() (lines [][]byte, over bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// unread is a node whose log goes into a pipe of 4 KiB that nobody reads, and that is full.
+// unread is a node whose log goes into a pipe that nobody reads. The pipe has room for 4 KiB, and is full.
 type unread struct {
 	*nodes.Node
 	cmd *exec.Cmd
@@ -49,7 +49,7 @@ func startUnread(t *testing.T, flags ...string) unread {
 	return n
 }
 
-// fill has the node write more lines than the pipe has room for.
+// fill makes the node write more lines than the pipe has room for.
 func (n unread) fill(t *testing.T) {
 	t.Helper()
 	for i := range 30 {
@@ -59,7 +59,7 @@ func (n unread) fill(t *testing.T) {
 	}
 }
 
-// TestFullPipe: a node whose log nobody reads serves its clients, and ends when it is told to.
+// TestFullPipe: a node whose log nobody reads still serves its clients, and ends on SIGTERM.
 func TestFullPipe(t *testing.T) {
 	n := startUnread(t, "--ephemeral")
 	if got, err := n.Do("SET", "lock", "me", "NX"); got != "OK" {
@@ -85,7 +85,7 @@ func TestFullPipe(t *testing.T) {
 	}
 }
 
-// TestBrokenNodeOfAFullPipe: a node that cannot write its Raft log ends, though nobody reads why.
+// TestBrokenNodeOfAFullPipe: a node that cannot write its Raft log ends, even if nobody reads its last line, which says why.
 func TestBrokenNodeOfAFullPipe(t *testing.T) {
 	n := startUnread(t, "--data", t.TempDir())
 	limit := unix.Rlimit{Cur: 4096, Max: 4096}

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// pipe is what stands behind the standard error: a reader who may read nothing for a while, or a disk that is full.
+// pipe takes the place of the standard error. Its reader may read nothing for a while, or writes to it may fail as on a full
+// disk.
 type pipe struct {
 	mu    sync.Mutex
 	reads sync.Cond
@@ -57,7 +58,8 @@ func (p *pipe) lines() []string {
 	return strings.Split(strings.TrimSuffix(p.got.String(), "\n"), "\n")
 }
 
-// Nobody who logs waits for the reader of the log. What has no room is left out, and counted where it is missing.
+// A goroutine that logs never waits for the reader of the log. Lines for which there is no room are left out, and a line in
+// their place says how many they were.
 func TestNobodyWaitsForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -102,7 +104,8 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 	})
 }
 
-// A line that the queue has left out is not told before half of the queue is empty, and then before the next line.
+// When the queue has left lines out, it takes no further line until it is half empty. The line that says how many are missing
+// stands before the next line.
 func TestLinesAreMissingWhereTheLogSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -137,7 +140,7 @@ func TestLinesAreMissingWhereTheLogSaysSo(t *testing.T) {
 	})
 }
 
-// What a full disk refuses is counted before the first line that it takes again.
+// Lines that a full disk refuses are counted. The count stands before the first line that the disk takes again.
 func TestLogThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -157,7 +160,7 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// A process that ends writes all that is left while somebody reads, be it slowly, and waits for nobody who does not.
+// A process that ends writes all lines that are left if somebody reads them, even slowly. If nobody reads, it does not wait.
 func TestEndOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -207,7 +210,7 @@ func TestEndOfTheLog(t *testing.T) {
 	})
 }
 
-// The lines are those that a logger writes without a queue.
+// The lines have the same bytes as those of a logger without a queue.
 func TestQueuedLinesAreTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, format := range []string{"text", "json"} {

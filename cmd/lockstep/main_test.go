@@ -8,8 +8,7 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// TestMain keeps the variables that the tests were started with from the commands that
-// they run in this process.
+// TestMain hides the environment variables of the tests from the commands that the tests run in this process.
 func TestMain(m *testing.M) {
 	own := environ.Environ()
 	os.Clearenv()

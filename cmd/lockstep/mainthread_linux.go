@@ -34,9 +34,9 @@ func keepMainThread() error {
 	return errors.New("it was busy")
 }
 
-// takeMainThread locks n goroutines to different threads at the same time, and reports whether one of these is the main thread. That
-// one stays locked. If n is the number of all threads, the main thread is among these if it is idle, because the runtime starts no
-// thread while one is idle.
+// takeMainThread locks n goroutines to different threads at the same time, and reports whether one of these is the main thread.
+// That goroutine stays locked. If n is the number of all threads, and the main thread is idle, it is always among them: the
+// runtime starts no new thread while one is idle.
 func takeMainThread(n int) bool {
 	var here sync.WaitGroup
 	var taken atomic.Bool

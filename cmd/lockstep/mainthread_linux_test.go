@@ -12,8 +12,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestMainThreadWritesNothing: a goroutine of a durable node has the main thread and never runs, so that the thread takes part in no
-// write to the log. If such a write hung, SIGTERM would wait for it.
+// TestMainThreadWritesNothing: in a durable node, a goroutine that never runs holds the main thread. So this thread never
+// writes to the log. If such a write hung, SIGTERM would wait for it.
 func TestMainThreadWritesNothing(t *testing.T) {
 	for _, processors := range []string{"1", "8"} {
 		t.Setenv("GOMAXPROCS", processors)

@@ -19,7 +19,7 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// administered runs an administration command that must succeed.
+// administered runs an administration command on a node and returns its output. The command must succeed.
 func administered(t *testing.T, n *nodes.Node, command string, args ...string) string {
 	t.Helper()
 	code, out := n.Admin(command, args...)
@@ -56,8 +56,8 @@ func readyz(t *testing.T, n *nodes.Node) string {
 	return strings.TrimSpace(string(b))
 }
 
-// TestMembershipCommands walks through what an operator does: a node joins, a
-// dead one is replaced while a lock is held, and the dead one comes back.
+// TestMembershipCommands does what an operator does: a node joins, a dead node is replaced while a lock is held, and the dead
+// node is started again.
 func TestMembershipCommands(t *testing.T) {
 	list := nodes.Start(t, 3)
 	if got, err := list[0].Do("SET", "lock", "me", "NX", "PX", "600000"); got != "OK" {
@@ -72,7 +72,7 @@ func TestMembershipCommands(t *testing.T) {
 			return err == nil && strings.Contains(fmt.Sprint(got), "connected_slaves:2")
 		})
 	}
-	// The same command again, and again after a restart, changes nothing.
+	// The same command changes nothing when it is given again, also after a restart of the node.
 	n4.Kill()
 	n4.Run()
 	n4.WaitReady()
@@ -97,7 +97,7 @@ func TestMembershipCommands(t *testing.T) {
 	same.Run()
 	inState(t, n4, dead.ID, "voter")
 
-	// The old one comes back beside the new one of its name.
+	// The old node is started again, beside the new one with the same id.
 	dead.Run()
 	until(t, "that it says so", func() bool {
 		return readyz(t, dead) == "removed from the cluster" && strings.Contains(dead.Log(), "has been removed from the cluster")
@@ -120,9 +120,8 @@ func TestMembershipCommands(t *testing.T) {
 	waitEqual(t, []*nodes.Node{n4, same, list[0]})
 }
 
-// TestMovedNode: a node restarts at another peer address, just after the other nodes reached it at
-// the old one. It says that it must be moved with lockstep add; it does not say that it has been
-// removed.
+// TestMovedNode: a node restarts at another peer address, just after the other nodes have reached it at the old one. It logs
+// that its address must be changed with lockstep add. It does not log that it has been removed.
 func TestMovedNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	old := list[2]
@@ -145,9 +144,9 @@ func TestMovedNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestPeersAfterTheFirstStart: --peers adds no members to a cluster that exists. A node that is a whole cluster
-// by itself does not start with --peers, because the other nodes would not know its data. A new node with such
-// --peers does not start either, and says which address belongs to another cluster.
+// TestPeersAfterTheFirstStart: --peers adds no members to an existing cluster. A node that is a whole cluster by itself does
+// not start with --peers, because the other nodes would not have its data. A new node whose --peers name that node does not
+// start either, and says which address belongs to another cluster.
 func TestPeersAfterTheFirstStart(t *testing.T) {
 	alone := nodes.Start(t, 1)[0]
 	alone.Kill()
@@ -168,7 +167,7 @@ func TestPeersAfterTheFirstStart(t *testing.T) {
 	}
 }
 
-// TestJoinRefused: what cannot work ends the new node with one clear line.
+// TestJoinRefused: if a new node can never join, it ends with one clear line.
 func TestJoinRefused(t *testing.T) {
 	n1 := nodes.Start(t, 1)[0]
 	clash := nodes.Newcomer(t, "n1", []*nodes.Node{n1})
@@ -178,14 +177,14 @@ func TestJoinRefused(t *testing.T) {
 	}
 	lost := nodes.Newcomer(t, "n2", []*nodes.Node{n1}, "--peer-advertise", "127.0.0.1:1")
 	lost.Run()
-	// Somebody may start to listen there, so it goes on asking.
+	// A member may start to listen at that address later, so the new node goes on asking.
 	until(t, "a word on the address", func() bool { return strings.Contains(lost.Log(), "--peer-advertise") })
 	until(t, "its asking", func() bool { return readyz(t, lost) == "not a member yet" })
 	lost.Kill()
 	refused(t, exitUsage, []string{"--ephemeral", "--join"}, "--ephemeral", "--join", n1.PeerAddr)
 	refused(t, exitUsage, []string{"--join", "--peers"}, "--join", n1.PeerAddr, "--peers", "n1=127.0.0.1:7379")
 	refused(t, exitUsage, []string{"--peer-advertise"}, "--join", n1.PeerAddr, "--peer-listen", "0.0.0.0:7399")
-	// A directory whose node never became a member does not begin a cluster.
+	// A node that asked to join and never became a member does not begin a cluster of its own with its directory.
 	waits := nodes.Newcomer(t, "n3", []*nodes.Node{{PeerAddr: ports.Addrs(t, 1)[0]}})
 	waits.Run()
 	until(t, "its asking", func() bool { return readyz(t, waits) == "not a member yet" })
@@ -208,8 +207,8 @@ func TestAdminNeedsThePassword(t *testing.T) {
 	}
 }
 
-// TestFlagsBehindArguments: flags may stand where docs/operations.md has them, and
-// win over the environment there, too.
+// TestFlagsBehindArguments: flags may stand behind the arguments, as in docs/operations.md. They override the environment
+// there, too.
 func TestFlagsBehindArguments(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	t.Setenv("LOCKSTEP_ADDR", ports.Addrs(t, 1)[0])
@@ -232,9 +231,8 @@ func TestFlagsBehindArguments(t *testing.T) {
 // handovers is how often TestTransferPause transfers the leadership.
 const handovers = 6
 
-// TestTransferPause hands leadership around under load and prints how long
-// clients waited: they see a pause and no error, and no request is executed
-// twice.
+// TestTransferPause transfers leadership again and again under load, and prints how long clients waited. Clients see a pause
+// and no error, and no request is executed twice.
 func TestTransferPause(t *testing.T) {
 	list := nodes.Start(t, 3)
 	var (
@@ -262,7 +260,7 @@ func TestTransferPause(t *testing.T) {
 		})
 	}
 	for range handovers {
-		time.Sleep(200 * time.Millisecond) // of load between two transfers
+		time.Sleep(200 * time.Millisecond) // time for some load between two transfers
 		leader := nodes.Leader(list)
 		if leader == nil {
 			continue
@@ -280,8 +278,9 @@ func TestTransferPause(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestJoinWithDataOfItsOwn: a node that has been a cluster by itself does not start with --join: it would ignore the flag, and grant
-// the locks that the cluster has granted. It starts without the flag, and joins with an empty directory.
+// TestJoinWithDataOfItsOwn: a node that has been a cluster by itself does not start with --join. It would have to ignore the
+// flag, and would grant locks that the other cluster has granted. Without the flag it starts. With an empty directory it can
+// join.
 func TestJoinWithDataOfItsOwn(t *testing.T) {
 	list := nodes.Start(t, 1)
 	dir := t.TempDir()

@@ -13,8 +13,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestMonitorSlack: one thread of a durable node, the runtime's monitor, has a timer slack, also
-// after the node has been busy. An ephemeral node needs none, because it waits for no disk.
+// TestMonitorSlack: in a durable node, one thread has a timer slack, the runtime's monitor. That is still so after the node has
+// been busy. An ephemeral node sets no slack, because it waits for no disk.
 func TestMonitorSlack(t *testing.T) {
 	for name, c := range map[string]struct {
 		processors string

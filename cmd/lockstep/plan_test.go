@@ -43,8 +43,8 @@ func TestMemoryPlan(t *testing.T) {
 	}
 }
 
-// TestMemoryOfTheMachine: without a container's limit an eighth of the machine's memory is
-// for what clients hold, and nothing else is limited.
+// TestMemoryOfTheMachine: without a memory limit of a container, clients may use an eighth of the machine's memory. Nothing
+// else is limited.
 func TestMemoryOfTheMachine(t *testing.T) {
 	var free memoryPlan
 	free.ofMachine(memlimit.Limit(16 << 30))

@@ -8,23 +8,22 @@ import (
 	"testing"
 )
 
-// TestReadmesAgree: README.zh-CN.md says what README.md says, as far as that can be seen without
-// knowing the language.
+// TestReadmesAgree: README.zh-CN.md agrees with README.md in everything that can be compared without knowledge of Chinese.
 func TestReadmesAgree(t *testing.T) {
 	for _, difference := range differences(read(t, root+"/README.md"), read(t, root+"/README.zh-CN.md")) {
 		t.Error(difference)
 	}
 }
 
-// section is a heading and what stands below it. The first section of a document has no heading.
+// section is a heading and the text below it. The first section of a document has no heading.
 type section struct {
 	level  int // how many # its heading has
 	blocks []string
 	flags  []string
 	spans  []string // text in backquotes
 	links  []string
-	rows   int // of tables
-	items  int // of lists, and bold beginnings of paragraphs
+	rows   int // number of rows of all tables
+	items  int // number of items of all lists, and of bold beginnings of paragraphs
 }
 
 var (
@@ -64,7 +63,7 @@ func sections(text string) []section {
 		s.flags = append(s.flags, matches(anyFlag, line)...)
 		s.spans = append(s.spans, matches(span, line)...)
 		for _, target := range matches(link, line) {
-			// Each of the two leads to the other one.
+			// Each of the two documents links to the other one.
 			s.links = append(s.links, strings.Replace(target, "README.zh-CN.md", "README.md", 1))
 		}
 	}
@@ -78,8 +77,8 @@ func matches(pattern *regexp.Regexp, line string) (found []string) {
 	return found
 }
 
-// facts are all that a section and its translation have in common. Their order is the language's
-// own, but for code blocks.
+// facts returns everything that a section and its translation must have in common. Except for code blocks, the order may differ
+// between the languages.
 func (s section) facts() []string {
 	facts := []string{fmt.Sprint("level ", s.level), fmt.Sprint(s.rows, " rows of tables"), fmt.Sprint(s.items, " items")}
 	for i, block := range s.blocks {
@@ -97,7 +96,7 @@ func (s section) facts() []string {
 	return facts
 }
 
-// without is what x has more often than y.
+// without returns the elements of x that occur more often in x than in y.
 func without(x, y []string) (rest []string) {
 	y = slices.Clone(y)
 	for _, fact := range x {
@@ -110,7 +109,7 @@ func without(x, y []string) (rest []string) {
 	return rest
 }
 
-// differences are those between a document and its translation.
+// differences returns the differences between a document and its translation.
 func differences(original, translation string) (found []string) {
 	a, b := sections(original), sections(translation)
 	if len(a) != len(b) {
@@ -125,7 +124,7 @@ func differences(original, translation string) (found []string) {
 	return found
 }
 
-// TestDifferencesBetweenReadmesAreFound plants a difference of each kind.
+// TestDifferencesBetweenReadmesAreFound makes one difference of each kind, and checks that it is found.
 func TestDifferencesBetweenReadmesAreFound(t *testing.T) {
 	const text = "# a\n\n[b](README.md) `c`, then `--listen`\n\n```sh\n# no heading\nlockstep --id n1\n```\n\n## d\n\n| e |\n|---|\n\n- f\n- g\n"
 	const translation = "# 一\n\n先 `--listen`,再 `c` [二](README.zh-CN.md)\n\n```sh\n# no heading\nlockstep --id n1\n```\n\n## 四\n\n| 五 |\n|---|\n\n- 六\n- 七\n"

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// redisCLI runs the real redis-cli against a node. It is ended after patience:
-// some of its modes never end by themselves.
+// redisCLI runs the real redis-cli against a node. Some modes of redis-cli never end by themselves, so it is stopped after a
+// given time.
 type redisCLI struct {
 	t    *testing.T
 	port string
@@ -34,7 +34,7 @@ func newRedisCLI(t *testing.T, addr string) *redisCLI {
 	return &redisCLI{t, port}
 }
 
-// oneAndThree runs a test on one node, and on three through a follower.
+// oneAndThree runs a test twice: on a single node, and through a follower of three nodes.
 func oneAndThree(t *testing.T, test func(t *testing.T, cli *redisCLI)) {
 	needRedisCLI(t)
 	t.Run("one node", func(t *testing.T) {
@@ -48,7 +48,7 @@ func oneAndThree(t *testing.T, test func(t *testing.T, cli *redisCLI)) {
 	})
 }
 
-// run returns what redis-cli prints, and whether it ended well.
+// run returns what redis-cli prints, and whether its exit code is 0.
 func (r *redisCLI) run(patience time.Duration, stdin string, args ...string) (string, bool) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -61,7 +61,7 @@ func (r *redisCLI) run(patience time.Duration, stdin string, args ...string) (st
 	return string(out), err == nil
 }
 
-// endless is how long a mode is watched that does not end.
+// endless is how long a mode that does not end by itself may run.
 const endless = 1500 * time.Millisecond
 
 // mode is a way to run redis-cli.
@@ -69,12 +69,12 @@ type mode struct {
 	name     string
 	args     []string
 	stdin    string
-	patience time.Duration // a minute if it ends by itself
+	patience time.Duration // how long it may run; 0: a minute, because it ends by itself
 	fails    bool
 	words    []string
 }
 
-// redisCLIModes need 502 keys in database 0; modes that write use other databases.
+// redisCLIModes expect 502 keys in database 0. So the modes that write use other databases.
 func redisCLIModes(t *testing.T) []mode {
 	return []mode{
 		{name: "stat", args: []string{"--stat", "-i", "0.2"}, patience: endless, fails: true, words: []string{"keys", "clients", "requests"}},
@@ -141,7 +141,8 @@ func (m mode) check(t *testing.T, port string) {
 	}
 }
 
-// TestRedisCLIOnACluster: with -c it follows from a follower to the leader, and its cluster manager finds nothing wrong.
+// TestRedisCLIOnACluster: with the flag -c, redis-cli follows the redirection from a follower to the leader. Its cluster
+// manager finds no fault.
 func TestRedisCLIOnACluster(t *testing.T) {
 	needRedisCLI(t)
 	s := &scene{startMembers(t)}
@@ -159,8 +160,8 @@ func TestRedisCLIOnACluster(t *testing.T) {
 	}
 }
 
-// TestRedisBenchmark: the default tests of redis-benchmark run. Its option --cluster needs at least two masters, even of a Redis
-// Cluster.
+// TestRedisBenchmark: the default tests of redis-benchmark run. The test leaves out the option --cluster, which needs at least
+// two masters, even of a real Redis Cluster.
 func TestRedisBenchmark(t *testing.T) {
 	bench := func(t *testing.T, args ...string) {
 		t.Helper()
@@ -190,7 +191,7 @@ func scriptFile(t *testing.T) string {
 	return path
 }
 
-// TestRedisCLIMonitor: what one client does is seen by another.
+// TestRedisCLIMonitor: MONITOR on one connection shows the commands of another.
 func TestRedisCLIMonitor(t *testing.T) { oneAndThree(t, checkMonitor) }
 
 func checkMonitor(t *testing.T, cli *redisCLI) {
@@ -200,7 +201,7 @@ func checkMonitor(t *testing.T, cli *redisCLI) {
 		seen <- out
 	}()
 	for {
-		// It is the node that says when the other one watches.
+		// Only the node can say when the other redis-cli has begun to watch.
 		if out, _ := cli.run(time.Minute, "", "CLIENT", "LIST"); strings.Contains(out, "flags=O") {
 			break
 		}
@@ -209,7 +210,7 @@ func checkMonitor(t *testing.T, cli *redisCLI) {
 	out := <-seen
 	words := []string{"OK\n", `] "EVAL" "return redis.call('set', KEYS[1], 'v')" "1" "k"`}
 	if strings.Contains(t.Name(), "one") {
-		// What a script calls is seen where it is run: by the leader.
+		// MONITOR shows a script's commands only on the node that runs the script, the leader.
 		words = append(words, `[0 lua] "set" "k" "v"`)
 	}
 	for _, w := range words {
@@ -233,7 +234,7 @@ func checkDashboard(t *testing.T, cli *redisCLI) {
 		"SLOWLOG GET 50", "SLOWLOG LEN", "LATENCY LATEST", "LATENCY HISTORY command", "LATENCY DOCTOR", "LATENCY HISTOGRAM",
 		"CONFIG GET slowlog*", "PUBSUB CHANNELS *", "PUBSUB NUMPAT", "ROLE", "LASTSAVE", "TIME", "SCRIPT EXISTS 0", "LOLWUT", "WAIT 0 0",
 	} {
-		// With -e an error reply is an exit code.
+		// With -e, redis-cli exits with an error code after an error reply.
 		if out, ok := cli.run(time.Minute, "", append([]string{"-e"}, strings.Fields(line)...)...); !ok {
 			t.Errorf("%s: %s", line, out)
 		}

@@ -16,14 +16,13 @@ import (
 
 const (
 	heldLocks = 60
-	// A lease of this length, renewed every watchdogPause, is far from its end at
-	// any time, unless the cluster does not serve.
+	// A lease of this length is renewed every watchdogPause. So it is never close to its end, unless the cluster does not
+	// serve.
 	watchdogLease = "6000"
 	watchdogPause = 200 * time.Millisecond
 )
 
-// holdLeases renews leases through nodes until the test calls done; one that is
-// gone is an error.
+// holdLeases renews leases through the nodes until the test calls done. It fails the test if a lease is gone.
 func holdLeases(t *testing.T, list []*nodes.Node) (done func()) {
 	stop := make(chan struct{})
 	var work sync.WaitGroup
@@ -51,8 +50,7 @@ func holdLeases(t *testing.T, list []*nodes.Node) (done func()) {
 	return sync.OnceFunc(func() { close(stop); work.Wait() })
 }
 
-// allHeld finds every lock with its owner through every node, and none for a
-// thief.
+// allHeld checks through every node that every lock has its owner, and that a thief cannot take any.
 func allHeld(t *testing.T, list []*nodes.Node) {
 	t.Helper()
 	for _, n := range list {
@@ -69,8 +67,8 @@ func allHeld(t *testing.T, list []*nodes.Node) {
 	}
 }
 
-// flipIn damages every file below a directory that holds the owners of locks, as
-// a disk does that gives back other bits than were written.
+// flipIn flips bits in every file below a directory that holds the owners of locks, as a disk does that returns other bits than
+// were written.
 func flipIn(t *testing.T, dir string) {
 	t.Helper()
 	damaged := 0
@@ -99,7 +97,7 @@ func TestReplaceDamagedVoter(t *testing.T) {
 		name   string
 		leads  bool // the victim led
 		damage func(t *testing.T, n *nodes.Node)
-		says   []string // what the damaged node says; nil: there is nothing left that could
+		says   []string // what the damaged node says; nil: its data is gone, so it cannot notice
 	}{
 		{"the log", false, func(t *testing.T, n *nodes.Node) { flipIn(t, filepath.Join(n.Data, "log")) },
 			[]string{"remove this node from the cluster and join with an empty directory"}},
@@ -152,7 +150,7 @@ func TestReplaceDamagedVoter(t *testing.T) {
 					}
 				}
 			}
-			// If the old node has not been removed first, the new one names that step.
+			// If the old node has not been removed yet, the new node says that this step is missing.
 			replacement := victim.Replacement(rest)
 			if err := os.RemoveAll(victim.Data); err != nil {
 				t.Fatal(err)

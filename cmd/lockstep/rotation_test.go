@@ -21,14 +21,14 @@ import (
 	"lockstep/server/respclient"
 )
 
-// crowd are clients that take and release locks through every node, all the while.
+// crowd is a group of clients that take and release locks through every node, until the test stops them.
 type crowd struct {
 	t     *testing.T
 	list  []*nodes.Node
 	addrs []string
 	away  [3]atomic.Bool // a node that is being restarted: its connections may break
 	dial  func(addr string) (*respclient.Conn, error)
-	stays int // so many cycles on a connection; 0: all
+	stays int // number of cycles on one connection; 0: no limit
 	done  atomic.Int64
 	stop  chan struct{}
 	group sync.WaitGroup
@@ -53,8 +53,8 @@ func (c *crowd) begin() {
 	c.more()
 }
 
-// work is one client. No reply may be an error, and no connection may break, but to the node that is
-// being restarted.
+// work is one client. It fails the test if a reply is an error, or if a connection breaks to a node that is not being
+// restarted.
 func (c *crowd) work(node int, lock string) {
 	var conn *respclient.Conn
 	for cycles := 1; ; cycles++ {
@@ -106,14 +106,14 @@ func cycle(conn *respclient.Conn, lock string) error {
 	return nil
 }
 
-// more waits until the clients have done some more.
+// more waits until the clients have done more than 60 further cycles.
 func (c *crowd) more() {
 	c.t.Helper()
 	from := c.done.Load()
 	until(c.t, "some more cycles", func() bool { return c.done.Load() > from+60 })
 }
 
-// restart starts the nodes again, one after the other, with other flags.
+// restart restarts the nodes with other flags, one after the other.
 func (c *crowd) restart(flags ...string) {
 	c.t.Helper()
 	var peers []string
@@ -131,7 +131,7 @@ func (c *crowd) restart(flags ...string) {
 	}
 }
 
-// hangup has every node read its files anew.
+// hangup sends SIGHUP to every node and waits until it has read its files again.
 func (c *crowd) hangup() {
 	c.t.Helper()
 	for _, n := range c.list {
@@ -143,7 +143,7 @@ func (c *crowd) hangup() {
 	}
 }
 
-// reread is hangup, and every node leads once, so that connections are made by the new files.
+// reread does what hangup does, and then has every node lead once, so that new connections are made with the new files.
 func (c *crowd) reread() {
 	c.t.Helper()
 	c.hangup()
@@ -168,9 +168,9 @@ func (c *crowd) end() {
 	c.t.Logf("%d cycles", c.done.Load())
 }
 
-// TestFromPlainToTLS: a cluster goes from plain to TLS by restarting one node after the other twice, and its secret
-// is changed without a restart, $LOCKSTEP_ROTATIONS times. No client is told of an error, and none of a node that is not
-// restarted loses its connection.
+// TestFromPlainToTLS: a cluster goes from plain connections to TLS. For that, each node is restarted twice, one after the
+// other. Then the secret of the cluster is changed without a restart, $LOCKSTEP_ROTATIONS times. No client gets an error, and
+// clients of nodes that are not being restarted keep their connections.
 func TestFromPlainToTLS(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers")
 	write := func(lines ...string) {
@@ -206,10 +206,10 @@ func TestFromPlainToTLS(t *testing.T) {
 	}
 }
 
-// asked is read before TestMain takes such variables away from the program under test.
+// asked is read here because TestMain later takes such variables away from the program under test.
 var asked = os.Getenv("LOCKSTEP_ROTATIONS")
 
-// rotations is how many there are to be.
+// rotations returns how many rotations the test makes.
 func rotations(t *testing.T) int {
 	t.Helper()
 	if asked == "" {
@@ -222,13 +222,13 @@ func rotations(t *testing.T) int {
 	return n
 }
 
-// TestClientCertificatesUnderLoad: the certificates that nodes and clients show each other, and then the CA, are replaced
-// while clients work over TLS and connect again and again. No client gets an error, and one with a certificate that is no longer
-// trusted is refused.
+// TestClientCertificatesUnderLoad: nodes and clients show each other certificates. These are replaced, and then the CA, while
+// clients work over TLS and connect again and again. No client gets an error. A client whose certificate is no longer trusted
+// is refused.
 func TestClientCertificatesUnderLoad(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	var now atomic.Pointer[tls.Config]
-	// change has the nodes show one authority's certificate and trust some, and then the clients.
+	// change first makes the nodes, and then the clients, show a certificate of one authority and trust some authorities.
 	c := &crowd{t: t, list: list, stop: make(chan struct{}), stays: 4}
 	change := func(by *certs.Authority, trusted ...*certs.Authority) *tls.Config {
 		t.Helper()
@@ -294,8 +294,8 @@ func TestClientCertificatesUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPeerCertificatesUnderLoad: the nodes' certificates, and then the CA, are replaced by new ones while they run,
-// $LOCKSTEP_ROTATIONS times, and no client is told of an error.
+// TestPeerCertificatesUnderLoad: the nodes' certificates, and then the CA, are replaced while the nodes run,
+// $LOCKSTEP_ROTATIONS times. No client gets an error.
 func TestPeerCertificatesUnderLoad(t *testing.T) {
 	const name = "peers.test"
 	dir := t.TempDir()

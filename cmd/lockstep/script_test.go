@@ -27,9 +27,8 @@ func isError(err error, code string) bool {
 	return ok && strings.HasPrefix(string(reply), code)
 }
 
-// waitBusy sends commands until the server answers that a script keeps it busy. A command in the
-// same batch as the script gets its answer only when the script ends. So waitBusy does not wait for
-// such an answer, and sends another command.
+// waitBusy sends commands until the server answers that it is busy with a script. If a command is in the same batch as the
+// script, its answer comes only when the script ends. So waitBusy sends further commands without waiting for the answers.
 func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -52,9 +51,8 @@ func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	}
 }
 
-// TestEndlessScript runs endless scripts on three nodes. Other clients get BUSY. SCRIPT KILL ends
-// the scripts from any node; without it, the time limit ends them. None of their writes stays. The
-// leader keeps its leadership.
+// TestEndlessScript runs endless scripts on three nodes. Other clients get BUSY. SCRIPT KILL through any node ends a script,
+// and otherwise the time limit does. None of the scripts' writes stays. The leader keeps its leadership.
 func TestEndlessScript(t *testing.T) {
 	list := nodes.Start(t, 3, "--script-time-limit", "3s")
 	leader := nodes.Leader(list)
@@ -115,8 +113,7 @@ func TestEndlessScript(t *testing.T) {
 	}
 }
 
-// TestHostileInput sends what must cost its sender an error, or the
-// connection, and nobody else anything.
+// TestHostileInput sends hostile input. The sender gets an error or loses the connection, and nobody else is affected.
 func TestHostileInput(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	if got, err := n.Do("SET", "held", "owner", "NX", "PX", "60000"); got != "OK" {
@@ -188,8 +185,8 @@ func TestExpiryAcrossNodes(t *testing.T) {
 	}
 }
 
-// TestScriptOnEphemeralNode: a node without a log runs scripts on the goroutines that serve
-// connections. Still, only the clients that need the outcome of a script wait for it.
+// TestScriptOnEphemeralNode: a node without a log runs scripts on the goroutines that serve connections. All the same, a script
+// delays only the clients that need its outcome.
 func TestScriptOnEphemeralNode(t *testing.T) {
 	node, stop := startInProcess(t, nil)
 	defer stop()
@@ -237,8 +234,7 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 		if _, err := victim.Receive(); !isError(err, "ERR ") || !strings.Contains(err.Error(), "killed by user") {
 			t.Errorf("the script's caller got %v", err)
 		}
-		// Evaluated before the script, in one batch with it, they are answered
-		// when it ends.
+		// These requests may be in one batch with the script, before it. Then they are answered when the script ends.
 		if got, err := writer.Receive(); got != "OK" && !isError(err, "BUSY ") {
 			t.Errorf("SET beside a script: %v, %v", got, err)
 		}
@@ -262,17 +258,17 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 	if err := c.Send("EVAL", "while true do end", "0"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(100 * time.Millisecond) // it runs
+	time.Sleep(100 * time.Millisecond) // the script runs by now
 	if got, err := queue.Do("MULTI"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// One that adds something, which a full node refuses, and one that is long, which has a limit.
+	// The first command adds data, which a full node refuses. The second one is long, and the length is limited.
 	for _, value := range []string{"short", strings.Repeat("long", 1<<18)} {
 		if err := queue.Send("SET", "k", value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Does the script of an EVALSHA write? A pause asks.
+	// While a pause stops writes, the node has to find out whether the script of an EVALSHA writes.
 	if got, err := n.Do("CLIENT", "PAUSE", "60000", "WRITE"); got != "OK" {
 		t.Fatal(got, err)
 	}
@@ -281,7 +277,7 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Every loop has some client.
+	// With eight clients, every event loop has some client.
 	for range 8 {
 		if got, err := n.Do("PING"); got != "PONG" {
 			t.Fatal(got, err)

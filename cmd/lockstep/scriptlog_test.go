@@ -11,7 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// A script that logs in a loop does not fill the disk.
+// The lines of a script that logs in a loop are limited, so that it does not fill the disk.
 func TestScriptLogIsBounded(t *testing.T) {
 	var out bytes.Buffer
 	var now time.Duration
@@ -39,7 +39,8 @@ func TestScriptLogIsBounded(t *testing.T) {
 	}
 }
 
-// A script that logs in a loop does not hide a fault of the interpreter, and many faults do not fill the disk.
+// A script that logs in a loop does not hide a fault of the interpreter. Lines about faults are limited, too, so that they do
+// not fill the disk.
 func TestScriptLinesHideNoFault(t *testing.T) {
 	var out bytes.Buffer
 	lines, faults := scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return 0 })

@@ -80,7 +80,7 @@ func readSecret(path string) (string, error) {
 	return secret, nil
 }
 
-// checkSecret refuses a password that no client could send, and a password of a key as long as that.
+// checkSecret refuses a password that is longer than a client could send. The same bound holds for the password of a key file.
 func checkSecret(secret string) error {
 	if len(secret) > server.MaxPassword {
 		return fmt.Errorf("the password is too long: use one of at most %d bytes", server.MaxPassword)

@@ -13,7 +13,8 @@ import (
 	"lockstep/server"
 )
 
-// TestLongPasswords: a password that no client could send is refused, from wherever it comes, and a file is not read beyond it.
+// TestLongPasswords: a password that is longer than a client could send is refused, whether it is from a flag, a file or the
+// environment. A file with such a password is not read to its end.
 func TestLongPasswords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	for _, end := range []string{"", "\n", "\r\n", "\nmore\n"} {
@@ -39,7 +40,7 @@ func TestLongPasswords(t *testing.T) {
 	}
 }
 
-// TestPasswordFromAPipe: the writer of a pipe need not close it.
+// TestPasswordFromAPipe: a password can be read from a pipe whose writer keeps it open.
 func TestPasswordFromAPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {

@@ -49,8 +49,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestLogThatNobodyReads: a node whose log goes into a pipe outlives the program at its
-// other end.
+// TestLogThatNobodyReads: the log of a node goes into a pipe, and the program that reads the pipe ends. The node goes on.
 func TestLogThatNobodyReads(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -116,7 +115,7 @@ func TestReload(t *testing.T) {
 	if got := strings.Join(order, " "); got != "certificates users certificates users" {
 		t.Error(got)
 	}
-	// A hangup that comes before there is anything to reload is kept.
+	// If SIGHUP comes before the node has its reloaders, they run as soon as they are there.
 	hangups, heard := make(chan os.Signal, 1), make(chan bool)
 	hangups <- syscall.SIGHUP
 	go reloadOn(t.Context(), hangups, []reloader{{"late", func() error { heard <- true; return nil }}}, slog.New(slog.NewTextHandler(io.Discard, nil)))

@@ -12,7 +12,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// soak is a healthy cluster under load, and what its clients find wrong.
+// soak is a healthy cluster under load. Its clients report every fault that they see.
 type soak struct {
 	t      *testing.T
 	list   []*member
@@ -22,8 +22,7 @@ type soak struct {
 	replies, pushed, taken atomic.Int64
 }
 
-// client runs fn with a connection to one of the nodes until it ends, or finds
-// something wrong.
+// client runs fn with a connection to a node. fn returns an error if something is wrong.
 func (s *soak) client(m *member, fn func(c *respclient.Conn) error) {
 	conn, err := respclient.Dial(m.o.listen, 5*time.Second)
 	if err != nil {
@@ -38,7 +37,7 @@ func (s *soak) client(m *member, fn func(c *respclient.Conn) error) {
 	})
 }
 
-// ask requires a reply that is no error.
+// ask sends a command, and returns an error if the reply is one.
 func (s *soak) ask(c *respclient.Conn, args ...string) (any, error) {
 	got, err := c.Do(args...)
 	if err != nil {
@@ -48,7 +47,7 @@ func (s *soak) ask(c *respclient.Conn, args ...string) (any, error) {
 	return got, nil
 }
 
-// wants requires a certain one.
+// wants sends a command, and returns an error unless the reply is want.
 func (s *soak) wants(c *respclient.Conn, want any, args ...string) error {
 	got, err := s.ask(c, args...)
 	if err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
@@ -59,7 +58,7 @@ func (s *soak) wants(c *respclient.Conn, want any, args ...string) error {
 
 const releaseScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`
 
-// owner takes locks that others want, too, and does a little of everything else.
+// owner returns a client that takes locks which other clients want, too, and uses many other commands.
 func (s *soak) owner(m *member, name string, rounds int) func(c *respclient.Conn) error {
 	return func(c *respclient.Conn) error {
 		for i := 0; i < rounds && !s.failed.Load(); i++ {
@@ -90,7 +89,8 @@ func (s *soak) owner(m *member, name string, rounds int) func(c *respclient.Conn
 	}
 }
 
-// taker waits for elements, for ever or for moments, until it is told to stop.
+// taker returns a client that waits for elements with the given blocking commands, some of which have a short timeout, until
+// the test stops it.
 func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
 	return func(c *respclient.Conn) error {
 		for i := 0; ; i++ {
@@ -112,12 +112,13 @@ func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
 	}
 }
 
-// J6: clients of a healthy cluster got the error that there is no leader. This soak has no faults,
-// but takes snapshots all the time. No client on any node gets an error, not even one that is
-// blocked. Every element goes to a client, and the leader stays the same.
+// J6: in an earlier version, clients of a healthy cluster got the error that there is no leader. This soak has no faults, but
+// takes snapshots all the time. No client on any node gets an error, not even a blocked one. Every element goes to a client,
+// and the leader stays the same.
 func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	list := startMembersWith(t, cluster.Default().FailoverWait, func(cfg *cluster.Config) {
-		// A machine that has other work, too, is no fault of the cluster.
+		// The machine may have other work. That must not count as a fault of the cluster, so the timeouts are longer than the
+		// defaults.
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = time.Second, time.Second, 800*time.Millisecond
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 200, 50*time.Millisecond, 100
 	})
@@ -154,8 +155,8 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	if want := int64(3 * len(list) * rounds); s.taken.Load() != want {
 		t.Errorf("%d elements taken, want %d", s.taken.Load(), want)
 	}
-	// That nobody writes is no fault either: until the last lease has ended, and for longer
-	// than between two heartbeats.
+	// A time without writes must not end the leadership either. The pause is longer than the last lease, and longer than the
+	// time between two heartbeats.
 	time.Sleep(700 * time.Millisecond)
 	for _, m := range list {
 		if st := m.parts.node.Status(); st.Term != before.Term || st.LeaderID != before.LeaderID {

@@ -29,7 +29,7 @@ func start(t *testing.T, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// refused checks that the program ends with one clear line.
+// refused checks that the program ends with the exit code want, and with one line that has the given words.
 func refused(t *testing.T, want int, words []string, args ...string) {
 	t.Helper()
 	code, out := start(t, args...)
@@ -102,13 +102,13 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		refused(t, exitUsage, c.words, c.args...)
 	}
-	// What cannot be read is not said to be open to others.
+	// An address that cannot be parsed is not said to be open to other machines.
 	if _, out := start(t, "--listen", "6379"); strings.Contains(out, "open to other machines") {
 		t.Errorf("a false fault: %s", out)
 	}
 }
 
-// TestForeignFlags: the refusal of a redis-server flag says what to use instead, and the flags that it names exist.
+// TestForeignFlags: if a flag of redis-server is refused, the error says what to use instead. The flags that it names exist.
 func TestForeignFlags(t *testing.T) {
 	known := map[string]bool{}
 	for _, g := range flagGroups() {
@@ -132,7 +132,7 @@ func TestForeignFlags(t *testing.T) {
 	}
 }
 
-// A fraction of memory that cannot be read would leave the node without a limit.
+// A node does not start with an AUTOMEMLIMIT that cannot be parsed, because it would have no memory limit.
 func TestFractionOfMemory(t *testing.T) {
 	for _, value := range []string{"half", "1.1", "0", "-1", "NaN", ""} {
 		t.Setenv("AUTOMEMLIMIT", value)
@@ -146,7 +146,7 @@ func TestFractionOfMemory(t *testing.T) {
 	}
 }
 
-// TestNoSuchHost says what to look at.
+// TestNoSuchHost: if a host cannot be found, the error says what to check.
 func TestNoSuchHost(t *testing.T) {
 	refused(t, exitRuntime, []string{"--addr", "the host cannot be found", "is its name right?"}, "status", "--addr", "no-such-host.invalid:6379")
 }
@@ -160,7 +160,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpOfOneCommand: the help of a command is about that command; an unknown command is refused.
+// TestHelpOfOneCommand: the help for one command describes only that command. Help for an unknown command is refused.
 func TestHelpOfOneCommand(t *testing.T) {
 	for _, c := range []struct {
 		args          []string
@@ -185,7 +185,7 @@ func TestHelpOfOneCommand(t *testing.T) {
 	refused(t, exitUsage, []string{`unexpected argument "x"`}, "version", "x")
 }
 
-// TestSecretGivenTwice: two flags, or two variables, are refused; a flag wins over a variable.
+// TestSecretGivenTwice: a secret that is given by two flags, or by two variables, is refused. A flag overrides a variable.
 func TestSecretGivenTwice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
@@ -211,7 +211,7 @@ func TestSecretGivenTwice(t *testing.T) {
 	}
 }
 
-// TestSecretIsNotShown: the error about a refused secret does not repeat the secret, as an error of package flag would.
+// TestSecretIsNotShown: the error about a refused secret does not show the secret. An error of package flag would show it.
 func TestSecretIsNotShown(t *testing.T) {
 	fs := flag.NewFlagSet("serve", flag.ContinueOnError)
 	new(options).define(fs)
@@ -222,12 +222,12 @@ func TestSecretIsNotShown(t *testing.T) {
 	}
 }
 
-// TestMissingPeerFile: the error names the flag.
+// TestMissingPeerFile: the error about a missing file names the flag that gave it.
 func TestMissingPeerFile(t *testing.T) {
 	refused(t, exitRuntime, []string{"--peer-secret-file: open nosuch"}, "--data", t.TempDir(), "--http-listen", "", "--peer-secret-file", "nosuch")
 }
 
-// TestBench: `lockstep bench` becomes the program that measures, with its arguments and its exit code.
+// TestBench: `lockstep bench` runs the separate program for measurements, with its arguments and its exit code.
 func TestBench(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("PATH", dir)

@@ -23,8 +23,7 @@ import (
 // stopWithin is how long a node may take from SIGTERM to its end.
 const stopWithin = 2 * time.Second
 
-// stopping ends nodes as SIGTERM does, one after the other or all at once, and
-// returns how long each took.
+// stopping sends SIGTERM to the nodes, one after the other or to all at once. It returns how long each node took to end.
 func stopping(t *testing.T, list []*nodes.Node, atOnce bool) []time.Duration {
 	t.Helper()
 	took := make([]time.Duration, len(list))
@@ -49,15 +48,15 @@ func stopping(t *testing.T, list []*nodes.Node, atOnce bool) []time.Duration {
 	return took
 }
 
-// busyClients lock, unlock and wait for locks through all nodes until the test
-// ends, whatever they are told.
+// busyClients starts clients that lock, unlock and wait for locks through all nodes until the test ends. They go on whatever
+// the replies are.
 func busyClients(t *testing.T, list []*nodes.Node) {
 	stop := make(chan struct{})
 	var work sync.WaitGroup
 	t.Cleanup(func() {
 		close(stop)
 		for _, n := range list {
-			n.Kill() // one that stands still would not answer
+			n.Kill() // a suspended node would never answer its clients
 		}
 		work.Wait()
 	})
@@ -102,9 +101,8 @@ func busyClient(addr, key string, stop <-chan struct{}) {
 	}
 }
 
-// TestStopIsPrompt: a node that is told to stop waits for nothing that cannot
-// come: in whatever order the nodes of a cluster are stopped, and when there is
-// nobody left who could take over.
+// TestStopIsPrompt: a node that is told to stop does not wait for something that cannot come. That holds in whatever order the
+// nodes of a cluster are stopped, and when no node is left that could take over.
 func TestStopIsPrompt(t *testing.T) {
 	byLead := func(leaderFirst bool) func([]*nodes.Node) []*nodes.Node {
 		return func(list []*nodes.Node) []*nodes.Node {
@@ -121,7 +119,7 @@ func TestStopIsPrompt(t *testing.T) {
 		nodes  int
 		order  func([]*nodes.Node) []*nodes.Node
 		atOnce bool
-		before func([]*nodes.Node) // what happens first, to the nodes in order
+		before func([]*nodes.Node) // what happens before the stop; it gets the nodes in order
 	}{
 		{"one", 1, byLead(true), false, nil},
 		{"the leader first", 3, byLead(true), false, nil},
@@ -175,7 +173,7 @@ func lastLines(s string, n int) string {
 	return strings.Join(lines[max(len(lines)-n, 0):], "\n")
 }
 
-// TestStopWithHTTPConnections: an HTTP connection without a request, or with half of one, keeps no node from a clean end.
+// TestStopWithHTTPConnections: a node ends cleanly although it has HTTP connections without a request, or with half a request.
 func TestStopWithHTTPConnections(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	for _, sent := range []string{"", "GET /heal"} {
@@ -192,10 +190,10 @@ func TestStopWithHTTPConnections(t *testing.T) {
 	if got, text := page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/healthz", "", "", ""); got != http.StatusOK {
 		t.Fatal(got, text)
 	}
-	stopping(t, []*nodes.Node{n}, false) // it checks the exit code
+	stopping(t, []*nodes.Node{n}, false) // stopping checks the exit code
 }
 
-// TestStoppingIsNotReady: a node that stops says so from the beginning, while it still answers its clients.
+// TestStoppingIsNotReady: as soon as a node begins to stop, it reports that it stops, while it still answers its clients.
 func TestStoppingIsNotReady(t *testing.T) {
 	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true, failoverWait: time.Second, scriptLimit: time.Second}
 	cfg, err := o.clusterConfig()

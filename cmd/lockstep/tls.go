@@ -117,14 +117,15 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether protected mode forbids the port p unless the users in --aclfile make p safe: the node listens on p, other
-// machines can reach p, and --requirepass sets no password. With --protected-mode no, open returns false.
+// open reports whether protected mode forbids the port p, as far as the flags say: the node listens on p, other machines can
+// reach p, and --requirepass sets no password. The users in --aclfile may still make p safe (aclUsers). With --protected-mode
+// no, open returns false.
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }
 
-// aclUsers reads the users in --aclfile. If o.open returns true for a client port, aclUsers returns an error unless the file has
-// the default user, turned off or with a password.
+// aclUsers reads the users in --aclfile. If a client port is open (options.open), the file must have the default user, and that
+// user must be turned off or have a password. Otherwise aclUsers returns an error.
 func (o *options) aclUsers(table *store.Table) ([]*store.User, error) {
 	if o.aclFile == "" {
 		return nil, nil

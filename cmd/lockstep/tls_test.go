@@ -16,7 +16,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// ask is the reply of a node as text.
+// ask sends a command to a node and returns the reply as text.
 func ask(t *testing.T, c *respclient.Conn, command ...string) string {
 	t.Helper()
 	reply, err := c.Do(command...)
@@ -31,8 +31,8 @@ func portIn(addr string) string {
 	return port
 }
 
-// TestFacesWithTLS: every face has a TLS port, whose clients are told the TLS addresses of
-// all nodes, while others are told those without.
+// TestFacesWithTLS: each kind of listener (plain, Sentinel, Cluster) also has a port with TLS. Clients with TLS are told the
+// TLS addresses of all nodes. Other clients are told the addresses without TLS.
 func TestFacesWithTLS(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	leader := nodes.Leader(list)
@@ -65,7 +65,7 @@ func TestFacesWithTLS(t *testing.T) {
 				}
 			}
 		}
-		// Redisson's replicated mode asks there.
+		// In its replicated mode, Redisson looks for the leader there.
 		if info := ask(t, secret.Dial(t, n.TLSAddr), "INFO", "replication"); n != leader && !strings.Contains(info, "master_port:"+portIn(leader.TLSAddr)) {
 			t.Errorf("%s: INFO with TLS: %s", n.ID, info)
 		}
@@ -82,7 +82,7 @@ func dial(t *testing.T, addr string) *respclient.Conn {
 	return c
 }
 
-// TestCertificatesByHangup: SIGHUP has the files read again, and ends no connection.
+// TestCertificatesByHangup: on SIGHUP, a node reads its certificate files again, and closes no connection.
 func TestCertificatesByHangup(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 1)
 	n := list[0]
@@ -121,7 +121,7 @@ func TestRediscliWithTLS(t *testing.T) {
 	}
 }
 
-// TestTLSOnly: a node can do without a plain port; the administration commands reach it.
+// TestTLSOnly: a node may have no plain port. The administration commands reach it over TLS.
 func TestTLSOnly(t *testing.T) {
 	n, secret := nodes.StartSecret(t, 1, "--listen", "")
 	if code, out := n[0].Admin("status", "--addr", n[0].TLSAddr, "--tls", "--cacert", secret.CA, "--cert", secret.Cert, "--key", secret.Key); code != exitOK {
@@ -132,7 +132,7 @@ func TestTLSOnly(t *testing.T) {
 	}
 }
 
-// TestPortFaults: what cannot work is refused before anything is opened.
+// TestPortFaults: flags of ports that cannot work are refused before the node opens anything.
 func TestPortFaults(t *testing.T) {
 	for _, c := range []struct {
 		args []string
@@ -240,7 +240,7 @@ func TestSecretsAtRest(t *testing.T) {
 		}
 	}
 	for where, text := range shown {
-		// The pattern of a selector is no password.
+		// The text secret+"3" is the pattern of a selector, and no password, so it may be shown.
 		if at := strings.Index(strings.ReplaceAll(text, secret+"3", ""), secret); at >= 0 {
 			t.Errorf("%s shows a password: %.120q", where, strings.ReplaceAll(text, secret+"3", "")[max(0, at-60):])
 		}

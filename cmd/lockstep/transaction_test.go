@@ -17,7 +17,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// session is a client connection whose replies are compared.
+// session is a client connection with a method that checks replies.
 type session struct {
 	*respclient.Conn
 	t *testing.T
@@ -30,9 +30,8 @@ func (s session) expect(want any, args ...string) {
 	}
 }
 
-// TestTransactionsThroughFollowers runs the transactions of clients that know
-// nothing of the cluster, each connected to another node, while the leader is
-// killed between WATCH and EXEC.
+// TestTransactionsThroughFollowers runs transactions of clients that know nothing of the cluster. Each client is connected to
+// another node. The leader is killed between WATCH and EXEC.
 func TestTransactionsThroughFollowers(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -47,7 +46,7 @@ func TestTransactionsThroughFollowers(t *testing.T) {
 	}
 	a, b := session{others[0].Dial(), t}, session{others[1].Dial(), t}
 
-	// A release by WATCH, through a follower.
+	// A client releases its lock with WATCH, through a follower.
 	a.expect("OK", "SET", "lock", "a", "NX", "PX", "60000")
 	a.expect("OK", "WATCH", "lock")
 	a.expect("a", "GET", "lock")
@@ -61,8 +60,7 @@ func TestTransactionsThroughFollowers(t *testing.T) {
 	a.expect([]any{"OK", int64(1), "OK", "OK", int64(1), int64(0)}, "EXEC")
 	a.expect("released", "CLIENT", "GETNAME")
 
-	// The leader dies between WATCH and EXEC. What has not changed is still the
-	// same on the next one; what has is not.
+	// The leader dies between WATCH and EXEC. The next leader knows which watched keys have changed, and which have not.
 	b.expect("OK", "SET", "kept", "x")
 	b.expect("OK", "SET", "stolen", "x")
 	a.expect("OK", "WATCH", "kept")
@@ -73,7 +71,7 @@ func TestTransactionsThroughFollowers(t *testing.T) {
 	b.expect("OK", "MULTI")
 	b.expect("QUEUED", "SET", "stolen", "y")
 	leader.Kill()
-	a.expect([]any{"x"}, "EXEC") // it only reads, so it may be tried again
+	a.expect([]any{"x"}, "EXEC") // the transaction only reads, so it may be sent again
 	b.expect(nil, "EXEC")
 	b.expect("x", "GET", "stolen")
 	leader.Run()
@@ -85,7 +83,7 @@ func TestTransactionsThroughFollowers(t *testing.T) {
 type follower struct{ addr string }
 
 func (f follower) Dial() (net.Conn, error) { return net.Dial("tcp", f.addr) }
-func (f follower) Advance(time.Duration)   {} // no file that is played asks for it
+func (f follower) Advance(time.Duration)   {} // no transcript that is played here moves the clock
 
 // TestTransactionTranscriptsThroughAFollower plays the recorded transactions through a follower. It
 // leaves out transcripts with waits, and those whose replies depend on the node, such as the
@@ -122,9 +120,8 @@ func TestTransactionTranscriptsThroughAFollower(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestCountersByWatch has clients on all nodes count without scripts or INCR:
-// by WATCH, GET, MULTI, SET, EXEC, in one pipeline after the GET, and again
-// until it succeeds. No count may be lost.
+// TestCountersByWatch: clients on all nodes count without scripts or INCR. Each sends WATCH and GET, and then MULTI, SET and
+// EXEC in one pipeline, again and again until EXEC succeeds. No count may be lost.
 func TestCountersByWatch(t *testing.T) {
 	list := nodes.Start(t, 3)
 	const clients, each = 6, 15
@@ -177,7 +174,7 @@ func countOnce(c *respclient.Conn) error {
 			replies = append(replies, r)
 		}
 		if replies[4] == nil {
-			continue // somebody was faster
+			continue // another client has changed the key first
 		}
 		want := []any{"OK", "QUEUED", "QUEUED", "QUEUED", []any{"OK", "PONG", int64(n + 1)}}
 		if !reflect.DeepEqual(replies, want) {
@@ -187,8 +184,8 @@ func countOnce(c *respclient.Conn) error {
 	}
 }
 
-// TestWatchWhileAScriptIsBusy: WATCH is allowed, through every node, and the EXEC fails because the script
-// may have written the key. The next transaction succeeds.
+// TestWatchWhileAScriptIsBusy: while a script keeps the server busy, WATCH is allowed through every node. The EXEC then fails,
+// because the script may have written the key. The next transaction succeeds.
 func TestWatchWhileAScriptIsBusy(t *testing.T) {
 	list := nodes.Start(t, 3)
 	if nodes.Leader(list) == nil {
@@ -210,7 +207,7 @@ func TestWatchWhileAScriptIsBusy(t *testing.T) {
 				ended <- err
 			}()
 			busy := n.Dial()
-			time.Sleep(100 * time.Millisecond) // what comes with the script waits for it
+			time.Sleep(100 * time.Millisecond) // a command in one batch with the script would wait for it
 			for begin := time.Now(); ; time.Sleep(20 * time.Millisecond) {
 				if _, err := busy.Do("GET", "k"); isError(err, "BUSY ") {
 					break

@@ -16,7 +16,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// movedTime is the machine's clock, moved on by what transcripts ask for.
+// movedTime is the machine's clock, moved forward by the time that transcripts ask for.
 type movedTime struct {
 	*cluster.SystemTime
 	moved atomic.Int64
@@ -30,7 +30,7 @@ func (m *movedTime) Wall() time.Time {
 	return m.SystemTime.Wall().Add(time.Duration(m.moved.Load()))
 }
 
-// inProcess is a whole ephemeral node inside the test.
+// inProcess is a complete ephemeral node that runs inside the test.
 type inProcess struct {
 	t     *testing.T
 	addr  string
@@ -58,7 +58,8 @@ func withoutLoops(ln net.Listener) net.Listener { return struct{ net.Listener }{
 
 func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener) net.Listener) (*inProcess, func()) {
 	t.Helper()
-	// Redis has no script-time-limit, so no answer depends on it; a transcript whose script a slow machine stops halves it for the rest.
+	// Redis has no script-time-limit, so no recorded answer depends on it. The limit is long here: if a slow machine stopped a
+	// script of a transcript, the limit would be half as long for the rest of the transcripts.
 	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: time.Minute}
 	for _, kv := range settings {
@@ -95,7 +96,7 @@ func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener
 	return &inProcess{t: t, addr: parts.listeners.plain.Addr().String(), clock: clock, wrap: wrap}, stop
 }
 
-// notYet are the transcripts that are not played, and why.
+// notYet names the transcripts that are not played, with the reason.
 var notYet = map[string]string{
 	"differs/": "where lockstep knowingly differs: each file says how",
 }
@@ -109,15 +110,15 @@ func isNotYet(name string) bool {
 	return false
 }
 
-// TestTranscripts plays the whole corpus, recorded from redis-server 7.0.15,
-// against a whole node.
+// TestTranscripts plays all transcripts, which were recorded from redis-server 7.0.15, against a complete node.
 func TestTranscripts(t *testing.T) {
 	target, stop := startInProcess(t, nil)
 	defer stop()
 	playAll(t, target)
 }
 
-// TestTranscriptsWithoutLoops: both ways to serve connections answer the same.
+// TestTranscriptsWithoutLoops: a node that serves each connection by a goroutine gives the same answers as one with event
+// loops.
 func TestTranscriptsWithoutLoops(t *testing.T) {
 	target, stop := startInProcessOn(t, nil, withoutLoops)
 	defer stop()

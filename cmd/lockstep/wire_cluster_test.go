@@ -11,7 +11,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// clusterRow is what one client asks of each node of a cluster.
+// clusterRow has the commands that one kind of client sends to each node of a cluster.
 type clusterRow struct {
 	name  string
 	hello string
@@ -54,7 +54,7 @@ func (row clusterRow) check(t *testing.T, s *scene) {
 					t.Errorf("%s of %s: %v", q, m.o.id, v.Lines())
 				}
 			case "CONFIG GET DATABASES":
-				// As a node of a Redis Cluster says it, too: SELECT is refused all the same.
+				// A node of a Redis Cluster gives this answer, too, although it refuses SELECT.
 				has(t, q, v, "databases", "16")
 			case "CONFIG GET CLUSTER-ENABLED":
 				has(t, q, v, "cluster-enabled", "yes")
@@ -68,7 +68,8 @@ func (row clusterRow) check(t *testing.T, s *scene) {
 	}
 }
 
-// checkRedirection: a lock is had from the leader; a follower says where that is, with the key's own slot.
+// checkRedirection: a client gets a lock from the leader. A follower answers with the address of the leader and with the slot
+// of the key.
 func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string) {
 	t.Helper()
 	slot := c.value("CLUSTER KEYSLOT {" + key + "}:b").Text
@@ -93,7 +94,8 @@ func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string
 	}
 }
 
-// checkSlots: all slots, no hole; the leader first, then its replicas; each with host, port, id and what else there is.
+// checkSlots checks an answer to CLUSTER SLOTS: it covers all slots, and for each range it has the leader first and then its
+// replicas, each with host, port, id and metadata.
 func (s *scene) checkSlots(t *testing.T, v transcript.Value) {
 	t.Helper()
 	next := 0
@@ -147,10 +149,11 @@ func (s *scene) checkShards(t *testing.T, v transcript.Value) {
 
 var nodeLine = regexp.MustCompile(`^[0-9a-f]{40} ([0-9.]+:\d+)@\d+(?:,\S*)? (myself,)?(master|slave) (-|[0-9a-f]{40}) \d+ \d+ \d+ connected( 0-16383)?$`)
 
-// checkNodeLines: one line says that it is of the node itself, one has all slots, and nothing stands between lines but \n.
+// checkNodeLines checks an answer to CLUSTER NODES: one line is marked as the node's own, one line has all slots, and the lines
+// are separated by \n only.
 func (s *scene) checkNodeLines(t *testing.T, m *member, text string) {
 	t.Helper()
-	// In RESP3 the text is verbatim.
+	// In RESP3 the answer is a verbatim string, which begins with its format.
 	lines := strings.Split(strings.TrimSuffix(strings.TrimPrefix(text, "txt:"), "\n"), "\n")
 	if len(lines) != 3 {
 		t.Errorf("%d lines in %q", len(lines), text)
@@ -167,7 +170,8 @@ func (s *scene) checkNodeLines(t *testing.T, m *member, text string) {
 	}
 }
 
-// checkCommands: ten fields, and where the keys of what locks are made of stand.
+// checkCommands checks an answer to COMMAND: each entry has ten fields, and the commands that locks use have their keys at the
+// right places.
 func checkCommands(t *testing.T, v transcript.Value) {
 	t.Helper()
 	want := map[string]string{"get": "1 1 1", "set": "1 1 1", "del": "1 -1 1", "evalsha": "0 0 0", "eval": "0 0 0", "blpop": "1 -2 1", "mset": "1 -1 2",

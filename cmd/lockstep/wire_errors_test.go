@@ -12,8 +12,8 @@ import (
 // them: if it cannot serve a request itself, it waits for a leader and forwards the request.
 var codesNeverSent = []string{"-LOADING", "-READONLY", "-ASK", "-TRYAGAIN", "-MASTERDOWN", "-NOREPLICAS", "-UNAVAILABLE", "-REDIRECT"}
 
-// TestErrorRows: what a node of three answers when the other two are gone. Clients try a request again on CLUSTERDOWN; what needs no
-// leader is answered at once.
+// TestErrorRows checks the answers of one node of three when the other two are gone. Clients try a request again on
+// CLUSTERDOWN. A request that needs no leader is answered at once.
 func TestErrorRows(t *testing.T) {
 	list := startMembersWith(t, time.Second)
 	left := list[0]
@@ -21,7 +21,7 @@ func TestErrorRows(t *testing.T) {
 	if got := plain.ask("SET held v PX 600000"); got != "+OK" {
 		t.Fatal(got)
 	}
-	// A node that has just started learns first who may ask such things.
+	// A node that has just started first has to learn which users may send such commands.
 	if got := plain.ask("CONFIG GET databases"); !strings.HasPrefix(got, "*2 ") {
 		t.Fatal(got)
 	}
@@ -63,7 +63,7 @@ func TestErrorRows(t *testing.T) {
 	t.Run("row-5-05-clusterdown", func(t *testing.T) {
 		until(t, "the loss of the majority", func() bool { return left.parts.node.Topology().Leader == "" })
 		for _, addr := range []string{left.o.listen, left.o.clusterListen} {
-			// All at once, on connections of their own: each waits for a leader.
+			// All questions are sent at once, each on a connection of its own, because each waits for a leader.
 			questions := []string{"SET lost v NX PX 60000", "GET held", "EVAL return(1) 0", "MSET {a}1 b {a}2 b", "EXEC"}
 			var waiting []*speaker
 			for _, q := range questions {
@@ -80,7 +80,8 @@ func TestErrorRows(t *testing.T) {
 			}
 		}
 	})
-	// Rows 1, 6, 7, 8: nothing but CLUSTERDOWN says that there is no leader, and what a node can answer alone it answers.
+	// Rows 1, 6, 7 and 8: CLUSTERDOWN is the only error that says that there is no leader. A node answers what it can without a
+	// leader.
 	t.Run("row-5-01-loading", func(t *testing.T) {
 		for _, q := range []string{"PING", "HELLO 3", "INFO", "CLIENT SETNAME c", "SELECT 3", "CLUSTER NODES", "SUBSCRIBE c", "UNSUBSCRIBE c", "COMMAND COUNT", "CONFIG GET databases"} {
 			v := plain.value(q)
@@ -101,7 +102,8 @@ func TestErrorRows(t *testing.T) {
 	})
 }
 
-// notServed: the one code on which all cluster clients and Redisson wait and try again, and nothing was carried out.
+// notServed checks that a reply is CLUSTERDOWN: the only code on which all cluster clients and Redisson wait and try again. It
+// also says that nothing was executed.
 func notServed(t *testing.T, question, reply string) {
 	t.Helper()
 	for _, code := range codesNeverSent {
@@ -114,7 +116,7 @@ func notServed(t *testing.T, question, reply string) {
 	}
 }
 
-// movedToTheLeader: the slot is the key's and the address one that serves.
+// movedToTheLeader checks that a follower answers with MOVED, the slot of the key and the address of the leader.
 func movedToTheLeader(t *testing.T, s *scene) {
 	for key, slot := range map[string]string{"foo": "12182", "{foo}bar": "12182", "": "0", "123456789": "12739"} {
 		for _, m := range s.followers() {
@@ -128,7 +130,8 @@ func movedToTheLeader(t *testing.T, s *scene) {
 	}
 }
 
-// codeFirst: clients look at the first word of an error, which a script keeps.
+// codeFirst checks that the first word of an error is its code, because clients look only at that word. A script that passes an
+// error on keeps the word.
 func codeFirst(t *testing.T, c *speaker) {
 	c.ask("RPUSH list 1")
 	for body, code := range map[string]string{

@@ -7,7 +7,7 @@ import (
 	"lockstep/cluster"
 )
 
-// noRedirection: on their plain ports all nodes serve everything; a redirection would lead Redisson in circles.
+// noRedirection checks that all nodes serve every command on their plain ports. A redirection would send Redisson in circles.
 func noRedirection(t *testing.T, s *scene) {
 	for _, m := range s.members {
 		c := speak(t, m.o.listen)
@@ -19,7 +19,7 @@ func noRedirection(t *testing.T, s *scene) {
 	}
 }
 
-// scriptsEverywhere: a script that was loaded through one node is there for the others at once.
+// scriptsEverywhere checks that a script that was loaded through one node can be run through the others at once.
 func scriptsEverywhere(t *testing.T, s *scene) {
 	for i, m := range s.members {
 		body := "return('" + t.Name() + m.o.id + "')"
@@ -43,7 +43,8 @@ func (s *scene) load(t *testing.T, m *member, body string) string {
 	return v.Text
 }
 
-// polling: Redisson finds a new leader by asking again, never because of an error. All that it asks tells the same.
+// polling: Redisson finds a new leader by asking repeatedly, never by an error. All commands by which it asks name the same
+// leader.
 func polling(t *testing.T, s *scene) {
 	for _, m := range s.members {
 		role := "role:slave\r\n"
@@ -77,9 +78,9 @@ func polling(t *testing.T, s *scene) {
 // redissonRetries are the codes on which Redisson sends a lock script again.
 var redissonRetries = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "WAIT", "ERR WAIT", "READONLY", "MOVED", "ASK", "REDIRECT", "NOSCRIPT"}
 
-// TestRedissonSurprise04RetriedErrors: Redisson sends a request again if the code of the error tells it to. The error
-// for a request that was certainly not executed has such a code; the error for one that may have been executed has
-// none. TestNoMajority and TestFateUnknown of package cluster show which request gets which error.
+// TestRedissonSurprise04RetriedErrors: Redisson decides by the code of an error whether to send the request again. If a request
+// was certainly not executed, its error has a code on which Redisson does so. If the request may have been executed, its error
+// has no such code. TestNoMajority and TestFateUnknown of package cluster show which request gets which error.
 func TestRedissonSurprise04RetriedErrors(t *testing.T) {
 	retried := func(text string) bool {
 		for _, code := range redissonRetries {

@@ -10,13 +10,13 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// sentinelRow is what one client asks of a Sentinel, and of the server that it is sent to.
+// sentinelRow has the commands that one kind of client sends to a Sentinel, and then to the server that the Sentinel names.
 type sentinelRow struct {
 	name    string
-	hello   string   // its first words to both
-	ask     []string // to each Sentinel
-	target  []string // to the leader
-	listens string   // its subscription, of which sentinelSubscribers sees whether it hears of a failover
+	hello   string   // the first command to both
+	ask     []string // commands to each Sentinel
+	target  []string // commands to the leader
+	listens string   // its subscription; sentinelSubscribers checks that it is told of a failover
 }
 
 var sentinelRows = []sentinelRow{
@@ -53,7 +53,7 @@ func (row sentinelRow) check(t *testing.T, s *scene) {
 			s.checkSentinel(t, q, c.value(q))
 		}
 	}
-	// Where it is sent it connects, as the address says.
+	// The client connects to the address that the Sentinel has given.
 	c := speak(t, s.leader().o.listen)
 	greet(t, c, row.hello, "standalone")
 	for _, q := range row.target {
@@ -85,7 +85,7 @@ func greet(t *testing.T, c *speaker, hello, mode string) {
 	}
 }
 
-// checkSentinel compares an answer with how the nodes stand.
+// checkSentinel compares the answer to a question with the present roles and addresses of the nodes.
 func (s *scene) checkSentinel(t *testing.T, question string, v transcript.Value) {
 	t.Helper()
 	words := strings.Fields(strings.ToUpper(question))
@@ -144,7 +144,7 @@ func checkMaster(t *testing.T, v transcript.Value, host, port string) {
 	}
 }
 
-// checkNodes looks at a list of nodes; want are their addresses, if they are known.
+// checkNodes checks a list of nodes in a reply. want has their addresses, if they are known.
 func checkNodes(t *testing.T, v transcript.Value, flags string, want []string) {
 	t.Helper()
 	var got []string
@@ -162,14 +162,14 @@ func checkNodes(t *testing.T, v transcript.Value, flags string, want []string) {
 	}
 }
 
-// hearer is a client's subscription on one Sentinel.
+// hearer is one client's subscription at one Sentinel.
 type hearer struct {
 	name    string
 	pattern bool
 	on      *speaker
 }
 
-// sentinelSubscribers subscribes as each client does, to every Sentinel.
+// sentinelSubscribers subscribes at every Sentinel in the way of each kind of client.
 func (s *scene) sentinelSubscribers(t *testing.T) (list []hearer) {
 	for _, row := range sentinelRows {
 		words := strings.Fields(row.listens)
@@ -186,7 +186,8 @@ func (s *scene) sentinelSubscribers(t *testing.T) (list []hearer) {
 				}
 				has(t, row.listens, v, strings.ToLower(words[0]), channel, fmt.Sprint(n+1))
 			}
-			// node-redis listens to names that no Sentinel publishes at a failover that is carried out in one step, and asks besides.
+			// A failover is carried out in one step, and no Sentinel then publishes on the channels to which node-redis
+			// subscribes. So node-redis also asks the Sentinels.
 			if !strings.Contains(row.listens, " switch-master") {
 				list = append(list, hearer{fmt.Sprintf("%s-at-n%d", row.name, i+1), words[0] == "PSUBSCRIBE", c})
 			}
@@ -195,7 +196,7 @@ func (s *scene) sentinelSubscribers(t *testing.T) (list []hearer) {
 	return list
 }
 
-// expect reads on until the change of leader is told.
+// expect reads messages until one tells of the change of leader.
 func (h hearer) expect(t *testing.T, from, to string) {
 	fromHost, fromPort := hostPort(t, from)
 	toHost, toPort := hostPort(t, to)

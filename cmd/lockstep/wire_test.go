@@ -12,7 +12,7 @@ import (
 // several nodes, or the Sentinel and the Cluster listener. What one node answers on its plain port is in the transcripts
 // of conformance/transcript/testdata/clients.
 
-// scene are three nodes, seen by a client that looks for the leader.
+// scene has three nodes, as a client sees them that looks for the leader.
 type scene struct {
 	members []*member
 }
@@ -30,7 +30,7 @@ func (s *scene) followers() (list []*member) {
 	return list
 }
 
-// fieldsOf reads a map, or the flat array that it is in RESP2.
+// fieldsOf returns the fields of a map. In RESP2 the map is a flat array.
 func fieldsOf(t *testing.T, v transcript.Value) map[string]transcript.Value {
 	t.Helper()
 	if v.Type != '%' && v.Type != '*' || len(v.Elems)%2 != 0 {
@@ -64,7 +64,8 @@ func hostPort(t *testing.T, addr string) (host, port string) {
 	return host, port
 }
 
-// TestWireRows asks three nodes what clients ask in Sentinel and in Cluster mode, moves the leadership, and asks again.
+// TestWireRows sends three nodes the commands of clients in Sentinel mode and in Cluster mode. Then it moves the leadership,
+// and sends them again.
 func TestWireRows(t *testing.T) {
 	s := &scene{startMembers(t)}
 	hears := s.sentinelSubscribers(t)
@@ -82,7 +83,8 @@ func TestWireRows(t *testing.T) {
 		})
 		if when == "before a failover" {
 			old := s.leader()
-			// Another election at the start would count as a failover that is in progress.
+			// SENTINEL FAILOVER is refused while a failover is in progress. A second election at the start counts as one, so
+			// the test tries again.
 			until(t, "a failover", func() bool { return speak(t, old.o.sentinelListen).ask("SENTINEL FAILOVER mymaster") == "+OK" })
 			until(t, "another leader", func() bool {
 				for _, m := range s.members {
