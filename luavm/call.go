@@ -70,8 +70,8 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	return r
 }
 
-// trace passes a command that has run to Options.Trace. If the fast path gave the script up and gopher-lua runs it again, trace
-// skips the commands that it passed during the attempt of the fast path: e.told counts these.
+// trace passes a command that has run to Options.Trace. If gopher-lua runs a script that the fast path gave up, trace skips the
+// first e.told commands: the fast path has passed these already.
 func (e *Engine) trace() {
 	switch {
 	case e.opts.Trace == nil:
@@ -215,7 +215,8 @@ func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 // numberSize is an upper bound of the bytes that the text of a number takes in an argument.
 const numberSize = 32
 
-// room charges for a command with n arguments, of which the caller copies size bytes, and returns empty slices with room for both.
+// room charges for a command with n arguments, of which the caller will copy size bytes. It returns an empty slice with room for
+// the arguments, and one with room for the copied bytes.
 func (e *Engine) room(n, size int) (args [][]byte, buf []byte) {
 	e.charge(callCost + int64(n)*24 + 2*int64(size))
 	return slices.Grow(e.args[:0], n), slices.Grow(e.argBuf[:0], size)

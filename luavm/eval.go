@@ -30,7 +30,7 @@ const maxChunks = 1000
 // take MemoryLimit/compiledShare bytes.
 const compiledShare = 2
 
-// beginning is how a script begins to run.
+// beginning is what the compiler leaves to the run of a script.
 type beginning struct {
 	state uint32    // has stateKilled if a kill came too late to stop the compiler: the kill stops the script instead
 	used  allocated // what compiling the script has allocated; zero if it was compiled before

@@ -314,8 +314,8 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	return value{}, true
 }
 
-// commandFast does what redisCall does, on the fast path. known is false if the fast path may not run the
-// command, or if value has no kind for the reply, such as an error or a list.
+// commandFast does what redisCall does, on the fast path. known is false if the fast path may not run the command, or if the reply
+// does not fit into a value, as an error or a list does not.
 func (e *Engine) commandFast(params []value) (result value, known bool) {
 	args, ok := e.argumentsFast(params)
 	if !ok {

@@ -54,7 +54,7 @@ func (h *errorHandler) run(L *lua.LState) int {
 	if failure, ok := e.protectedCall(L, 1, 1, h.fn); ok {
 		h.handled = true
 	} else {
-		L.Push(failure) // the result of the call of the handler for the handler's error, which has set h.handled
+		L.Push(failure) // the handler was called again, for its own error; this is the result of that call, which has set h.handled
 	}
 	e.depth++
 	return 1

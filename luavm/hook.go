@@ -36,8 +36,8 @@ func (*hook) Deadline() (at time.Time, ok bool) { return }
 func (*hook) Err() error                        { return nil }
 func (*hook) Value(any) any                     { return nil }
 
-// watched has a bit for every opcode for which Done calls h.before in every script that has a hook, and which a plain script
-// (link.go) must not have.
+// watched has a bit for every opcode that h.before must prepare: Done calls h.before for these in every script that has a hook. A
+// plain script (link.go) has no hook, so it must not contain them.
 const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETTABLEKS |
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
@@ -233,7 +233,7 @@ func (e *Engine) beforeLen(L *lua.LState, a int) {
 	e.workLen(t)
 }
 
-// workLen counts the work of gopher-lua's walk back over an array that ends in nil.
+// workLen counts the work of the length of a table: gopher-lua walks back over the nils at the end of an array.
 func (e *Engine) workLen(t *lua.LTable) {
 	if a := interp.ArrayPart(t); len(a) > 1000 && a[len(a)-1] == lua.LNil {
 		e.work(len(a) / 16)

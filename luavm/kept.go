@@ -54,15 +54,15 @@ func (e *Engine) forget() {
 	e.keeping = keeping{next: e.mayKeep() / 8, walked: e.walked}
 }
 
-// Forget drops all loaded libraries: their locals start anew. It is for a node that begins to lead. What its libraries have kept from
-// an earlier time is older than what the functions have done on other leaders.
+// Forget drops all loaded libraries: their locals start anew. A node calls Forget when it begins to lead. The locals that its
+// libraries have kept are out of date, because functions have run on other leaders meanwhile.
 func (e *Engine) Forget() { e.forget() }
 
 // Settle says that nothing of what has run so far will be undone by Undo.
 func (e *Engine) Settle() { e.settled++ }
 
-// Undo says that all that has run since the last call of Settle is undone, and some of it may run again. It drops the libraries whose
-// functions have run since: their locals would have the changes of what is undone.
+// Undo says that all that has run since the last call of Settle is undone, and that some of it may run again. It drops the
+// libraries whose functions have run since, because these have changed the locals.
 func (e *Engine) Undo() {
 	if e.lastRan != e.settled {
 		return // most batches run no function, and there may be many libraries
@@ -74,12 +74,11 @@ func (e *Engine) Undo() {
 	}
 }
 
-// keepsTooMuch must be called after code of library l has run. When a measurement is due, it measures
-// the libraries that may have grown. If the total of all libraries is above the limit, it restarts l if
-// l keeps more than half of the limit (while l is being loaded: more than the whole limit), and then
-// the largest other libraries until the total is within the limit. It reports whether it has restarted
-// l. If the call is killed or exceeds a limit while l is measured, keepsTooMuch returns false, with
-// e.stop set.
+// keepsTooMuch must be called after code of library l has run. When a measurement is due, it measures the libraries that may have
+// grown. If the total of all libraries is above the limit, it restarts libraries: first l, if l keeps more than half of the limit,
+// then the largest others, until the total is within the limit. (While l is being loaded, it may keep the whole limit.) The result
+// tells whether l was restarted. If the call is killed or exceeds a limit while l is measured, the result is false, and e.stop is
+// set.
 func (e *Engine) keepsTooMuch(l *loadedLibrary) (is bool) {
 	if e.stop != "" || e.dirty {
 		return false // finish will drop all libraries

@@ -192,7 +192,7 @@ func (e *Engine) basePairs(L *lua.LState) int {
 // If the field is no text, basePcall returns false, the table and the field.
 func (e *Engine) basePcall(L *lua.LState) int {
 	if L.GetTop() == 0 {
-		// Redis pushes false as a placeholder for the first result, and calls it here.
+		// Redis pushes false as a placeholder for the first result. Without arguments, Redis then calls this false.
 		L.Push(lua.LFalse)
 		L.Push(lua.LString("attempt to call a boolean value"))
 		return 2

@@ -99,8 +99,8 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 }
 
 // watchCompiler charges for the memory and the work of compiling a text, and so checks the limits of a script. compile.Chunk calls
-// watchCompiler now and then. watchCompiler also limits the size of the compiled form (compiledShare): the compiler knows that size,
-// whatever else is on the heap.
+// watchCompiler now and then. watchCompiler also limits the size of the compiled form (compiledShare). It takes that size from the
+// compiler, because the heap contains other objects, too.
 func (e *Engine) watchCompiler(p compile.Progress) {
 	e.charge(p.Bytes)
 	if p.Kept > e.opts.MemoryLimit/compiledShare {

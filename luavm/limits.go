@@ -19,12 +19,11 @@ const (
 	// On a slow machine, work before its begin (store.Ctx.ScriptTime) may have used up the limit: that is no fault of the script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
-	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If
-	// they take longer than slowLook, because they compare or join long strings for example, the
-	// looks come more often, at most one before every instruction. A script that may have large
-	// values can have slow instructions at any time. So at most lookOften instructions run
-	// between two looks once a script was charged for more than 32*largeBytes, and for a while
-	// after a script has allocated more than largeBytes at once.
+	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If they take longer than slowLook,
+	// because they compare or join long strings for example, the looks come more often, at most one before every instruction. A
+	// script that may have large values can have slow instructions at any time, so at most lookOften instructions run between two
+	// looks at it. A script counts as such for good once it was charged for more than 32*largeBytes. It counts as such for a while
+	// after it has allocated more than largeBytes at once.
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
@@ -39,8 +38,8 @@ const (
 	instructionCost = 32
 	// commandCost is the number of bytes charged each time a long command calls store.Ctx.Watch.
 	commandCost = 256 << 10
-	// heapFrom is how many bytes a script may allocate before checkHeap first looks at the heap.
-	// Between two later looks, the script may always allocate as many again.
+	// heapFrom is how many bytes a script may allocate before checkHeap first looks at the heap. Between two later looks, the
+	// script may allocate at least as many bytes again.
 	heapFrom = 1 << 20
 	// heapStep is the maximum number of bytes that a script may allocate between two looks at the heap, unless a sixteenth of
 	// MemoryLimit is more.
@@ -263,9 +262,9 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the number of bytes for which it must find room. That number is the allocation of the
-// process since the last call of Bring, less the next of that call, plus the parameter next: the bytes about to be
-// allocated. In the script's first call of Bring, the number is what the script was charged, next included. Later calls
+// bring calls Options.Bring with the number of bytes for which Bring must find room: those that the process has allocated since the
+// last call of Bring, and next, those that are about to be allocated. The next of the last call is subtracted, because that call
+// has found room for it. In the script's first call of Bring, the number is what the script was charged, next included. Later calls
 // measure the process, because charge counts too little where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {

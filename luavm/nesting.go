@@ -6,10 +6,10 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// A call of Lua from Go nests on Go's stack, and so does the interpreter's call of a metamethod. A
-// program that exhausts Go's stack dies. C Lua counts such calls (nCcalls), and raises an error at
-// 200. Here each such call starts the interpreter's main loop. So the engine counts these calls in
-// that loop, in coroutines and in Go functions that call each other, too.
+// A call of Lua from Go nests on Go's stack, and so does the interpreter's call of a metamethod. A program that exhausts Go's stack
+// dies. C Lua counts such calls (nCcalls), and raises an error at 200. Here each such call starts the interpreter's main loop. So
+// does the resume of a coroutine, and the call of one Go function by another. So the engine counts the calls where a main loop
+// starts.
 
 const (
 	// maxNesting is LUAI_MAXCCALLS.

@@ -144,7 +144,7 @@ func (e *Engine) where(L *lua.LState, level int) string {
 	return position(f)
 }
 
-// position returns the position of a call to put before an error message, or "" if the call is none of a Lua function.
+// position returns the position of a call to put before an error message, or "" if the called function is not a Lua function.
 func position(f *interp.Frame) string {
 	if f == nil || f.Fn.IsG || f.Line() <= 0 {
 		return ""

@@ -75,9 +75,8 @@ func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
 // raise raises an error of a function in the table redis; the value of the error is a table.
 func (e *Engine) raise(L *lua.LState, text string) { e.throwValue(L, e.errorTable(L, text)) }
 
-// oneString returns the argument of error_reply or status_reply, up to its first NUL. If there is
-// not exactly one string, oneString pushes an error table, which the two functions return: they
-// do not raise this error.
+// oneString returns the argument of error_reply or status_reply, up to its first NUL. If the arguments are not exactly one string,
+// oneString pushes an error table. The two functions then return that table; they raise no error.
 func (e *Engine) oneString(L *lua.LState) (string, bool) {
 	s, ok := L.Get(1).(lua.LString)
 	if L.GetTop() != 1 || !ok {

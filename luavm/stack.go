@@ -66,10 +66,11 @@ type overflowed int8
 
 const (
 	notOverflowed overflowed = iota
-	// inOverflow: C Lua has doubled its stack for the error handler. One more overflow ends the handler, and no handler is called.
+	// inOverflow: C Lua has doubled its stack for the error handler. One more overflow ends the handler, and no handler is called
+	// for it.
 	inOverflow
-	// overflowCaught: a protected call has caught an error in the handler, for which C Lua makes the stack smaller again. So the
-	// next overflow is a common one, for which a handler is called.
+	// overflowCaught: a protected call has caught an error in the handler. C Lua then makes its stack smaller again, so the next
+	// overflow is an ordinary one: a handler is called for it.
 	overflowCaught
 )
 

@@ -2,7 +2,7 @@ package store
 
 // The bounds of users.
 const (
-	maxUserName  = 1 << 10  // CLIENT LIST, and each command that is sent to the leader, copy the name of a user
+	maxUserName  = 1 << 10  // bytes; CLIENT LIST copies the name of a user, and so does each command that is sent to the leader
 	maxUsers     = 10_000   // ACL LIST, and each node after a change of a user, go through all users
 	maxUserRules = 4096     // a login compares all passwords of its user; each password is a rule
 	maxUsersSize = 32 << 20 // bytes of all users together, as DataSize counts them
@@ -14,8 +14,8 @@ type crowd struct {
 	size  int64
 }
 
-// AdmitUser is SetUser, but refuses a user that exceeds the bounds. Because an earlier version of the program may have admitted a
-// user that exceeds them, AdmitUser accepts a change of a user that does not make that user larger.
+// AdmitUser is SetUser with a check: it refuses a user that exceeds the bounds. The state may already hold such a user, admitted by
+// an earlier version of the program. AdmitUser accepts a change of that user that does not make the user larger.
 func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	old, now := t.account(u.Name), t.crowd()
 	oldRules, oldSize := old.weigh()
@@ -25,7 +25,7 @@ func (t *Txn) AdmitUser(u *User) (refusal Error) {
 	case old == nil && now.users >= maxUsers:
 		return ErrUsers
 	case least > maxUserRules && least > oldRules:
-		return ErrUserRules // checked before newAccount, which takes long to find the rules of so many selectors
+		return ErrUserRules // this check comes first, because newAccount would take long to find the rules of so many selectors
 	}
 	a := newAccount(u)
 	rules, size := a.weigh()

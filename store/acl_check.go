@@ -39,10 +39,10 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check takes at most baseCheckSteps steps and stepsPerArg more for each argument, and never more than maxCheckSteps
-// (some 10 ms), because other clients wait until it ends. A step is one of these: a binary search for a name among the
-// patterns of a selector; the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps;
-// a comparison of an argument with the one that a rule allows (+command|argument).
+// A check may take baseCheckSteps steps, and stepsPerArg more for each argument, but never more than maxCheckSteps. These take some
+// 10 ms, in which other clients wait. A step is one of the following: a binary search for a name among the patterns of a selector;
+// the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps; a comparison of an argument with
+// the one that a rule allows (+command|argument).
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32
@@ -88,8 +88,8 @@ func (u *User) CheckSteps(cmd *Command, args [][]byte) (why DenyReason, arg, ste
 	return why, arg, most - left
 }
 
-// check is Check for one selector. It subtracts its steps from *left. If no steps are left after it, the check may have ended
-// early: only the result Allowed is then valid.
+// check is Check for one selector. It subtracts its steps from *left. If no steps are left afterwards, the check may have ended
+// early: a refusal then means nothing, but the result Allowed is valid.
 func (s *selector) check(cmd *Command, args [][]byte, left *int) (why DenyReason, arg int) {
 	if !cmd.Is(NoAuth) && !s.commands.has(cmd.bit) && !s.firstArgAllowed(cmd, args, left) {
 		return DeniedCommand, 0
@@ -174,8 +174,8 @@ func (u *User) MayListenToAll(channels [][]byte, pattern bool) bool {
 	return true
 }
 
-// MayListenWithin is MayListen, but subtracts its steps from *left. It is false if they run out before a selector is found that
-// allows the channel.
+// MayListenWithin is MayListen with a limit of *left steps, from which it subtracts its own. It returns false if the steps run out
+// before it has found a selector that allows the channel.
 func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	for _, s := range u.selectors {
 		if s.channelAllowed(channel, pattern, left) {

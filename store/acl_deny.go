@@ -24,10 +24,10 @@ const (
 // String returns the context as ACL LOG writes it.
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
-// Authorize checks again, in case the client's node had an outdated user table, whether user may run the command. If not, ok is
-// false and refusal is the reply. Authorize sets c.User; nil means that the user may do everything. The argument user is a CallName,
-// Anonymous, SystemUser, or "" for the default user. The argument users is the version of the user table in which the client's node
-// found the user, or 0 if the version is unknown.
+// Authorize checks whether user may run the command. The client's node has checked this already, but perhaps with an outdated user
+// table. If user may not run the command, ok is false and refusal is the reply. Authorize sets c.User; nil means that the user may
+// do everything. The argument user is a result of CallName, Anonymous, SystemUser, or "" for the default user. The argument users
+// is the version of the user table in which the client's node found the user, or 0 if the version is unknown.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -59,7 +59,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	}
 	c.User = u
 	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
-	c.steps += CheckedSteps(steps) // not by c.work, which may call Watch: Watch may panic, and only callers of Run expect that
+	c.steps += CheckedSteps(steps) // without c.work, which may call Watch: a panic of Watch is expected only by callers of Run
 	if why == Allowed {
 		return Reply{}, true
 	}

@@ -8,8 +8,8 @@ import (
 // sectionSelector is a separator in a list of rules: the rules of a further selector follow it.
 const sectionSelector = "("
 
-// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*. But the rule ~* means something else, allkeys: no
-// pattern may follow allkeys, and it also allows the empty key name.
+// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*. The rule ~* itself means allkeys instead: no
+// pattern may follow allkeys, and allkeys also allows the empty key name.
 const ruleEveryKey = "%RW~*"
 
 // shown replaces ruleEveryKey by ~*, as Redis shows it.
@@ -164,12 +164,11 @@ func (s *selector) channelRules() []string {
 	return list
 }
 
-// commandRules finds a short list of rules for the selector's commands. As Redis does, it begins
-// with +@all or -@all, adds rules for categories, the best one first, as long as a category matches more
-// commands than it gets wrong, and ends with rules for single commands.
+// commandRules finds a short list of rules for the selector's commands, as Redis does. The list begins with +@all or -@all. Rules
+// for categories follow, the best category first (bestCategory). Rules for single commands correct the rest.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
-	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but those of the chosen categories are as the first rule sets them
+	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, with the chosen categories as the first rule sets them
 	told := &selector{commands: make(bitmap, len(s.commands))} // the commands that the rules in list allow
 	told.commands.fill(n, s.future)
 	list, sign := []string{"-@all"}, "+@"
@@ -199,11 +198,10 @@ func (s *selector) commandRules(a *aclTable) []string {
 	return list
 }
 
-// bestCategory returns the index of the category that gets the fewest commands wrong; of equal ones,
-// the category that matches most commands. It skips the categories in done. It returns -1 if no
-// category matches more commands than it gets wrong. If add is true, a category matches its commands
-// that the selector allows; if add is false, its commands that the selector forbids. A category gets
-// its other commands wrong.
+// bestCategory returns the index of the category whose rule would be wrong about the fewest commands; among equal ones, of the
+// category whose rule would be right about the most. If add is true, the rule is right about the commands that the selector allows;
+// if add is false, about those that it forbids. bestCategory skips the categories in done. It returns -1 if no rule would be right
+// about more commands than it is wrong about.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// maxFileFaults is a length in bytes: ParseACLFile stops when the text of its errors is longer, because a wrong path may name a large
-// file of another kind.
+// ParseACLFile stops when the text of its errors is longer than maxFileFaults bytes: a wrong path may name a large file of another
+// kind.
 const maxFileFaults = 8 << 10
 
 // ParseACLFile reads the users of an ACL file, as Redis 7.0 does: a line is "user", a name and
@@ -85,7 +85,7 @@ func (p *aclFile) line(number int, words []string) {
 		case why == faultUnknown:
 			fault(faultFileRule, p.path, number, rule, why)
 		case why != "" && !told:
-			// Later errors in the line may follow from this one, so they are not reported, except unknown commands.
+			// Of the later errors in the line, only unknown commands are reported: others may be consequences of this one.
 			told = true
 			fault(faultFileLine, p.path, number, why)
 		}
@@ -93,8 +93,8 @@ func (p *aclFile) line(number int, words []string) {
 	p.users = append(p.users, u.seal())
 }
 
-// FormatACLFile writes users as an ACL file. The format has no quotes, so it cannot represent some users: if there is one, ok is
-// false and wrong is its name. If there are more than maxUsers users, ok is false and wrong is "".
+// FormatACLFile writes users as an ACL file. The format has no quotes, so it cannot represent every user. If it cannot represent
+// one of these users, ok is false and wrong is the user's name. If there are more than maxUsers users, ok is false and wrong is "".
 func FormatACLFile(t *Table, users []*User) (text, wrong string, ok bool) {
 	var b strings.Builder
 	line := func(u *User) string { return fmt.Sprintf("user %s %s\n", u.Name, lineOf(u.Rules())) }
@@ -124,8 +124,9 @@ func (u *User) Packed() string { return encodeRules(u.Rules()) }
 // PackedUser is a user as a node sends it to the leader.
 type PackedUser struct{ Name, Rules string }
 
-// ReplaceUsers replaces all users by the given ones. If the default user is not among them, it stays as it is: Redis would let
-// everybody in instead. If the state has no account of it, it gets one, with the password from a node's flag if there is one.
+// ReplaceUsers replaces all users by the given ones. If the default user is not among them, that user stays as it is; Redis would
+// let everybody in instead. If the default user has no account in the state yet, it gets one, with the password from a node's flag
+// if a flag has set one.
 func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) (refusal Error) {
 	stay := map[string]bool{}
 	for _, u := range users {
@@ -161,8 +162,8 @@ func (t *Txn) EstablishUsers(users []PackedUser) (refusal Error) {
 	return t.setUsers(users)
 }
 
-// setUsers sets the users of an ACL file. They may be more than one command may write, and more than maxmemory leaves room for: users
-// that came one by one must find their way back from the file, and without users nobody could log in.
+// setUsers sets the users of an ACL file. It may write more than one command may, and more than maxmemory has room for. Users that
+// were created one by one must all come back from the file, and without users nobody could log in.
 func (t *Txn) setUsers(users []PackedUser) (refusal Error) {
 	list, size := make([]*Account, len(users)), int64(0)
 	for i, u := range users {

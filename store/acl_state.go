@@ -57,18 +57,18 @@ func decodeRules(packed string) (rules []string) {
 	return rules
 }
 
-// accounts are the users of the state. The default user has an account only after a command or a
-// node's configuration has changed it.
+// accounts are the users of the state. The default user has an account only after a command, or the configuration of a node, has
+// changed that user.
 type accounts struct {
 	byName  *tree[*Account]
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account in byName, or nil; every command needs this account, so it is also here
 	size    int64    // bytes of all accounts, a part of the data size
-	gone    []string // names that the write set with the number version deleted, even if it then set them again
+	gone    []string // names that the write set with the number version deleted, also those that it set again afterwards
 
-	// deleted maps the name of a user to the number of the last write set that deleted it. This node no longer knows the deletions by
-	// write sets up to the number forgotten, because it has restored a snapshot or there were too many deletions. Neither field is
-	// part of the replicated state.
+	// deleted maps a user's name to the number of the last write set that deleted the user. It lacks the deletions by write sets up
+	// to the number forgotten: there were too many of them, or this node has restored a snapshot, which does not contain them.
+	// Neither field is part of the replicated state.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -144,7 +144,8 @@ func (s *Store) applyUser(o op, d *decoder, seq uint64) {
 // Accounts holds all accounts at one instant, sorted by name.
 type Accounts struct {
 	Version uint64 // grows with every write set that changes an account
-	// Forgotten is a version up to which the store does not know the deletions. At a later version Gone names those of each change.
+	// The store does not know which users were deleted up to the version Forgotten. For each later change, Gone names the deleted
+	// users.
 	Forgotten uint64
 	List      []*Account
 	Gone      []string // names that the last change deleted; such a name in List belongs to a new user
@@ -187,8 +188,8 @@ type ACLEnv struct {
 	Users []PackedUser
 }
 
-// Initial returns the default user that applies while the state has none. version is that of the users in the state. From the first
-// change of a user on, the node's file does not count any more: the other nodes do not know it.
+// Initial returns the default user that applies while the state has none. The argument version is the version of the users in the
+// state. After the first change of a user, the users of the node's file no longer count, because the other nodes do not know them.
 func (e *ACLEnv) Initial(table *Table, version uint64) *User {
 	for _, u := range e.Users {
 		if u.Name == DefaultUser && version == 0 {
@@ -331,12 +332,12 @@ func (t *Txn) AccountsVersion() uint64 {
 // paramFlagPassword is a cluster parameter: the hash of the default user's password that came from a node's flag.
 const paramFlagPassword = "requirepass-of-a-flag"
 
-// EstablishPassword makes the password from a node's flag the default user's, if the state has no account of that user yet.
-// hash is the password's hash; "" means no password. The password of the leader's own flag takes precedence over hash. From
-// then on every node demands the password, even one started without the flag.
+// EstablishPassword gives the default user the password from a node's flag, if the state has no account of that user yet. The
+// argument hash is the password's hash; "" means no password. If the leader's own flag sets a password, that one is used instead.
+// From then on every node demands the password, even one started without the flag.
 //
-// The parameter again is true when the only node of a cluster has started. In that case hash may also replace the password of an
-// earlier flag, if that is still the default user's only password.
+// The parameter again is true when the only node of a cluster starts again, perhaps with another password in its flag. hash then
+// also replaces the password of an earlier flag, if that is still the default user's only password.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {
@@ -356,8 +357,8 @@ func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	}
 }
 
-// guarded reports whether Authorize must look up the default user. It need not while neither the state, nor the transaction, nor a
-// file that still counts (ACLEnv.Initial) may restrict that user.
+// guarded reports whether the default user may have lost rights, so that Authorize must look up that user. The state, the
+// transaction, or an ACL file that still counts (ACLEnv.Initial) may restrict the default user.
 func (t *Txn) guarded() bool {
 	return t.s.accounts.def != nil || t.users != nil || t.s.accounts.version == 0 && len(t.env.ACL.Users) > 0
 }

@@ -28,7 +28,8 @@ const (
 	nameless = "\x00-"
 )
 
-// UserOf returns the name of the user whose rights a call has that carries a name: a CallName, "" or Anonymous.
+// UserOf returns the name of the user whose rights a call has. The argument is the name in the call: a result of CallName, "" or
+// Anonymous.
 func UserOf(call string) string {
 	switch call {
 	case "", Anonymous:
@@ -39,8 +40,8 @@ func UserOf(call string) string {
 	return call
 }
 
-// CallName returns the name by which a call of the given user names that user. It must not be used for the default user: a call of
-// that user has the name "" or Anonymous.
+// CallName returns the name that a call carries for its user. It must not be used for the default user: a call of that user carries
+// the name "" or Anonymous.
 func CallName(user string) string {
 	if user == "" {
 		return nameless
@@ -79,7 +80,7 @@ type selector struct {
 	allChannels bool
 	future      bool // also allows commands that do not exist yet: +@all
 	commands    bitmap
-	firstArgs   map[int][]string // by command bit: a command that is not in commands is allowed with one of these as its first argument
+	firstArgs   map[int][]string // by command bit: a command outside of commands is allowed if its first argument is one of these
 	keys        []namePattern
 	channels    []namePattern
 	keySet      *patternSet // of keys, once seal has completed the user …

@@ -8,9 +8,8 @@ package store
 const (
 	// aheadLimit is the largest number of keys that a Txn reads ahead.
 	aheadLimit = 32
-	// aheadLength is the longest key to read ahead, in bytes. ReadAhead hashes a key once more than the command alone would; for a
-	// longer key that takes more time than it saves. And a script without keys may have an argument of any length where Add
-	// expects the key.
+	// aheadLength is the longest key to read ahead, in bytes. Reading ahead hashes a key a second time, which for a longer key
+	// costs more than it saves. In a script without keys, an argument of any length may stand where Add expects the key.
 	aheadLength = 256
 	// aheadSize is the smallest number of keys with which a database may exceed the processor's
 	// cache.

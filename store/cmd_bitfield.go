@@ -230,9 +230,9 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	// A negative value of an unsigned type stands for a value above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// With 64 bits, high-base can overflow although the sum cannot. With fewer bits, high-base overflows if base is far below
-	// the lower limit of a signed type: Redis treats such a base as above the limit, so SET i16 0 -9223372036854775808
-	// saturates at the upper end.
+	// If a sum in 64 bits cannot exceed the limit, skip the test: high-base could overflow in it. With fewer bits, the test is
+	// always right: high-base overflows only if base is far below the lower limit of a signed type. Redis treats such a base as
+	// above the limit, so SET i16 0 -9223372036854775808 saturates at the upper end.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

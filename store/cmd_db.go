@@ -104,8 +104,8 @@ func cmdFlushDB(c *Ctx) Reply {
 	return OK
 }
 
-// tellFlushed writes a flush if the command has deleted nothing; the parameter before is the length of the write set before the
-// command. As in Redis, clients with CLIENT TRACKING then also forget which keys they have found missing.
+// tellFlushed writes a flush if the command has written nothing. Clients with CLIENT TRACKING then forget which keys they have
+// found missing, as with Redis. The parameter before is the number of writes before the command.
 func (c *Ctx) tellFlushed(before int) {
 	if c.Writes().Len() == before {
 		c.flushEmpty(c.DB)

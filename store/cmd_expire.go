@@ -137,7 +137,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
 			// deadline.
 			at = max(at, c.graced(e))
-			// A lease of this very write set has no grace yet. If the reply is late, the new deadline moves with it.
+			// A lease that this write set has granted has no grace yet: its deadline is moved if the reply is late. Then the new
+			// deadline must be moved, too, so it counts as a lease.
 			c.leases = c.leases || e.deadline != 0 && e.leased == c.seq
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)
@@ -171,7 +172,7 @@ func cmdPTTL(c *Ctx) Reply {
 	if left <= 0 && c.env.Grace != nil {
 		left += c.env.Grace(e.leased)
 	}
-	return Int(max(left, 0)) // in the batch that has set the deadline the key lives longer, without a grace; -1 and -2 mean something else
+	return Int(max(left, 0)) // left may be negative in the batch that has set the deadline; -1 and -2 mean something else
 }
 
 func cmdExpireTime(c *Ctx) Reply { return seconds(cmdPExpireTime(c)) }

@@ -17,8 +17,8 @@ var hashRandomCommands = []Command{
 	},
 }
 
-// maxRandomFields limits the number of picks that may repeat each other (a negative count): the client
-// chooses that number, and no client may fill the memory of a node.
+// maxRandomFields limits a negative count, which asks for picks that may repeat each other. The client chooses the count, and no
+// client may fill the memory of a node.
 const maxRandomFields = 1 << 20
 
 func cmdHRandField(c *Ctx) Reply {

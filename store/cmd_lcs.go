@@ -107,8 +107,8 @@ type lcsTable struct {
 	length int // of the longest common subsequence
 }
 
-// newLCSTable fills a table and calls the function work for each row. A row has a cell for each byte of the shorter string: fill
-// keeps two rows of cells (lengths of common subsequences) in memory, and short rows take less of it.
+// newLCSTable fills a table and calls the function work for each row. A row has a cell for each byte of the shorter string, because
+// fill keeps two rows of cells (lengths of common subsequences) in memory.
 func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	if a == "" || b == "" {
 		return lcsTable{}

@@ -102,7 +102,7 @@ func (c *Ctx) count(t Type) Reply {
 	return Int(int64(e.elems.Len()))
 }
 
-// listIndex returns the index from the head of the element with the index i in a list of n elements; a negative i counts from the
+// listIndex converts the index i of an element to its index from the head, in a list of n elements. A negative i counts from the
 // tail (-1 is the last element). The second result is false if i is out of range.
 func listIndex(i int64, n int) (int, bool) {
 	if i < 0 {

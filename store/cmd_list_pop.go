@@ -163,7 +163,7 @@ func cmdLMPop(c *Ctx) Reply {
 	return r
 }
 
-// popFirst pops from the first list that exists. found is false if none exists; it is true if r is an error.
+// popFirst pops from the first list that exists. found is false if none exists, and true if r is an error.
 func (c *Ctx) popFirst(m mpop) (r Reply, found bool) {
 	key, e, ok := c.firstOf(m.keys, TypeList)
 	switch {
@@ -199,8 +199,8 @@ func cmdRPopLPush(c *Ctx) Reply {
 	return r
 }
 
-// moveElement moves an element from the list at Args[1] to the list at Args[2]. found is false if there is no element; it is
-// true if r is an error.
+// moveElement moves an element from the list at Args[1] to the list at Args[2]. found is false if there is no element, and true if
+// r is an error.
 func (c *Ctx) moveElement(fromHead, toHead bool) (r Reply, found bool) {
 	source, target := c.Args[1], c.Args[2]
 	_, e, ok := c.firstOf(c.Args[1:2], TypeList)

@@ -222,8 +222,8 @@ func (k *combination) bySize(c *Ctx) {
 	})
 }
 
-// newResult returns an empty set in the large form, in which Redis computes: the compact form has
-// no -0.
+// newResult returns an empty set in the large form. Redis computes in that form, too. Unlike the compact form, it can hold the
+// score -0.
 func newResult() *SortedSet {
 	z := &SortedSet{}
 	z.grow()

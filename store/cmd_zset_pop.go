@@ -108,7 +108,7 @@ func cmdZMPop(c *Ctx) Reply {
 	return r
 }
 
-// popFirstScores pops from the first sorted set that exists. found is false if none exists; it is true if r is an error.
+// popFirstScores pops from the first sorted set that exists. found is false if none exists, and true if r is an error.
 func (c *Ctx) popFirstScores(m mpop) (r Reply, found bool) {
 	key, e, ok := c.firstOf(m.keys, TypeSortedSet)
 	switch {

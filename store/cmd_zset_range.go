@@ -258,8 +258,8 @@ func (c *Ctx) storeScores(event string, list []Scored) Reply {
 	return Int(int64(len(list)))
 }
 
-// writeScores creates a sorted set. The compact form has no -0, so a set that ends up large must
-// not start in the compact form with a -0.
+// writeScores creates a sorted set. The compact form cannot hold the score -0, and a new set begins in the compact form. If the set
+// will be large in the end, writeScores therefore converts it to the large form before it writes a -0.
 func (c *Ctx) writeScores(key []byte, list []Scored) {
 	form := c.Txn.form()
 	large := len(list) > form.scoreEntries ||

@@ -88,10 +88,10 @@ const (
 	KeyVariable
 )
 
-// KeySpec says where a command's keys are. With Begin, keys are at Begin, Begin+Step, … up to
-// Begin+Last; if Last is negative, it counts from the end of the arguments (-1 is the last one). With NumKeys, the argument at
-// NumKeys is the number of keys, and the keys follow it. With neither, the positions depend on the other
-// arguments. Find, if set, returns the positions; only COMMAND INFO and Ahead.Add then use Begin, Last, Step and NumKeys.
+// KeySpec says where a command's keys are. If Begin is set, the keys are the arguments Begin, Begin+Step, … up to Begin+Last; if
+// Last is negative, it counts from the end of the arguments (-1 is the last one). If NumKeys is set, the argument NumKeys is the
+// number of keys, and the keys follow it. If neither is set, the positions depend on the other arguments. If the function Find is
+// set, it returns the positions; then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -112,7 +112,7 @@ type Handler func(*Ctx) Reply
 // Command is one row of the command table, in the same file as its handler.
 type Command struct {
 	Name    string // lower case; a subcommand's is without the container's name
-	Arity   int    // the number of arguments with the name (of a subcommand, with both names); -n means n or more
+	Arity   int    // the number of arguments, the name included (for a subcommand, both names); -n means n or more
 	Flags   Flags
 	Keys    []KeySpec
 	Group   string // group as in COMMAND DOCS: string, hash, generic, …

@@ -17,8 +17,8 @@ const treeCopy = 4 << 10
 // copied since the last call, the next copy included. The function may wait for memory, but must not use the store.
 func (s *Store) Brake(brake func(bytes int)) { s.brake = brake }
 
-// copying counts bytes that are about to be copied. When it has counted copyStep or more since it last called the function that
-// Brake has set, it calls this function again.
+// copying counts bytes that are about to be copied. It calls the function that Brake has set as soon as copyStep bytes or more have
+// come together since the last call.
 func (s *Store) copying(bytes int) {
 	if s.uncounted += bytes; s.uncounted < copyStep {
 		return

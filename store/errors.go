@@ -101,8 +101,8 @@ const (
 	ErrOutOfMemory     Error = "OOM command not allowed when used memory > 'maxmemory'."
 )
 
-// ErrArgumentsTooBig is the reply to a read-only command or a WATCH whose arguments have more bytes than limit, which is how many
-// bytes a command may write.
+// ErrArgumentsTooBig is the reply to a read-only command or a WATCH whose arguments exceed limit bytes, the limit for the writes of
+// a command.
 func ErrArgumentsTooBig(limit int64) Error {
 	return Error("ERR the arguments of one command may have at most " + strconv.FormatInt(limit, 10) +
 		" bytes, and these have more: send fewer at once, or raise " + ParamMaxEntry + " (CONFIG SET)")

@@ -17,8 +17,8 @@ const (
 	// shiftShare is how many bytes a write can pass or shift inside a compact form in the time that it takes to copy one byte. A
 	// copied byte costs more, because the copy must be allocated and becomes garbage.
 	shiftShare = 8
-	// removedBytes is the cost of each element that a write removes from a list, as the number of bytes that are shifted in the
-	// same time. A write of a few bytes may remove any number of elements.
+	// removedBytes is how many bytes can be shifted in the time that it takes to remove one element from a list. A write of a few
+	// bytes may remove any number of elements.
 	removedBytes = 4096
 )
 

@@ -231,8 +231,8 @@ type NewLibraries struct {
 	written int
 }
 
-// Add adds a library. It returns an error if the libraries are too many for a command, whichever libraries they replace: what the
-// command has made so far takes memory that nothing else limits.
+// Add adds a library. It returns an error if the libraries are too many for one command: until they are written, nothing else
+// limits their memory. The room of the libraries that they replace does not count.
 func (n *NewLibraries) Add(t *Txn, lib *Library) Error {
 	n.size += lib.size()
 	n.written += lib.written()

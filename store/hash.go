@@ -84,8 +84,8 @@ func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }
 
-// set sets a field and returns by how much the estimated memory of the hash grew. It copies a new name but keeps value
-// itself, so value must not share memory with a buffer. f may be nil.
+// set sets a field and returns by how much the estimated memory of the hash grew. It copies a new name but keeps value itself, so
+// value must not share memory with a buffer that is used again. f may be nil.
 func (h *Hash) set(name, value string, form *forms, f *finder) (grown int64) {
 	if h.big == nil {
 		grown = h.setSmall(name, value, f)

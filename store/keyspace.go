@@ -273,8 +273,8 @@ func (s *Store) Keys(db int) (total, withDeadline int) {
 // such number among the keys of the snapshot.
 func (s *Store) LastLease() uint64 { return s.leased }
 
-// Newest returns the highest number of a write set in the records that Restore has read. It is not above the number of write sets of
-// the state, unless somebody has made the snapshot by hand.
+// Newest returns the highest sequence number of a write set that Restore has found in the records of the snapshot. It does not
+// exceed the number of write sets that led to the state, unless somebody has made the snapshot by hand.
 func (s *Store) Newest() uint64 { return s.newest }
 
 // Expired returns the number of keys that were deleted because they had expired.
@@ -317,8 +317,8 @@ func ownPair(key, value string) (ownedKey, ownedValue string) {
 	return both[:len(key)], both[len(key):]
 }
 
-// paired reports whether the key shares an allocation with the value (ownPair). If so, code that replaces one of them must copy the
-// other, which would otherwise keep the memory of both alive. paired may also be true for a key and a value that merely are adjacent
+// paired reports whether the key shares an allocation with the value (ownPair). If so, code that replaces one of the two must copy
+// the other; otherwise the memory of both would stay alive. paired may also be true for a key and a value that are only neighbours
 // in memory.
 func (e *Entry) paired() bool {
 	end := uintptr(unsafe.Pointer(unsafe.StringData(e.key))) + uintptr(len(e.key))

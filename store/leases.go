@@ -115,10 +115,9 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, and which still
-// have a deadline at the position end. It lists them with the database, name and deadline that they have at end, sorted by
-// database and name. It may also list a key that was deleted with its last element before end. The names share memory with the
-// argument writes.
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, except those
+// without a deadline at the position end. Database, name and deadline are those at end; the list is sorted by database and name. It
+// may also contain a key that was deleted with its last element before end. The names share memory with the argument writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
@@ -128,10 +127,11 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 // Span is a part of a write set.
 type Span struct{ From, To Mark }
 
-// Leased lists the keys that have a lease from an encoded write set after the whole write set has been applied. A lease is a
-// deadline that a write within one of the spans sets, or that the list anew contains together with its key. A later write that sets
-// the same deadline again does not end the lease (KeepString beside nodes of version 0.1.0). A lease goes with its key to another name, copy or database, whatever command moves the key. The spans must be in order. The result is sorted by
-// database and name. The names share memory with the argument writes.
+// Leased lists the keys that have a lease once the whole encoded write set has been applied. A lease is a deadline that a write
+// within one of the spans has set. A key and its deadline in the list anew are a lease, too. A later write of the same deadline
+// does not end the lease: KeepString makes such a write while a node may run version 0.1.0. A lease follows its key to another name
+// or database, and to a copy of the key. The spans must be in order. The result is sorted by database and name. The names share
+// memory with the argument writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {
@@ -165,16 +165,17 @@ func (d *decoder) skip(shape string) {
 	}
 }
 
-// TakeLeases reports whether a command has, since the last call of TakeLeases, asked for a deadline relative to now, not in Unix time.
+// TakeLeases reports whether a command has asked for a time to live since the last call of TakeLeases. A deadline in Unix time does
+// not count.
 func (t *Txn) TakeLeases() bool {
 	asked := t.leases
 	t.leases = false
 	return asked
 }
 
-// Lengthen moves the deadline of a key by ms milliseconds, if the write set with the number seq has set that deadline. It does nothing
-// if the deadline passed more than ms milliseconds ago. A negative ms makes the deadline earlier; Lengthen then does nothing if the
-// deadline has passed at all.
+// Lengthen moves the deadline of a key by ms milliseconds, if the write set with the number seq has set that deadline. It does
+// nothing if the deadline passed more than ms milliseconds ago. A negative ms makes the deadline earlier, unless the deadline has
+// passed.
 func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 	e := t.peek(k.DB, k.Key)
 	if e == nil || e.deadline == 0 || e.leased != seq || t.now.Lease-e.deadline > max(ms, 0) {
@@ -184,11 +185,15 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 }
 
 // Renew lets a lease count from now, because its owner receives the reply only now. The argument at is the lease time at which a
-// command requested the lease. k is the key with the deadline that the write set with the number seq gave it. alive is false if
-// the key has been deleted or has expired since then, even if a later write set has created it anew, or if SWAPDB has moved it
-// away: then another key may have its name. If that has happened in the write set seq itself, k has the deadline 0. The result until is the deadline that Renew has set: the end of a lease that counts from
-// now, or the present deadline if that is later. If a later command has removed the deadline or made it earlier, Renew sets none, and
-// until is the end of a lease that counts from now.
+// command requested the lease. k is the key with the deadline that the write set with the number seq gave it. If that write set
+// itself then removed or replaced the key, k has the deadline 0.
+//
+// alive is false if the key has been deleted or has expired since then. It is also false if another key may have the name now: a
+// later write set has created it, or SWAPDB has brought it.
+//
+// Renew sets the deadline to the end of a lease that counts from now, or to the present deadline with its grace if that is later,
+// and returns it as until. If a later command has removed the deadline or made it earlier, Renew sets none, and until is the end of
+// a lease that counts from now.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || k.Deadline == 0 || e.created > seq || t.swappedSince(k.DB, seq) {
@@ -196,9 +201,10 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// If a clock was set back, the deadline may be late enough already. Renew sets it nevertheless: if this reply is late,
-		// too, the leader lengthens only the deadlines that this write set has set. So what the leader adds to the deadline of a
-		// later command, whose reply was late, must be part of the new deadline.
+		// After a clock was set back, the deadline may be late enough already. Renew sets it nevertheless: if this reply is late,
+		// too, the leader lengthens only the deadlines that this write set has set. The deadline may also be that of a later
+		// command whose reply was late. So the new deadline must contain the grace, which is what the leader has added to the
+		// deadline.
 		until = max(t.graced(e), until)
 		t.SetDeadline(k.DB, stringBytes(k.Key), until)
 	}

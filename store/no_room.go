@@ -9,25 +9,26 @@ import (
 // still add data then: the commands of a script that has begun to write or that declares "allow-oom", and the commands that Redis
 // never refuses, such as RENAME to a long name. All of these may use the reserve, and no more (Overrun).
 //
-// Releases and renewals of locks must go on. Most need no memory. The others are why NoRoom lets replaces through, and why a part
-// of the reserve is for what is temporary.
+// Releases and renewals of locks must go on. Most need no memory. For the others, NoRoom lets a command through that sets again
+// what is there (replaces), and a part of the reserve is only for keys that expire soon (temporary).
 
-// reserveShare gives the reserve beyond the limit of data: the reserve is limit/reserveShare, but at least DefaultMaxEntry. (For that of
-// the data directory see Env.DiskFull.) The last releaseShare-th of it is for keys that expire within temporaryFor: some clients leave
-// such a key when they release a lock (python-redis-lock for those that wait, Redisson for itself). Otherwise scripts that add lasting
-// data could use up all of the reserve, and such clients could release no lock any more.
+// The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. (Env.DiskFull gives the reserve of the
+// data directory.) The last releaseShare-th of a reserve is only for keys that expire within temporaryFor. Some clients create such
+// a key when they release a lock: python-redis-lock for the clients that wait, Redisson for itself. Scripts that add lasting data
+// could otherwise use up the whole reserve, and these clients could no longer release a lock.
 const (
 	reserveShare = 16
 	releaseShare = 4
 	temporaryFor = time.Minute
 )
 
-// mostTemporary is how many keys that a call has created temporary looks at.
+// mostTemporary is the largest number of new keys that the method temporary looks at. If a call has created more, temporary returns
+// false.
 const mostTemporary = 8
 
 // NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a command through that changes
-// an existing number (countsOnly) or sets again what is there (replaces): that takes no room, and clients renew and release locks by
-// it.
+// an existing number (countsOnly) or sets again what is there (replaces). Such a command takes no room, and clients renew and
+// release locks with it.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() || c.replaces() {
 		return Reply{}, false
@@ -35,8 +36,8 @@ func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	return Err(c.ErrNoRoom()), true
 }
 
-// Overrun returns the error if the command, script or transaction that has just run has written too much, or "". The caller must
-// undo its writes.
+// Overrun returns an error if the command, script or transaction that has just run has written too much, else "". After an error
+// the caller must undo the writes.
 func (c *Ctx) Overrun() Error {
 	if c.grows() && !c.fitsReserve(releaseShare-1) && !c.temporary() {
 		return c.ErrNoRoom()
@@ -44,7 +45,8 @@ func (c *Ctx) Overrun() Error {
 	return c.OverrunSoFar()
 }
 
-// OverrunSoFar is Overrun for a command of a script that goes on: the next commands may still say when the new keys expire.
+// OverrunSoFar is Overrun for a script that has not ended. It allows the whole reserve, because the next commands of the script may
+// still let the new keys expire soon.
 func (c *Ctx) OverrunSoFar() Error {
 	switch {
 	case !c.Wrote():
@@ -57,12 +59,12 @@ func (c *Ctx) OverrunSoFar() Error {
 	return ""
 }
 
-// grows reports whether the data has grown, other than by a list of users. NoRoom lets counters through, but a number may become
-// longer: INCRBYFLOAT makes 4,932 digits of one.
+// grows reports whether the data has grown. Users of an ACL file (setUsers) do not count. A number that has become longer counts,
+// although NoRoom lets commands on numbers through: INCRBYFLOAT may make a number of 4,932 digits.
 func (c *Ctx) grows() bool { return c.size > c.from.size && !c.from.users }
 
-// fitsReserve reports whether what has been added beyond the limit of data, and since the data directory was full, fits a number of
-// quarters (releaseShare) of either reserve.
+// fitsReserve reports whether the data fits the limit of data plus so many quarters of the reserve; releaseShare quarters are the
+// whole reserve. If the data directory is full, what was added since must also fit so many quarters of the directory's reserve.
 func (t *Txn) fitsReserve(quarters int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
 	if limit > 0 && full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry)/releaseShare*quarters) {
@@ -75,7 +77,8 @@ func (t *Txn) fitsReserve(quarters int64) bool {
 	return !full || quarters > 0 && t.size <= data+(most-data)/releaseShare*quarters
 }
 
-// temporary reports whether the current command, script or transaction has added no more than keys that expire within temporaryFor.
+// temporary reports whether all data that the current command, script or transaction has added is in keys that expire within
+// temporaryFor.
 func (t *Txn) temporary() bool {
 	if len(t.from.created) > mostTemporary {
 		return false
@@ -89,7 +92,7 @@ func (t *Txn) temporary() bool {
 	return left <= 0
 }
 
-// noteCreated keeps the name of a key that is created while there is no room for more data, for temporary.
+// noteCreated records the name of a new key for the method temporary. It does so only while there is no room for more data.
 func (t *Txn) noteCreated(db int, key string) {
 	k := ReadyKey{DB: db, Key: key}
 	if len(t.from.created) <= mostTemporary && !t.fitsReserve(0) && !slices.Contains(t.from.created, k) {
@@ -113,10 +116,11 @@ func (c *Ctx) countsOnly() bool {
 	return false
 }
 
-// replaces reports whether the command, which has not run yet, will only set a string or a field of a hash to the value that it has,
-// as a renewal does, or change the score of a member. SET with XX is a renewal, too, if the value is no longer: ShedLock puts the time
-// into it. So is a SET with unknown options, which will do nothing: by the syntax error clients see that a server does not have IFEQ,
-// and then renew by a script (Spring's RedisLockRegistry). Other writes to existing keys are refused, as in Redis.
+// replaces reports whether the command, which has not run yet, will only replace what is there. It may set a string or a field of a
+// hash to the value that it has, as a renewal does, or change the score of a member. SET with XX may also set another string that
+// is no longer: ShedLock renews in this way, with the time in the value. A SET with unknown options passes because it will fail:
+// the syntax error tells clients that a server lacks IFEQ, and they then renew by a script (Spring's RedisLockRegistry). Other
+// writes to existing keys are refused, as in Redis.
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":
@@ -141,7 +145,7 @@ func (c *Ctx) replaces() bool {
 	return false
 }
 
-// hasMember reports whether the key of the command is a sorted set with a member.
+// hasMember reports whether the key of the command is a sorted set that has the member.
 func (c *Ctx) hasMember(name []byte) (ok bool) {
 	if e := c.existing(TypeSortedSet); e != nil {
 		_, ok = c.scoreOf(e.Scores(), bytesToString(name))
@@ -149,13 +153,14 @@ func (c *Ctx) hasMember(name []byte) (ok bool) {
 	return ok
 }
 
-// setsAgain reports whether the key of the command has a string value. If other is true, another value that is no longer will do.
+// setsAgain reports whether the key of the command holds the string value. If other is true, the key may also hold another string,
+// if value is no longer than that string.
 func (c *Ctx) setsAgain(value []byte, other bool) bool {
 	e := c.existing(TypeString)
 	return e != nil && (bytesToString(value) == e.str || other && len(value) <= len(e.str))
 }
 
-// existing returns the entry of the command's first key if it has a type, else nil.
+// existing returns the entry of the command's first key if the key has the type typ, else nil.
 func (c *Ctx) existing(typ Type) *Entry {
 	if e := c.Txn.Lookup(c.DB, c.Args[1]); e != nil && e.typ == typ {
 		return e

@@ -25,9 +25,9 @@ type rdbReader struct {
 	room int64 // bytes that the reader may still unpack, because few packed bytes may become many
 }
 
-// unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack. It is twice what a command may write, because the reader
-// counts stringRoom bytes for each element in addition to the element's length. The write of an element may need less, and the reader
-// must not refuse a value that a command may write.
+// unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack: twice what a command may write. The reader must not
+// refuse a value that a command may write, but it may count more bytes than the writes need: stringRoom for each element, in
+// addition to the element's length.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
 // stringRoom is the memory of a string in addition to its bytes.

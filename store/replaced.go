@@ -1,7 +1,8 @@
 package store
 
-// Replaced tells which names of a write set may have another key than before. A lease that the write set has granted under such a name
-// is over, although the name has a key. For a name that has lost its key and got no other, it need not tell anything.
+// Replaced tells for which names of a write set a new key may have taken the place of an earlier one. A lease that the write set
+// has granted for the earlier key is then over, although a key of that name exists. Replaced need not tell of a name whose key was
+// removed and not replaced.
 type Replaced struct {
 	names     map[lapsedKey]int // where a removed name got a key again, as an index in the write set
 	databases [Databases]int    // where a database was emptied or swapped last; 0: it was not

@@ -124,9 +124,9 @@ func skipReply(b []byte, depth int) ([]byte, error) {
 	return b, err
 }
 
-// ReadPacked is ReadReply, but returns arrays, maps and sets as Packed. The parameter levels is the number of outermost levels whose
-// arrays it decodes nevertheless, so that only their elements are packed. It decodes a Noted with its denials; the reply in the Noted
-// may be packed. Unlike the result of ReadReply, the result references b, except for the denials.
+// ReadPacked is ReadReply, but returns arrays, maps and sets as Packed. It does decode the arrays of the outermost levels; the
+// parameter levels is the number of these levels. It also decodes a Noted and its denials; the reply in the Noted may be packed.
+// Unlike the result of ReadReply, the result shares memory with b, except for the denials.
 func ReadPacked(b []byte, levels int) (Reply, []byte, error) { return readPacked(b, levels, 0) }
 
 func readPacked(b []byte, levels, depth int) (Reply, []byte, error) {

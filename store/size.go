@@ -41,8 +41,8 @@ const (
 	MinEntry = 64 << 10
 )
 
-// copiesPerEntry is how many bytes a command, script or transaction may copy for its changes, as a multiple of how many it may write:
-// 2 GB by default, which take a node some tenths of a second.
+// copiesPerEntry limits the bytes that a command, script or transaction may copy for its changes: copiesPerEntry times the bytes
+// that it may write. By default these are 2 GB, which take a node some tenths of a second.
 const copiesPerEntry = 256
 
 // emptySize counts against the limit in addition to the data. So the smallest limit refuses even

@@ -97,9 +97,9 @@ func (w *snapWriter) str(s string) {
 // Accounts returns the users of the state.
 func (sn *Snapshot) Accounts() Accounts { return sn.accounts }
 
-// Newer reports whether version 0.1.0 could not read the snapshot, or would follow it in another way: it has a record recText, or a
-// parameter of forms.go has been set, so collections may be compact beyond the limits of version 0.1.0. Newer depends on the state
-// alone. It may look at all keys.
+// Newer reports whether version 0.1.0 could not read the snapshot, or would treat it in another way. This is so if the snapshot has
+// a record recText, or if a parameter of forms.go has been set: collections may then be compact beyond the limits of version 0.1.0.
+// Newer depends on the state alone. It may look at all keys.
 func (sn *Snapshot) Newer() bool {
 	if slices.ContainsFunc(sn.config.names(), FormParam) {
 		return true
@@ -238,8 +238,8 @@ type snapReader struct {
 // must not replace a good state.
 func Restore(in io.Reader) (*Store, error) { return restore(&snapReader{Stream: codec.NewStream(in)}) }
 
-// RestoreOlder is Restore for a snapshot for which Newer has returned false, or that version 0.1.0 has written. Such a snapshot may
-// have parameters of forms.go that no node has followed. They have no effect, as in ApplyVersion.
+// RestoreOlder is Restore for a snapshot that version 0.1.0 has written, or for which Newer has returned false. Such a snapshot may
+// contain parameters of forms.go that no node has followed. RestoreOlder does not follow them, either, like ApplyVersion.
 func RestoreOlder(in io.Reader) (*Store, error) {
 	return restore(&snapReader{Stream: codec.NewStream(in), older: true})
 }

@@ -15,8 +15,8 @@ type target interface {
 	setDeadline(db int, key string, at int64)
 	// grow adds the number by to the size of the data, after an entry has changed in place.
 	grow(db int, by int64)
-	// own returns a key and its value as an entry may keep them: it copies each of the two unless the memory that contains it
-	// lives as long as the target.
+	// own returns a key and its value in memory that lives as long as the target. It copies them if they are not in such memory
+	// yet.
 	own(key, value string) (ownedKey, ownedValue string)
 	// give sets the value of a string key; it copies the value if own would.
 	give(e *Entry, value string)

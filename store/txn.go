@@ -18,8 +18,9 @@ type Env struct {
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
-	// DiskFull, if not nil, reports whether the node's data directory has reached its quota, how large the data were then, and how
-	// large the reserve lets them become (see NoRoom). size is how large they were before the present call.
+	// DiskFull, if not nil, tells about the quota of the node's data directory. full says whether the directory has reached the
+	// quota; data is how large the data were at that time; most is how large the reserve lets them become (see NoRoom). The
+	// argument size is how large the data were before the present call.
 	DiskFull func(size int64) (data, most int64, full bool)
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
@@ -130,7 +131,7 @@ func (t *Txn) Restart(now Time, seq uint64) {
 	t.users, t.deleted, t.gone, t.told, t.denied = nil, nil, nil, 0, nil
 	t.grown = crowd{}
 	t.ready, t.swapped, t.swappedDBs = nil, false, 0
-	t.leases = false // a call that failed may have left it
+	t.leases = false // a failed call may have left it true
 	if len(t.lapsed) > keepPending {
 		t.lapsed = nil
 	}

@@ -5,16 +5,16 @@ package store
 // the write set since which the key is known to be missing.
 //
 // The version of an existing key is part of the state. The removal of a key is not, because it would
-// have to be stored for ever. A node remembers only the latest removals (type removals). So if a key
-// that is missing at WATCH is created and removed again before EXEC, EXEC may succeed where Redis would
-// refuse it: the node may have forgotten the removal, or been restored from a snapshot since WATCH.
+// have to be stored for ever. A node remembers only the latest removals (type removals). Suppose that a key is missing at WATCH,
+// and is created and removed again before EXEC. Redis then refuses the EXEC. Here it may succeed: the node may have forgotten the
+// removal, or have been restored from a snapshot since WATCH.
 
 // wasAbsent marks the version of a missing key; the other bits are the number of the write set since which
 // the key is missing.
 const wasAbsent = 1 << 63
 
-// Version returns the version of a key for WATCH. settled is false if the current write set has
-// changed the key: if the same write set changes the key again, the version stays the same.
+// Version returns the version of a key for WATCH. settled is false if the current write set has changed the key: a second change by
+// this write set would not change the version.
 func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 	if e := t.Lookup(db, key); e != nil {
 		v := t.version(db, e)
@@ -44,9 +44,9 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether a key is missing because this transaction removed it, other than by expiry. If Flush removed a
-// committed key that had expired, removedHere returns true only if the last change of the key is later than the write set with the
-// number since.
+// removedHere reports whether a key is missing because a command of this transaction has removed it; expiry does not count. If
+// Flush has removed a committed key that had already expired, removedHere returns true only if the key changed after the write set
+// with the number since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {

@@ -266,8 +266,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
-				// A WATCH that found the key missing before the key's last change sees a change. A WATCH that found the key expired
-				// sees none.
+				// The removal counts as part of the key's last change. So EXEC sees a change if WATCH found the key missing before
+				// that change. It sees none if WATCH found the key already expired.
 				s.removals.note(db, s.dbs[db].remove(e), max(e.changed, s.swapped[db]))
 			}
 		}
@@ -312,7 +312,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 	case opOrigin:
 		d.int() // only EachTouched uses it
 	case opConfig:
-		// A leader of version 0.1.0 accepts a parameter of forms.go, and does not follow it: nodes that did would have other forms.
+		// A leader of version 0.1.0 accepts a parameter of forms.go, but does not follow it. A node that followed it would have
+		// other forms than the leader.
 		if name, value := d.Str(), d.Str(); !d.Bad && !(t.first && FormParam(name)) {
 			s.config = s.config.with(string([]byte(name)), string([]byte(value)))
 		}

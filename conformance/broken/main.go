@@ -1,8 +1,6 @@
-// Broken shows that tests can fail. Each mutation in testdata breaks the
-// program in a way in which another lock service, a client of one, or lockstep
-// itself was broken once; the test that it names must pass on the real program
-// and fail on the broken one. No mutation is in the product: the go command is
-// given broken files in the place of real ones (-overlay).
+// Broken shows that tests can fail. Each mutation in testdata gives the program a fault that another lock service, a client of one,
+// or lockstep itself once had. The mutation names a test, which must pass on the real program and fail on the broken one. The
+// product contains no mutation: the go command reads the broken files in place of the real ones (-overlay).
 //
 //	go run ./conformance/broken            # every mutation
 //	go run ./conformance/broken J7 J17     # those of some classes
@@ -36,8 +34,8 @@ func main() {
 	}
 }
 
-// run checks the mutations of some classes, all if none or "all" is named. It
-// reports whether every test did what it must.
+// run checks the mutations of the named classes, or all mutations if no class or "all" is named. It reports whether every test
+// passed on the real program and failed on the broken one.
 func run(ctx context.Context, dir string, list bool, classes []string, out, log io.Writer) (ok bool, err error) {
 	mutations, err := readMutations(dir)
 	if err != nil {

@@ -35,8 +35,8 @@ type mutation struct {
 	name  string // of its file, without the extension
 	class string
 	why   string
-	pkg   string // whose test it is …
-	run   string // … for go test -run
+	pkg   string // the package of the test …
+	run   string // … and its name, for go test -run
 	edits []edit
 }
 
@@ -68,7 +68,7 @@ func readMutations(dir string) ([]*mutation, error) {
 	return list, nil
 }
 
-// sortable places J2 before J10.
+// sortable returns a text by which J2 is sorted before J10.
 func sortable(class string) string {
 	letters := strings.TrimRight(class, "0123456789")
 	n, err := strconv.Atoi(class[len(letters):])
@@ -80,7 +80,7 @@ func sortable(class string) string {
 
 func parseMutation(data []byte) (*mutation, error) {
 	m := &mutation{}
-	var text *string // the part that lines belong to; nil: the header
+	var text *string // the part of the mutation that the present line belongs to; nil: the header
 	var faults []error
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; lines.Scan(); n++ {

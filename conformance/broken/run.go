@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// overlay writes the broken files, and the list by which the go command takes
-// them instead of the real ones. It returns the flag.
+// overlay writes the broken files, and a list that tells the go command to read them in place of the real ones. It returns the flag
+// that names the list.
 func overlay(root, dir string, files map[string][]byte) (flag string, err error) {
 	replace := map[string]string{}
 	for name, data := range files {
@@ -47,13 +47,13 @@ func goCommand(ctx context.Context, root, flag string, args ...string) (string, 
 	return string(out), err
 }
 
-// outcome of a test.
+// outcome is what a run of a test has shown.
 type outcome string
 
 const (
 	passed  outcome = "pass"
 	failed  outcome = "fail"
-	unclear outcome = "unclear" // not built, not there, skipped
+	unclear outcome = "unclear" // the test was not built, does not exist, or was skipped
 )
 
 // judge reads the output of go test -v. A program that cannot be built, or a
@@ -73,7 +73,7 @@ func judge(out string, err error) outcome {
 // checker runs tests on the real program and on broken ones.
 type checker struct {
 	root string
-	real map[string]outcome // by package and test
+	real map[string]outcome // outcomes on the real program, by package and test
 	log  io.Writer          // what went wrong
 }
 
@@ -113,8 +113,8 @@ func (c *checker) check(ctx context.Context, m *mutation) (real, broken outcome,
 	return real, broken, nil
 }
 
-// compile builds the packages of mutations that change different files, all in
-// one overlay.
+// compile builds the packages of the given files, all in one overlay. The files come from several mutations, no two of which change
+// the same file.
 func compile(ctx context.Context, root string, files map[string][]byte) error {
 	dir, err := os.MkdirTemp("", "broken")
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package certs makes certificates for measurements and tests, each set by an authority of
-// its own.
+// Package certs makes sets of certificates for measurements and tests. Each set has an authority of its own.
 package certs
 
 import (
@@ -29,10 +28,10 @@ type Authority struct {
 // Pair is a certificate with its key, as PEM.
 type Pair struct{ Cert, Key []byte }
 
-// serial returns a random number of 120 bits: as good as unique.
+// serial returns a random number of 120 bits, which is as good as unique.
 func serial() (*big.Int, error) { return rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)) }
 
-// NewAuthority makes an authority of a name.
+// NewAuthority makes an authority with the given name.
 func NewAuthority(name string) (*Authority, error) {
 	n, err := serial()
 	if err != nil {
@@ -56,18 +55,18 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, nil
 }
 
-// PEM is the authority's own certificate.
+// PEM returns the authority's own certificate.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Pool holds the authority alone, for a peer that trusts no other.
+// Pool returns a pool with this authority alone, for a peer that trusts no other.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Issue signs a certificate for this machine, for servers and clients, that is good for the
-// 48 hours before until.
+// Issue signs a certificate for this machine, which servers and clients may show. The certificate is valid for the 48 hours before
+// until.
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {
@@ -91,10 +90,10 @@ func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	return Pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}, nil
 }
 
-// TLS is the pair as crypto/tls takes it.
+// TLS converts the pair to the form of crypto/tls.
 func (p Pair) TLS() (tls.Certificate, error) { return tls.X509KeyPair(p.Cert, p.Key) }
 
-// Files are the paths of a set that has been written.
+// Files are the paths of the files of a set.
 type Files struct{ CA, Cert, Key string }
 
 // Write puts an authority's certificate and a pair into a directory.
@@ -103,8 +102,8 @@ func Write(dir string, a *Authority, p Pair) (Files, error) {
 	return f, errors.Join(os.WriteFile(f.CA, a.PEM(), 0o644), os.WriteFile(f.Cert, p.Cert, 0o644), os.WriteFile(f.Key, p.Key, 0o600))
 }
 
-// Make writes a new set, good for a day, and returns what a client that trusts it connects
-// with.
+// Make writes a new set, valid for a day, to the directory dir. It also returns the TLS configuration of a client that trusts the
+// set.
 func Make(dir string) (Files, *tls.Config, error) {
 	a, err := NewAuthority("lockstep test authority")
 	if err != nil {

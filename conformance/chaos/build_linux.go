@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// edit replaces one place of one file for one build. The tree itself stays as
-// it is: the compiler is told to read another file instead (go build -overlay).
+// edit replaces one place of one file for one build. The source tree is not changed: the compiler reads another file in its place
+// (go build -overlay).
 type edit struct{ file, from, to string }
 
-// clockVariable names, in the environment of a node of the test build, the file
-// that says how far its wall clock is from the machine's.
+// clockVariable is an environment variable of the nodes of the test build. It names a file that says how far the node's wall clock
+// is from the machine's.
 const clockVariable = "CHAOS_CLOCK"
 
-// testEdits make the test build.
+// testEdits returns the edits that make the test build.
 func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }
 
 // shortLogs makes logs so short that a node needs a snapshot after it was away for a second. With
@@ -31,13 +31,12 @@ func shortLogs() []edit {
 	}
 }
 
-// settableClock gives each node a wall clock that can be set.
-// Neither libfaketime, which a static program does not load, nor a time
-// namespace, which has no wall clock of its own, could do that.
+// settableClock gives each node a wall clock that can be set. libfaketime could not do that, because a static program does not load
+// it. Nor could a time namespace, because it has no wall clock of its own.
 //
-// A time.Time has two readings, and a clock that is set moves only the wall
-// one: differences of two of them do not notice. Time.Add would move both, so
-// the seconds are put into the wall reading where package time keeps them.
+// A time.Time has a wall reading and a monotonic one. Setting a clock moves only the wall reading, so it does not change the
+// difference of two times. Time.Add would move both readings. So the edit changes the seconds where package time keeps the wall
+// reading.
 func settableClock() []edit {
 	return []edit{
 		{"cluster/internal/clock/source.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},
@@ -70,7 +69,7 @@ func skew() time.Duration {
 	}
 }
 
-// build builds lockstep with edits into a directory and returns the program.
+// build builds lockstep with edits into a directory and returns the path of the program.
 func build(dir string, edits []edit) (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockstep").Output()
 	if err != nil {

@@ -40,10 +40,10 @@ const (
 	masterName   = "mymaster"
 )
 
-// errHung is an operation without a reply for longer than any node waits.
+// errHung is the error of an operation that has had no reply for longer than any node waits.
 var errHung = fmt.Errorf("no reply in %v", replyTimeout)
 
-// client is one connection at a time, as a simple client library would have it.
+// client has one connection at a time, as a simple client library does.
 type client struct {
 	f    *fleet
 	mode mode
@@ -74,12 +74,12 @@ func (c *client) dial(addr string) error {
 	return nil
 }
 
-// connect finds a server in the client's way.
+// connect finds a server as the client's mode does, and connects to it.
 func (c *client) connect() error {
 	if c.mode == plainMode {
 		return c.dial(c.f.nodes[c.home].at(plainPort))
 	}
-	// Discovery is asked of any node, the home node first.
+	// Any node can be asked where the leader is; the home node is asked first.
 	n := c.f.nodes[c.home]
 	if c.rng.IntN(2) == 0 {
 		n = c.f.nodes[c.rng.IntN(len(c.f.nodes))]
@@ -105,7 +105,7 @@ func (c *client) connect() error {
 	return c.dial(addr)
 }
 
-// leaderOf reads the leader's address out of an answer to a question for it.
+// leaderOf reads the leader's address from a node's answer to the question where the leader is.
 func leaderOf(m mode, reply any) (string, error) {
 	elems, _ := reply.([]any)
 	if m == sentinelMode && len(elems) == 2 {
@@ -125,22 +125,21 @@ func leaderOf(m mode, reply any) (string, error) {
 // redirections is how many redirections a client follows for one command.
 const redirections = 5
 
-// do sends a command and says what is known of it.
+// do sends a command, and says what is known of its outcome.
 func (c *client) do(args ...string) (string, outcome, error) {
 	return c.try(func() (any, error) { return c.once(args) })
 }
 
-// errChanged is a transaction that was aborted.
+// errChanged is the error of a transaction that was aborted.
 var errChanged = errors.New("a watched key was changed")
 
-// notSent is why EXEC was not sent.
+// notSent is the error because of which EXEC was not sent.
 type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// transaction executes commands in one transaction. then makes them, of the
-// value of the watched key if there is one: nothing is executed if another client
-// changes that key meanwhile.
+// transaction executes commands in one transaction. The function then returns the commands; it gets the value of the watched key,
+// if a key is watched. If another client changes that key meanwhile, nothing is executed.
 func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
 	reply, known, err := c.try(func() (any, error) {
 		var value any
@@ -172,8 +171,8 @@ func (c *client) transaction(watched string, then func(value string) [][]string)
 	return reply, known, err
 }
 
-// try does something on a connection and says what is known of it. What was
-// redirected was not executed, so it is done again at the node that is named.
+// try does something on a connection and says what is known of its outcome. A node that redirects the client has executed nothing,
+// so try does it again at the node that the redirection names.
 func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	if c.conn == nil {
 		if err := c.connect(); err != nil {
@@ -219,7 +218,7 @@ func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	return "", refused, fmt.Errorf("%d redirections", redirections)
 }
 
-// once is one command and its reply, in time.
+// once sends one command and reads its reply, both within a time limit.
 func (c *client) once(args []string) (any, error) {
 	if err := c.conn.SetDeadline(time.Now().Add(replyTimeout)); err != nil {
 		return nil, err
@@ -232,8 +231,7 @@ func (c *client) once(args []string) (any, error) {
 	return reply, err
 }
 
-// flat writes a reply as a history has it: nil is empty, each element of a list
-// is followed by a comma.
+// flat converts a reply to the form that histories have: a nil becomes empty, and a comma follows each element of a list.
 func flat(reply any) string {
 	switch v := reply.(type) {
 	case nil:

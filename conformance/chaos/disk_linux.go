@@ -15,9 +15,8 @@ import (
 	"lockstep/conformance/chaos/network"
 )
 
-// disk is an ext4 file system of a node's own, in a file, mounted in the
-// node's mount namespace only. It can be full, stall, fail, and lose what was
-// not synced, as after a power cut.
+// disk is an ext4 file system for one node alone. It is stored in a file, and mounted only in the node's mount namespace. It can be
+// full, stall, fail, and lose what was not synced, as after a power cut.
 type disk struct {
 	host  *network.Host
 	image string
@@ -29,14 +28,14 @@ type disk struct {
 }
 
 const (
-	// What is never written takes no room on the machine's disk.
+	// Blocks that are never written take no room on the machine's disk.
 	diskSize = 256 << 20
 
-	// Of linux/fs.h and fs/ext4/ext4.h.
+	// These are from linux/fs.h and fs/ext4/ext4.h.
 	fiFreeze     = 0xc0045877
 	fiThaw       = 0xc0045878
 	ext4Shutdown = 0x8004587d
-	// noLogFlush: what is not in the journal on disk by now is lost.
+	// With noLogFlush, a shutdown loses what is not yet in the journal on disk.
 	noLogFlush = 2
 )
 
@@ -74,7 +73,7 @@ func (d *disk) mount() error {
 	return nil
 }
 
-// control is an ioctl of the file system.
+// control calls ioctl on the file system.
 func (d *disk) control(code uintptr, arg uint32) error {
 	return d.host.Do(func() error {
 		f, err := os.Open(d.dir)
@@ -112,8 +111,7 @@ func (d *disk) thaw() error {
 	return err
 }
 
-// cut loses everything that was not synced, and from then on every access
-// fails.
+// cut loses everything that was not synced. From then on every access to the disk fails.
 func (d *disk) cut() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,7 +129,7 @@ func (d *disk) failed() bool {
 	return d.dead
 }
 
-// repair mounts a disk that was cut again. No process may have it open.
+// repair mounts a disk again after cut. No process may have a file of the disk open.
 func (d *disk) repair() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,7 +154,7 @@ func (d *disk) repair() error {
 
 func (d *disk) filler() string { return filepath.Join(d.dir, "filler") }
 
-// fill leaves no room.
+// fill fills the disk completely.
 func (d *disk) fill() error {
 	return d.host.Do(func() error {
 		f, err := os.Create(d.filler())
@@ -188,7 +186,7 @@ func (d *disk) empty() error {
 	})
 }
 
-// need makes the logs grow, so that a node without room notices.
+// need writes large values, which make the logs grow: so a node notices that its disk is full.
 func (x *breaker) need() {
 	for range 4 {
 		n := x.leading()
@@ -197,14 +195,14 @@ func (x *breaker) need() {
 	}
 }
 
-// try notes what could not be done to a disk: it may be cut by now.
+// try records the error of an action on a disk. It is no failure, because the disk may have been cut.
 func (x *breaker) try(err error) {
 	if err != nil {
 		x.note("disk: %v", err)
 	}
 }
 
-// again starts nodes that have ended.
+// again restarts nodes whose processes have ended.
 func (x *breaker) again(list ...*node) {
 	for _, n := range list {
 		if err := n.start(); err != nil {
@@ -213,7 +211,7 @@ func (x *breaker) again(list ...*node) {
 	}
 }
 
-// diskFaults need a disk of its own for each node.
+// diskFaults returns the faults for which each node needs a disk of its own.
 func diskFaults() []*fault {
 	return []*fault{
 		{"disk stalls", "disk", func(x *breaker) {

@@ -13,22 +13,19 @@ import (
 )
 
 const (
-	// readyLimit is how long a node may take to serve again once nothing is
-	// broken any more, on a machine that has other work, too.
+	// readyLimit is how long a node may take to serve again after everything is healed, on a machine that also does other work.
 	readyLimit = 60 * time.Second
-	// equalLimit is how long the nodes may differ when nobody writes.
+	// equalLimit is how long the nodes' states may differ after the last write.
 	equalLimit = 30 * time.Second
-	// hungAfter is more than any operation takes when nothing is broken.
+	// hungAfter is longer than any operation takes while nothing is broken.
 	hungAfter = 5 * time.Second
-	// quietTime is how long the clients go on when everything is healed: no
-	// operation may fail then.
+	// quietTime is how long the clients go on after everything is healed. During this time no operation may fail.
 	quietTime = 1500 * time.Millisecond
-	// decideLimit bounds the search for the order of one key's history.
+	// decideLimit bounds the search for an order that explains the history of one key.
 	decideLimit = 2 * time.Minute
 )
 
-// epoch is a stretch of time with its own faults and its own keys. It ends with
-// everything healed.
+// epoch is a stretch of time with its own faults and its own keys. At its end everything is healed.
 type epoch struct {
 	s     *suite
 	n     int
@@ -40,28 +37,28 @@ type epoch struct {
 
 	mu       sync.Mutex
 	failures []string
-	faults   []string // as they began and ended
+	faults   []string // a line for each beginning and end of a fault
 	ops      map[string]int
 	sent     []history.Publication
 }
 
 func (e *epoch) over() bool { return ended(e.stop) }
 
-// fail notes something that must not happen.
+// fail records something that must not happen.
 func (e *epoch) fail(format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.failures = append(e.failures, fmt.Sprintf("epoch %d: ", e.n)+fmt.Sprintf(format, args...))
 }
 
-// note writes down what is done to the nodes.
+// note records what is done to the nodes.
 func (e *epoch) note(format string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.faults = append(e.faults, fmt.Sprintf("%10.3fs  ", float64(e.s.now())/1e9)+fmt.Sprintf(format, args...))
 }
 
-// count counts an operation by what became of it.
+// count counts an operation by its outcome.
 func (e *epoch) count(op history.Op, known outcome) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -69,8 +66,8 @@ func (e *epoch) count(op history.Op, known outcome) {
 	e.ops[string(op.Kind)]++
 }
 
-// runEpoch runs one epoch. Failures of lockstep are in the epoch; an error ends
-// the run: this program failed, or the cluster did not come back.
+// runEpoch runs one epoch. It records failures of lockstep in the epoch. An error ends the whole run: this program has failed, or
+// the cluster did not come back.
 func (s *suite) runEpoch(n int) (*epoch, error) {
 	e := &epoch{s: s, n: n, keys: newKeys(n), stop: make(chan struct{}), ops: map[string]int{},
 		path: filepath.Join(s.dir, fmt.Sprintf("epoch-%04d.jsonl", n))}
@@ -92,7 +89,7 @@ func (s *suite) runEpoch(n int) (*epoch, error) {
 	if err == nil {
 		e.quiet.Store(true)
 		e.note("quiet")
-		time.Sleep(quietTime) // real clients on real nodes
+		time.Sleep(quietTime) // the clients need real time
 	}
 	close(e.stop)
 	users.Wait()
@@ -115,7 +112,7 @@ func (s *suite) runEpoch(n int) (*epoch, error) {
 	return e, err
 }
 
-// workers are one client of each mode at each node, four times.
+// workers returns four clients for each mode at each node.
 func (e *epoch) workers() (list []*worker) {
 	for range 4 {
 		for _, m := range []mode{plainMode, sentinelMode, clusterMode} {
@@ -129,7 +126,7 @@ func (e *epoch) workers() (list []*worker) {
 	return list
 }
 
-// heal mends everything and waits until every node serves.
+// heal repairs everything and waits until every node serves.
 func (e *epoch) heal() error {
 	e.note("heal")
 	e.s.f.net.Heal()
@@ -137,7 +134,7 @@ func (e *epoch) heal() error {
 	leaving := e.s.f.leaving
 	e.s.f.mu.Unlock()
 	for _, n := range leaving {
-		// Its vote may be needed to remove it.
+		// Without the vote of this node, its removal may find no majority.
 		n.resume()
 		if err := n.start(); err != nil {
 			return err
@@ -162,8 +159,7 @@ func (e *epoch) heal() error {
 	return e.sendOff()
 }
 
-// judge checks what the clients saw, and keeps what is needed to understand a
-// failure.
+// judge checks what the clients saw. After a failure it keeps the files that help to understand the failure.
 func (e *epoch) judge() error {
 	ops, err := e.rec.Close()
 	if err != nil {
@@ -198,7 +194,7 @@ func (e *epoch) judge() error {
 		return err
 	}
 	for _, n := range e.s.f.nodes {
-		// What the nodes said so far; the logs go on.
+		// This copies the log as it is now: the node goes on writing to it.
 		log, err := os.ReadFile(n.logPath())
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, n.id+".log"), log, 0o644)

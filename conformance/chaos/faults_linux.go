@@ -9,22 +9,21 @@ import (
 	"lockstep/conformance/chaos/network"
 )
 
-// fault is one way to break something. It ends by itself; what it leaves broken
-// is mended at the end of the epoch.
+// fault is one way to break something. A fault ends by itself. What it leaves broken is repaired at the end of the epoch.
 type fault struct {
 	name string
-	area string // of faults of one area there is one at a time
+	area string // only one fault of an area happens at a time
 	run  func(x *breaker)
 }
 
-// breaker is what a fault has at hand.
+// breaker is what a fault works with.
 type breaker struct {
 	*epoch
 	rng  *rand.Rand
 	hold time.Duration // about how long the fault should last
 }
 
-// wait lets a fault last; it may be cut short.
+// wait lets a fault last for a while. The end of the epoch cuts the wait short.
 func (x *breaker) wait(d time.Duration) {
 	select {
 	case <-x.stop:
@@ -42,7 +41,7 @@ func (x *breaker) leading() *node {
 	return x.any()
 }
 
-// mostly is the leader two times out of three: it is what hurts most.
+// mostly returns the leader two times out of three, else any node: faults of the leader do most harm.
 func (x *breaker) mostly() *node {
 	if x.rng.IntN(3) > 0 {
 		return x.leading()
@@ -54,8 +53,7 @@ func (x *breaker) between(low, high time.Duration) time.Duration {
 	return low + time.Duration(x.rng.Int64N(int64(high-low)))
 }
 
-// disturb lets faults happen for a while: of one to four areas at once, in each
-// one fault after another.
+// disturb lets faults happen for a while, in one to four areas at once. In each area, one fault follows another.
 func (e *epoch) disturb(rng *rand.Rand) {
 	areas := map[string][]*fault{}
 	var names []string
@@ -131,7 +129,7 @@ func processFaults() []*fault {
 			n.resume()
 		}},
 		{"pause", "process", func(x *breaker) {
-			// Longer than an election and most leases.
+			// The pause is longer than an election and most leases.
 			n := x.mostly()
 			x.note("SIGSTOP %s", n.id)
 			n.pause()
@@ -142,8 +140,7 @@ func processFaults() []*fault {
 		{"restart rolling", "process", func(x *breaker) {
 			for _, n := range x.s.f.nodes {
 				x.note("SIGTERM %s", n.id)
-				// Whether it ends in time and with which code is not judged
-				// while other things are broken, too.
+				// While other things are broken, too, nobody judges whether the node ends in time and with which code.
 				if err := n.stop(); err != nil {
 					x.note("%v", err)
 				}
@@ -165,8 +162,8 @@ func pauseTwo(x *breaker) {
 	a.resume()
 }
 
-// ways sets the link of each direction between nodes, and to and from their
-// clients if asked.
+// ways sets the link of each direction between nodes. If clients is true, it also sets the links between the nodes and their
+// clients.
 func (x *breaker) ways(clients bool, l func(from, to *node) network.Link) {
 	for _, a := range x.s.f.nodes {
 		for _, b := range x.s.f.nodes {
@@ -181,7 +178,7 @@ func (x *breaker) ways(clients bool, l func(from, to *node) network.Link) {
 	}
 }
 
-// bad makes a network fault that sets all links and heals them after a while.
+// bad makes a network fault that sets all links, and heals them after a while.
 func bad(name string, clients func(*breaker) bool, make func(x *breaker) func(from, to *node) network.Link) *fault {
 	return &fault{name, "network", func(x *breaker) {
 		x.ways(clients(x), make(x))
@@ -216,7 +213,7 @@ func partitions() []*fault {
 			return func(a, b *node) network.Link { return cut(a == n || b == n) }
 		}),
 		{"majority gone", "network", func(x *breaker) {
-			// Clients reach the leader alone, which has lost its majority.
+			// Clients reach only the leader, which has lost its majority.
 			n := x.leading()
 			x.note("clients reach nobody but %s, and it reaches none of the others", n.id)
 			x.ways(true, func(a, b *node) network.Link {
@@ -242,7 +239,7 @@ func partitions() []*fault {
 			return func(a, b *node) network.Link { return cut(a == n) }
 		}),
 		bad("one link", never, func(x *breaker) func(a, b *node) network.Link {
-			// The other node still reaches both.
+			// Every node but n and m still reaches both of them.
 			n, m, both := x.leading(), x.any(), x.rng.IntN(2) == 0
 			x.note("%s cannot reach %s, and the other way round: %v", n.id, m.id, both)
 			return func(a, b *node) network.Link { return cut(a == n && b == m || both && a == m && b == n) }

@@ -2,8 +2,7 @@ package main
 
 import "time"
 
-// clockFaults set the wall clocks of nodes; the monotonic clocks run on. No
-// lease may notice.
+// clockFaults returns the faults that set the wall clocks of nodes. The monotonic clocks run on, so no lease may change.
 func clockFaults() []*fault {
 	set := func(x *breaker, n *node, d time.Duration) {
 		x.note("clock of %s: %v", n.id, d)
@@ -36,8 +35,7 @@ func clockFaults() []*fault {
 	}
 }
 
-// adminFaults are what an operator does; it may fail while other things are
-// broken, and must do no harm.
+// adminFaults returns actions of an operator. An action may fail while other things are broken, but must do no harm.
 func adminFaults() []*fault {
 	tell := func(x *breaker, n *node, words ...string) {
 		reply, err := n.ask(append([]string{"LOCKSTEP"}, words...)...)

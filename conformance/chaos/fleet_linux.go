@@ -13,18 +13,18 @@ import (
 	"lockstep/conformance/chaos/network"
 )
 
-// fleet is the cluster, its network and the hosts of those who use it.
+// fleet is the cluster, its network, and the hosts from which it is used.
 type fleet struct {
 	net     *network.Switch
 	nodes   []*node
-	clients *network.Host // its links may be broken
-	control *network.Host // its links are not
+	clients *network.Host // where the clients are; its links may be broken
+	control *network.Host // where this program asks from; its links are never broken
 	binary  string
-	flags   []string // for every node, beside the common ones
+	flags   []string // for every node, in addition to the common ones
 	noDisks error    // why the nodes have no disks of their own
 
 	mu      sync.Mutex
-	spares  int     // so many have been made
+	spares  int     // how many spares have been made
 	leaving []*node // spares that may still be members
 }
 
@@ -34,12 +34,12 @@ type fleetConfig struct {
 	binary string
 	dir    string
 	seed   uint64
-	flags  []string // for every node, beside the common ones
+	flags  []string // for every node, in addition to the common ones
 }
 
 const prefix = "10.77.0."
 
-// newFleet makes the hosts; start starts the nodes.
+// newFleet makes the hosts. startAll starts the nodes.
 func newFleet(c fleetConfig) (_ *fleet, err error) {
 	f := &fleet{net: network.NewSwitch(c.seed), binary: c.binary}
 	defer func() {
@@ -82,7 +82,7 @@ func newFleet(c fleetConfig) (_ *fleet, err error) {
 	return f, err
 }
 
-// addresses are the flags that each node has.
+// addresses returns the flags with the node's addresses.
 func (n *node) addresses() []string {
 	return append([]string{"serve", "--id", n.id, "--data", filepath.Join(n.diskPath(), "data"), "--protected-mode", "no",
 		"--listen", n.at(plainPort), "--cluster-listen", n.at(clusterPort), "--sentinel-listen", n.at(sentinelPort),
@@ -98,7 +98,7 @@ func (f *fleet) startAll() error {
 	return errors.Join(faults...)
 }
 
-// close ends everything.
+// close ends all processes and the network.
 func (f *fleet) close() error {
 	for _, n := range append(f.nodes, f.leaving...) {
 		n.kill()
@@ -127,8 +127,8 @@ func (f *fleet) waitReady(limit time.Duration) error {
 	return nil
 }
 
-// leader returns the node that leads, nil if none says so. A node that was
-// deposed without knowing it may say so, too: the highest term counts.
+// leader returns the node that says that it leads, or nil if none does. A node that was deposed without knowing it says so, too:
+// leader then returns the one with the highest term.
 func (f *fleet) leader() *node {
 	var found *node
 	best := ""

@@ -8,8 +8,8 @@ import (
 	"lockstep/conformance/chaos/history"
 )
 
-// A key is given up for a new one when its history has become expensive to
-// check: each operation of unknown outcome may belong anywhere after it.
+// A key gives way to a new one when its history has become expensive to check: each operation whose outcome is unknown may belong
+// anywhere after it was sent.
 const (
 	usesPerKey  = 200
 	lostPerKey  = 4
@@ -25,7 +25,8 @@ type keys struct {
 	of    map[string]*slot
 }
 
-// slot is a key and those that replace it.
+// slot counts the uses of a key, and how many of them have an unknown outcome. generation numbers the keys that follow each other
+// in the slot.
 type slot struct{ generation, uses, lost int }
 
 func newKeys(epoch int) *keys {
@@ -38,7 +39,7 @@ func newKeys(epoch int) *keys {
 	return k
 }
 
-// pick returns a key to use once.
+// pick returns a key for one use.
 func (k *keys) pick(kind history.Kind, rng *rand.Rand) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -11,12 +11,11 @@ import (
 	"lockstep/server/respclient"
 )
 
-// hearLimit is how long a message may take to those who listen once everything
-// is healed: TCP sends again what was lost after up to twice the time for which
-// it was cut off.
+// hearLimit is how long a message may take to reach the listeners after everything is healed. TCP may send a lost segment again
+// only after twice the time for which the connection was cut off.
 const hearLimit = 30 * time.Second
 
-// listener subscribes at one node, again whenever its connection ends.
+// listener subscribes at one node, and again whenever its connection ends.
 type listener struct {
 	e    *epoch
 	n    *node
@@ -43,7 +42,7 @@ func (l *listener) run() {
 	}
 }
 
-// listen is one connection.
+// listen hears on one connection until the connection ends.
 func (l *listener) listen() error {
 	conn, err := l.e.s.f.clients.Dial(l.n.at(plainPort), dialTimeout)
 	if err != nil {
@@ -94,9 +93,9 @@ func (l *listener) hears(text string) error {
 	if conn == nil {
 		return nil
 	}
-	// If the node was killed, only this end may be left; a write makes TCP find out.
+	// If the node was killed, only this end of the connection may be left. A write lets TCP find that out.
 	if err := respclient.NewConn(conn).Send("PING"); err != nil {
-		return nil // it has ended
+		return nil // the connection has ended
 	}
 	for deadline := time.Now().Add(hearLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // polls a process
 		l.mu.Lock()
@@ -138,8 +137,8 @@ func (e *epoch) published(p history.Publication) {
 	e.sent = append(e.sent, p)
 }
 
-// listeners makes a subscriber at some nodes, or at none: a leader sends its entries in
-// another way to nodes that have subscribers.
+// listeners makes a subscriber at some nodes, or at none. A leader sends its entries to nodes with subscribers in another way, and
+// both ways are to be tested.
 func (e *epoch) listeners(r *rand.Rand) (list []*listener) {
 	for _, n := range e.s.f.nodes {
 		if r.IntN(2) == 0 {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A spare is a node that joins the running cluster and leaves it again. It is a
-// new one each time: its number is never given twice, its disk is empty.
+// A spare is a node that joins the running cluster and leaves it again. Each spare is a new node with an empty disk; no number is
+// given twice.
 
 // addSpare makes the host of the next spare.
 func (f *fleet) addSpare(dir string) (*node, error) {
@@ -21,7 +21,7 @@ func (f *fleet) addSpare(dir string) (*node, error) {
 	number := len(f.nodes) + f.spares
 	f.mu.Unlock()
 	id := fmt.Sprintf("n%d", number)
-	// Addresses are used again; those of 50 spares ago are long gone.
+	// Addresses are used again after 50 spares: the earlier spare with this address is long gone.
 	addr := netip.MustParseAddr(fmt.Sprint(prefix, 40+number%50))
 	n := &node{id: id, addr: addr, dir: filepath.Join(dir, id), f: f}
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
@@ -42,13 +42,13 @@ func (f *fleet) addSpare(dir string) (*node, error) {
 	return n, nil
 }
 
-// dropSpare ends a spare whose membership has ended, and its host.
+// dropSpare ends the process and the host of a spare whose membership has ended.
 func (f *fleet) dropSpare(n *node) error {
 	n.kill()
 	return errors.Join(f.net.Remove(n.addr), os.RemoveAll(n.dir))
 }
 
-// memberIDs are the members that a node knows of, with whether each has a vote.
+// memberIDs returns the members that the node knows. The value of a member says whether it has a vote.
 func (n *node) memberIDs() (map[string]bool, error) {
 	reply, err := n.ask("LOCKSTEP", "MEMBERS")
 	if err != nil {
@@ -67,12 +67,11 @@ func (n *node) memberIDs() (map[string]bool, error) {
 	return members, nil
 }
 
-// memberTimeout is how long a member may take to go when nothing is broken any
-// more.
+// memberTimeout is how long the removal of a member may take after everything is healed.
 const memberTimeout = 60 * time.Second
 
-// removed takes a member out, again and again until no node counts it as one:
-// the leader may be lost at any moment, and may be the one that is to go.
+// removed removes a member. It tries until no node counts that member any more: the leader may be lost at any moment, and may
+// itself be the member to remove.
 func (f *fleet) removed(id string) error {
 	var last error
 	for deadline := time.Now().Add(memberTimeout); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) { // polls processes
@@ -92,7 +91,7 @@ func (f *fleet) removed(id string) error {
 	return fmt.Errorf("%s is still a member after %v; the last answer: %v", id, memberTimeout, last)
 }
 
-// memberFaults change who is in the cluster, while other faults go on.
+// memberFaults returns the faults that change who is a member, while other faults go on.
 func memberFaults() []*fault {
 	return []*fault{
 		{"member comes and goes", "members", func(x *breaker) {
@@ -117,21 +116,21 @@ func memberFaults() []*fault {
 				_, err = leader.ask("LOCKSTEP", "REMOVE", n.id)
 				x.note("%s: remove %s: %v", leader.id, n.id, err)
 			}
-			// What could not be done now is done when everything is healed.
+			// If this failed, the spare is removed after everything is healed.
 			x.s.f.leave(n)
 		}},
 	}
 }
 
-// leave remembers a spare that is to go.
+// leave remembers a spare that must be removed.
 func (f *fleet) leave(n *node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.leaving = append(f.leaving, n)
 }
 
-// sendOff makes sure that spares are gone from a healed cluster. Each runs until
-// it is removed, because its vote may be needed.
+// sendOff makes sure that no spare is left in a healed cluster. Each spare runs until it is removed, because its vote may be
+// needed.
 func (e *epoch) sendOff() error {
 	f := e.s.f
 	f.mu.Lock()
@@ -150,7 +149,7 @@ func (e *epoch) sendOff() error {
 		for _, how := range n.crashed() {
 			e.fail("%s", how)
 		}
-		// One that was never a member goes on asking to become one.
+		// A spare that never became a member would go on asking to become one.
 		n.kill()
 		if err := f.removed(n.id); err != nil {
 			e.fail("%v", err)
@@ -164,8 +163,8 @@ func (e *epoch) sendOff() error {
 	return nil
 }
 
-// sendStraysOff removes spares of earlier epochs: the request of a spare to join
-// may still have been on its way when no node counted it as a member.
+// sendStraysOff removes spares of earlier epochs that became members late: the request of a spare to join may still have been on
+// its way when no node counted the spare as a member.
 func (e *epoch) sendStraysOff(leaving []*node) error {
 	f := e.s.f
 	for _, n := range f.nodes {

@@ -17,7 +17,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// Ports of every node, each on its own address.
+// Every node has these ports, on an address of its own.
 const (
 	plainPort    = "6379"
 	clusterPort  = "6380"
@@ -34,21 +34,21 @@ type node struct {
 	dir  string // its data, its log, its clock
 	args []string
 	f    *fleet
-	disk *disk // nil: the machine's
+	disk *disk // nil: the machine's disk
 
 	mu      sync.Mutex
 	cmd     *exec.Cmd
 	done    chan struct{} // closed when the process has ended
 	wanted  bool          // the process is meant to run
 	paused  bool
-	excused bool     // its disk was broken: it may have given up and said so
-	crashes []string // how it ended without being asked to
+	excused bool     // its disk was broken, so the process may end itself and blame the disk
+	crashes []string // how the process ended when nobody had asked it to
 }
 
 // at returns one of the node's addresses.
 func (n *node) at(port string) string { return n.addr.String() + ":" + port }
 
-// start starts the process; it is the same command every time.
+// start starts the process, with the same command every time.
 func (n *node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,8 +99,7 @@ func (n *node) clockPath() string { return filepath.Join(n.dir, "clock") }
 // promise.
 const gaveUp = 1
 
-// noteEnd needs n.mu. It remembers how the process ended, if nobody asked it to
-// and its disk is no excuse.
+// noteEnd records how the process ended, unless somebody asked it to end or its disk is an excuse. The caller must hold n.mu.
 func (n *node) noteEnd() {
 	if !n.wanted || !ended(n.done) {
 		return
@@ -114,7 +113,7 @@ func (n *node) noteEnd() {
 // blamesDisk reports whether a node gave up because its disk is full or fails. It returns false for
 // a node that gave up because of damaged data.
 func blamesDisk(words string) bool {
-	words = words[strings.LastIndex(words, "lockstep: ")+1:] // of the process that ended
+	words = words[strings.LastIndex(words, "lockstep: ")+1:] // the words of the process that ended last
 	for _, why := range []syscall.Errno{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
 		if strings.Contains(words, why.Error()) {
 			return !strings.Contains(words, "damaged")
@@ -123,7 +122,7 @@ func blamesDisk(words string) bool {
 	return false
 }
 
-// lastWords is the end of the node's log.
+// lastWords returns the end of the node's log.
 func (n *node) lastWords() string {
 	text, err := os.ReadFile(n.logPath())
 	if err != nil {
@@ -133,14 +132,14 @@ func (n *node) lastWords() string {
 	return strings.Join(lines[max(len(lines)-5, 0):], "\n\t")
 }
 
-// excuse lets the node give up for the rest of the epoch.
+// excuse allows the process to give up because of its disk, for the rest of the epoch.
 func (n *node) excuse() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.excused = true
 }
 
-// crashed returns how the process ended by itself since it was asked last.
+// crashed returns how the process has ended by itself since the last call of crashed.
 func (n *node) crashed() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -164,8 +163,8 @@ func (n *node) kill() {
 	n.reap()
 }
 
-// reap needs n.mu. A process that waits for a stalled disk cannot end, so the
-// disk goes on.
+// reap kills the process and waits for its end. A process that waits for a stalled disk cannot end, so reap thaws the disk. The
+// caller must hold n.mu.
 func (n *node) reap() {
 	n.signal(syscall.SIGKILL)
 	if n.disk != nil {
@@ -176,10 +175,10 @@ func (n *node) reap() {
 	<-n.done
 }
 
-// signal needs n.mu. A process that has ended is sent nothing.
+// signal sends a signal, unless the process has ended. The caller must hold n.mu.
 func (n *node) signal(s syscall.Signal) {
 	if n.cmd != nil && !ended(n.done) {
-		// It may end in this very moment, and whoever waits for it knows.
+		// The process may end at this very moment. Whoever waits for it learns that.
 		_ = n.cmd.Process.Signal(s)
 	}
 }
@@ -212,7 +211,7 @@ func (n *node) stands() bool {
 		if err != nil {
 			continue // the thread has ended
 		}
-		// The state stands behind the name, which is in parentheses.
+		// The state follows the name, which is in parentheses.
 		_, state, _ := strings.Cut(string(stat), ") ")
 		switch state[:min(1, len(state))] {
 		case "T":
@@ -259,15 +258,14 @@ func (n *node) stop() error {
 	}
 }
 
-// died says whether the process has ended without being asked to.
+// died reports whether the process has ended without being asked to.
 func (n *node) died() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.wanted && ended(n.done)
 }
 
-// mendDisk makes the disk a good one again. A process that saw it fail is
-// started anew.
+// mendDisk repairs the disk, and restarts a process that saw the disk fail.
 func (n *node) mendDisk() error {
 	if n.disk == nil {
 		return nil
@@ -279,7 +277,7 @@ func (n *node) mendDisk() error {
 	return errors.Join(n.disk.thaw(), n.disk.empty())
 }
 
-// setClock moves the node's wall clock from the machine's.
+// setClock sets how far the node's wall clock is from the machine's.
 func (n *node) setClock(offset time.Duration) error {
 	next := n.clockPath() + ".next"
 	if err := os.WriteFile(next, []byte(offset.String()), 0o644); err != nil {
@@ -288,7 +286,7 @@ func (n *node) setClock(offset time.Duration) error {
 	return os.Rename(next, n.clockPath())
 }
 
-// statusTimeout is how long a node may take to tell its status.
+// statusTimeout is how long a node may take to report its status.
 const statusTimeout = 2 * time.Second
 
 // ask sends the node one command over the control host, whose links are never

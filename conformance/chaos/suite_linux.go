@@ -20,7 +20,7 @@ type suite struct {
 	out   io.Writer
 	begun time.Time
 	kinds []*fault
-	busy  time.Duration // how long an epoch's faults go on
+	busy  time.Duration // how long the faults of an epoch go on
 
 	mu       sync.Mutex
 	ops      map[string]int
@@ -29,14 +29,13 @@ type suite struct {
 	epochs   int
 }
 
-// errUnhealed says that a cluster did not come back; the run cannot go on with
-// it.
+// errUnhealed says that a cluster did not come back. The run then ends, because every later epoch would fail, too.
 var errUnhealed = errors.New("the cluster did not come back")
 
-// failureLimit ends a run: what comes after so many says little.
+// failureLimit is how many failures end a run: further ones would tell little.
 const failureLimit = 20
 
-// now is the time of the histories.
+// now returns the time that histories use: nanoseconds since the run began.
 func (s *suite) now() int64 { return int64(time.Since(s.begun)) }
 
 // run runs one epoch after the other until the time is over. It judges an epoch while the next one
@@ -111,7 +110,7 @@ func (s *suite) summary() {
 	fmt.Fprintf(s.out, "faults: %s\npackets: %d carried, %d lost\n", strings.Join(parts, ", "), carried, dropped)
 }
 
-// clean removes what a run without failures need not leave.
+// clean removes files that only a run with failures must leave.
 func (s *suite) clean() error {
 	var faults []error
 	for _, n := range s.f.nodes {

@@ -19,10 +19,10 @@ type worker struct {
 	e      *epoch
 	rng    *rand.Rand
 	serial int  // makes owners and values unique
-	fresh  bool // connected since everything was healed
+	fresh  bool // has connected again since everything was healed
 }
 
-// Scripts, as lock libraries have them.
+// These scripts are like those of lock libraries.
 const (
 	fencedScript = `if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('INCR', KEYS[2]) end return 0`
 
@@ -74,7 +74,7 @@ func (w *worker) run() {
 	}
 }
 
-// often uses keys of a kind a few times in a row.
+// often calls use one to eight times, each time with a key of the kind.
 func (w *worker) often(kind history.Kind, use func(key string)) {
 	for range 1 + w.rng.IntN(8) {
 		if w.e.over() {
@@ -85,7 +85,7 @@ func (w *worker) often(kind history.Kind, use func(key string)) {
 	}
 }
 
-// rest waits for up to so long, or until the epoch is over.
+// rest waits for a random time up to most, or until the epoch is over.
 func (w *worker) rest(most time.Duration) {
 	select {
 	case <-w.e.stop:
@@ -98,7 +98,7 @@ func (w *worker) unique() string {
 	return fmt.Sprintf("w%d-%d", w.id, w.serial)
 }
 
-// lease is a time to live: shorter and longer than an election.
+// lease returns a random time to live: some are shorter than an election, some longer.
 func (w *worker) lease() time.Duration {
 	if w.rng.IntN(4) == 0 {
 		return time.Duration(1500+w.rng.IntN(4000)) * time.Millisecond
@@ -108,8 +108,7 @@ func (w *worker) lease() time.Duration {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// call carries out one operation, which is one command, and records it. It
-// returns the reply and whether there is one.
+// call carries out and records an operation that is one command. It returns the reply, and whether there is one.
 func (w *worker) call(op history.Op, args ...string) (string, bool) {
 	return w.carryOut(op, func() (string, outcome, error) {
 		reply, known, err := w.c.do(args...)
@@ -140,12 +139,12 @@ func (w *worker) carryOut(op history.Op, how func() (string, outcome, error)) (s
 	return "", false
 }
 
-// attempt carries out one operation, returns it with its times, and says what is
-// known of it. When everything is healed nothing may fail.
+// attempt carries out one operation, returns it with its times, and says what is known of its outcome. After everything is healed,
+// no operation may fail.
 func (w *worker) attempt(op history.Op, how func() (string, outcome, error)) (_ history.Op, reply string, known outcome) {
 	quiet := w.e.quiet.Load()
 	if quiet && !w.fresh {
-		// What was broken may show on a connection only when it is used.
+		// A connection may show only at its next use that it was broken before everything was healed. So the client connects anew.
 		w.c.drop()
 		w.fresh = true
 	}
@@ -165,8 +164,7 @@ func (w *worker) attempt(op history.Op, how func() (string, outcome, error)) (_ 
 	return op, reply, known
 }
 
-// changes says whether a call can change anything. A call that only reads and has
-// no reply tells nothing.
+// changes reports whether a call can change anything. If a call that only reads has no reply, it tells nothing.
 func changes(call string) bool {
 	switch call {
 	case "read", "left", "count", "get", "range":
@@ -175,7 +173,7 @@ func changes(call string) bool {
 	return true
 }
 
-// normal is the reply as the models know it.
+// normal converts a reply to the form that the models know.
 func normal(op history.Op, reply string) string {
 	switch {
 	case op.Call == "acquire" && reply == "OK":
@@ -199,7 +197,7 @@ func sha(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// eval is call with a script.
+// eval is call for a script.
 func (w *worker) eval(op history.Op, script string, keys []string, args ...string) (string, bool) {
 	command := append([]string{"EVALSHA", sha(script), strconv.Itoa(len(keys))}, keys...)
 	return w.call(op, append(command, args...)...)
@@ -257,7 +255,7 @@ func (w *worker) useHash(key string) {
 		w.eval(as("renew"), prolongScript, []string{key}, op.Owner, millis(ttl))
 	}
 	if w.rng.IntN(6) == 0 {
-		return // dies
+		return // the client dies with the lock
 	}
 	for range entered {
 		w.eval(as("unlock"), leaveScript, []string{key}, op.Owner, millis(ttl))
@@ -286,7 +284,7 @@ func (w *worker) useCounter(key string) {
 		op.Call = "get"
 		w.call(op, "GET", key)
 	case 2:
-		// The optimistic way, with WATCH.
+		// This client increments the counter with WATCH, GET and SET.
 		w.carryOut(op, func() (string, outcome, error) {
 			next := ""
 			_, known, err := w.c.transaction(key, func(value string) [][]string {
@@ -311,7 +309,7 @@ func (w *worker) useList(key string) {
 		op.Call = "range"
 		w.call(op, "LRANGE", key, "0", "-1")
 	case 2:
-		// Two elements: nobody may see one without the other.
+		// The two elements come at once: nobody may see one without the other.
 		first, second := w.unique(), w.unique()
 		op.Owner = first + "," + second
 		w.carryOut(op, func() (string, outcome, error) {

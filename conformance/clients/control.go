@@ -13,9 +13,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// control is the endpoint through which a suite, in its own language, asks
-// for a failover in the middle of a test: it alone knows when its locks are
-// held.
+// control is an endpoint for test suites in other languages. In the middle of a test, a suite asks it for a failover: only the
+// suite knows when its locks are held.
 //
 //	GET  /addrs     addresses of the nodes, followers first
 //	POST /failover  kill -9 of the leader; answers when another node leads
@@ -25,23 +24,23 @@ type control struct {
 	list []*nodes.Node
 }
 
-// electionTimeout is how long the survivors may take, on a machine under load.
+// electionTimeout is how long the surviving nodes may take to elect a leader, on a machine under load.
 const electionTimeout = 20 * time.Second
 
 // addrs is the answer of GET /addrs.
 type addrs struct {
 	faces
-	TLS faces `json:"tls"` // the same with TLS
+	TLS faces `json:"tls"` // the same for TLS
 }
 
-// faces are addresses of the nodes, a list for each way to find them.
+// faces holds addresses of the nodes: a list for each way in which clients find them.
 type faces struct {
 	Plain    []string `json:"plain"`
 	Sentinel []string `json:"sentinel"`
 	Cluster  []string `json:"cluster"`
 }
 
-// startControl serves list until the test ends and returns the URL.
+// startControl serves the endpoint for the nodes in list until the test ends, and returns its URL.
 func startControl(t *testing.T, list []*nodes.Node) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -81,7 +80,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 	}
 }
 
-// addrsOf collects the addresses under which clients find the nodes.
+// addrsOf collects the addresses at which clients find the nodes.
 func addrsOf(list []*nodes.Node) addrs {
 	of := func(addr func(*nodes.Node) string) []string {
 		found := []string{}
@@ -104,7 +103,7 @@ func addrsOf(list []*nodes.Node) addrs {
 	}
 }
 
-// followersFirst returns the nodes with the leader at the end.
+// followersFirst returns the nodes; the leader is the last one.
 func (c *control) followersFirst() []*nodes.Node {
 	leader := nodes.Leader(c.list)
 	list := slices.DeleteFunc(slices.Clone(c.list), func(n *nodes.Node) bool { return n == leader })
@@ -114,7 +113,7 @@ func (c *control) followersFirst() []*nodes.Node {
 	return list
 }
 
-// electedOf waits for one of the nodes to lead; nil if none does in time.
+// electedOf waits until one of the nodes leads, and returns that node. It returns nil if none leads in time.
 func electedOf(list []*nodes.Node) *nodes.Node {
 	for deadline := time.Now().Add(electionTimeout); ; time.Sleep(20 * time.Millisecond) {
 		if leader := nodes.Leader(list); leader != nil || time.Now().After(deadline) {
@@ -123,12 +122,12 @@ func electedOf(list []*nodes.Node) *nodes.Node {
 	}
 }
 
-// failover kills the leader, waits for another one, and starts the killed
-// node again. A single node is killed and started.
+// failover kills the leader, waits for another one, and restarts the killed node. If there is only one node, it is killed and
+// restarted.
 func (c *control) failover() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// On a machine under load an election may be going on already.
+	// On a machine under load an election may already be under way.
 	leader := electedOf(c.list)
 	if leader == nil {
 		return "", errors.New("no node leads")

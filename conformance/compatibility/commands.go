@@ -17,15 +17,15 @@ const (
 	NotHere  = "not here"
 )
 
-// Command is a command of Redis and what lockstep makes of it.
+// Command is a command of Redis with its state in lockstep.
 type Command struct {
 	Group, Name string // "config|get" is a subcommand
 	State       string
-	Why         string // for all but Done
+	Why         string // the reason for the state; empty for Done
 }
 
-// redisCommands is what redis-server 7.0.15 has, "group name" a line, as
-// COMMAND DOCS tells; a test compares it with the real one.
+// redisCommands lists the commands of redis-server 7.0.15, as COMMAND DOCS shows them: a line has a group and a name. A test
+// compares the list with the real server.
 //
 //go:embed redis-7.0.15.txt
 var redisCommands string
@@ -55,7 +55,7 @@ func Commands(table *store.Table) []Command {
 	return list
 }
 
-// has reports whether a command or "container|subcommand" is in the table.
+// has reports whether the table contains a command; name may be "container|subcommand".
 func has(table *store.Table, name string) bool {
 	container, sub, nested := strings.Cut(name, "|")
 	args := [][]byte{[]byte(container)}
@@ -66,7 +66,7 @@ func has(table *store.Table, name string) bool {
 	return ok
 }
 
-// reason says why a command is not here; "" if nobody has said it.
+// reason says why a command is not here. It returns "" if no reason is recorded.
 func reason(group, name string) string {
 	container, _, _ := strings.Cut(name, "|")
 	for _, key := range []string{name, container} {

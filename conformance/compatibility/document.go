@@ -26,8 +26,8 @@ Clients that cannot be had here, and modes that a library does not have, are lis
 |---|---|---|---|---|
 `
 
-// Generate writes the document from results, commands, what the transcripts play of them, and
-// the section about Redis's suite.
+// Generate writes the document. Its parameters are the results, the commands, what the transcripts play of the commands, and the
+// section about Redis's suite.
 func Generate(results []Result, commands []Command, corpus *Corpus, suite string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -44,7 +44,7 @@ func Generate(results []Result, commands []Command, corpus *Corpus, suite string
 	return b.String(), nil
 }
 
-// reasons are the reasons for skipped tests, each once.
+// reasons returns the reasons for skipped tests, each reason once.
 func reasons(results []Result) []string {
 	var list []string
 	for _, r := range results {
@@ -56,7 +56,7 @@ func reasons(results []Result) []string {
 	return list
 }
 
-// row is a line of the clients' table.
+// row identifies a line of the table of clients.
 type row struct{ client, version, mode string }
 
 func writeClients(b *strings.Builder, results []Result, notes []string) {

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// What the transcripts need not show, and why. TestPlayed fails for an entry
-// that is no longer true.
+// The maps below say what the transcripts need not show, and why. TestPlayed fails for an entry that is no longer true.
 
-// onlyErrors are the commands that a Redis answers by nothing but errors
-// wherever a transcript can be recorded; the refused ones belong to them too.
+// onlyErrors has the commands that Redis answers only with errors wherever a transcript can be recorded. Commands in refused count
+// as such commands, too.
 var onlyErrors = map[string]string{
 	"acl|load":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
 	"acl|save":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
@@ -21,7 +20,7 @@ var onlyErrors = map[string]string{
 	"shutdown":         "a server that ends answers nothing; cmd/lockstep's tests end one",
 }
 
-// noErrors are the commands that accept any arguments.
+// noErrors has the commands that accept any arguments.
 var noErrors = map[string]string{
 	"command|docs":       anyNames,
 	"command|info":       anyNames,
@@ -36,8 +35,8 @@ var noErrors = map[string]string{
 
 const anyNames = "any number of names is right, and one that there is not is no error"
 
-// byShape are the commands of which transcripts compare only the types of the
-// replies and, of aggregates, the fields. Most replies cannot be equal to the letter.
+// byShape has the commands of which transcripts compare only the types of the replies and the fields of aggregates. Most of their
+// replies cannot be equal to the letter.
 var byShape = map[string]string{
 	"acl|genpass":                   "random",
 	"asking":                        ofCluster,
@@ -78,8 +77,8 @@ const (
 	ownWords    = "a text for people, in lockstep's own words"
 )
 
-// played counts the commands that both servers have, and those of them for which
-// transcripts play a reply, an error and a reply over RESP3.
+// played counts the commands that both servers have. It also counts how many of these the transcripts play with a reply, with an
+// error, and with a reply over RESP3.
 func played(commands []Command, corpus *Corpus) (both, replies, errors, resp3 int) {
 	for _, c := range commands {
 		if c.State == NotHere {
@@ -114,5 +113,5 @@ replies cannot be equal:
 	}
 }
 
-// display is a command's name as people write it.
+// display returns a command's name as people write it.
 func display(name string) string { return strings.ToUpper(strings.ReplaceAll(name, "|", " ")) }

@@ -10,27 +10,27 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// Play counts how often transcripts play a command, by what Redis answered.
+// Play counts how often transcripts play a command, by the kind of Redis's answer.
 type Play struct {
-	Replies int // no errors
-	Exact   int // of Replies, those compared to the letter
-	RESP3   int // of Replies, those over RESP3
+	Replies int // answers that are no errors
+	Exact   int // how many of Replies are compared to the letter
+	RESP3   int // how many of Replies came over RESP3
 	Errors  int
 }
 
 // Corpus is what the transcripts play.
 type Corpus struct {
 	Files    int
-	Commands int // of all files, those in transactions counted once
+	Commands int // commands in all files; a command in a transaction counts once
 	Plays    map[string]*Play
 }
 
-// notPlayed are folders of transcripts that a node does not pass
-// (transcript/README.md says why), so that they show nothing.
+// notPlayed has the folders of transcripts that a node does not pass (transcript/README.md says why). They show nothing about a
+// node.
 var notPlayed = []string{"differs"}
 
-// ReadCorpus reads the transcripts of a folder, and those of another one that
-// are recorded by shape (conformance/discovery).
+// ReadCorpus reads the transcripts of the folder dir. It also reads those in the folder shapes, of which only the shape is recorded
+// (conformance/discovery).
 func ReadCorpus(dir, shapes string) (*Corpus, error) {
 	c := &Corpus{Plays: map[string]*Play{}}
 	for line := range strings.Lines(redisCommands) {
@@ -78,7 +78,7 @@ func (c *Corpus) shapes(path string, text []byte) error {
 	return nil
 }
 
-// name is the name of a command or subcommand.
+// name returns the name of a command or subcommand.
 func (c *Corpus) name(args []string) string {
 	if len(args) == 0 {
 		return ""
@@ -94,7 +94,7 @@ func (c *Corpus) name(args []string) string {
 
 func (c *Corpus) count(name string, reply []string, resp3, exact bool) {
 	if strings.HasPrefix(reply[0], "-BUSY ") {
-		c.Commands++ // BUSY says nothing of the command
+		c.Commands++ // a reply BUSY says nothing about the command
 		return
 	}
 	c.see(name, strings.HasPrefix(reply[0], "-"), resp3, exact)
@@ -122,7 +122,7 @@ func (c *Corpus) see(name string, isError, resp3, exact bool) {
 type connection struct {
 	resp3   bool
 	queued  []string // names of the commands since MULTI
-	waiting string   // the command whose reply is a later @push
+	waiting string   // the command whose reply comes with a later @push
 }
 
 func (c *Corpus) transcript(path string, text []byte) error {
@@ -182,7 +182,7 @@ func (c *Corpus) step(at *connection, s transcript.Step) {
 func (c *Corpus) inner(at *connection, s transcript.Step) {
 	v, _, err := transcript.ParseReply(s.Reply)
 	if err != nil || len(v.Elems) != len(at.queued) {
-		return // it did not take place, or only the shape is shown
+		return // the transaction was not executed, or its reply shows only the shape
 	}
 	for i, name := range at.queued {
 		c.see(name, v.Elems[i].Type == '-', at.resp3, s.Literal())

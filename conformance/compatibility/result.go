@@ -1,14 +1,12 @@
-// Package compatibility turns what the suites of foreign clients reported, and
-// the command table, into docs/compatibility.md.
+// Package compatibility writes docs/compatibility.md from the command table and from what the suites of foreign clients reported.
 //
-// A suite appends one JSON object a line to the file in $LOCKSTEP_RESULTS:
+// A suite appends JSON objects, one per line, to the file in $LOCKSTEP_RESULTS:
 //
 //	{"client":"redis-py Lock","version":"8.1.0","mode":"RESP3","test":"extend","result":"passed"}
 //
-// mode is how the client was set up (plain, sentinel, cluster, RESP2 …); a
-// test that was skipped says why in "reason". `LOCKSTEP_RECORD=1 make
-// conformance` keeps them in results/, and `go run
-// ./conformance/compatibility/generate` writes the document.
+// mode says how the client was set up (plain, sentinel, cluster, RESP2 …). A test that was skipped has the field "reason".
+// `LOCKSTEP_RECORD=1 make conformance` keeps the results in results/. `go run ./conformance/compatibility/generate` writes the
+// document.
 package compatibility
 
 import (
@@ -35,13 +33,13 @@ type Result struct {
 	Client  string `json:"client"`
 	Version string `json:"version"`
 	Mode    string `json:"mode"`
-	Nodes   int    `json:"nodes,omitempty"` // 1 or 3; the harness adds it
+	Nodes   int    `json:"nodes,omitempty"` // 1 or 3; the suites do not report it, the harness adds it
 	Test    string `json:"test"`
 	Outcome string `json:"result"`
 	Reason  string `json:"reason,omitempty"`
 }
 
-// validate reports what is missing in a result.
+// validate returns an error if a result is incomplete.
 func (r Result) validate() error {
 	switch {
 	case r.Client == "" || r.Version == "" || r.Mode == "" || r.Test == "":
@@ -54,7 +52,7 @@ func (r Result) validate() error {
 	return nil
 }
 
-// ReadResults reads a file of results. A suite that reports nothing has no file.
+// ReadResults reads a file of results. If a suite reports nothing, it has no file.
 func ReadResults(file string) ([]Result, error) {
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,8 +76,7 @@ func ReadResults(file string) ([]Result, error) {
 	return results, lines.Err()
 }
 
-// WriteResults writes results in an order that does not depend on how the
-// tests were scheduled.
+// WriteResults writes results in an order that does not depend on when the tests ran.
 func WriteResults(file string, results []Result) error {
 	results = slices.Clone(results)
 	slices.SortFunc(results, func(a, b Result) int {

@@ -1,7 +1,6 @@
 package compatibility
 
-// noEffect are the commands that answer as Redis does and change nothing, and
-// why that is right here.
+// noEffect has the commands that answer as Redis does but change nothing, each with the reason why that is right here.
 var noEffect = map[string]string{
 	"asking":             "there is no slot migration: one shard holds all slots" + clusterOnly,
 	"readonly":           "every node serves reads and writes" + clusterOnly,
@@ -45,13 +44,13 @@ const (
 	noReplicas    = "nodes replicate by Raft, not as replicas of Redis"
 )
 
-// absent are the commands that are not here, and why.
+// absent has the commands that are not here, each with the reason.
 var absent = map[string]string{
 	"pfdebug":        "no HyperLogLog",
 	"restore-asking": "there is no slot migration",
 }
 
-// absentGroups are data types that are not here as a whole.
+// absentGroups has the data types that are not here at all.
 var absentGroups = map[string]string{
 	"geo":         "no lock client uses geo indexes",
 	"hyperloglog": "no lock client uses HyperLogLog",

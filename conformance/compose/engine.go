@@ -1,5 +1,5 @@
-// Package compose runs docker-compose.yml under a real Docker engine, cuts its
-// network, and kills and restarts its containers.
+// Package compose runs docker-compose.yml under a real Docker engine. It cuts the network of the containers, and kills and restarts
+// them.
 package compose
 
 import (
@@ -17,10 +17,10 @@ import (
 // startTimeout is how long a Docker daemon may take to answer.
 const startTimeout = 30 * time.Second
 
-// must reports whether a machine where this cannot run is a failure.
+// must reports whether the test must fail on a machine where it cannot run.
 func must() bool { return os.Getenv("LOCKSTEP_COMPOSE") == "must" }
 
-// impossible ends the test: what it needs is not to be had.
+// impossible ends the test because the machine lacks what the test needs.
 func impossible(t testing.TB, reason string) {
 	t.Helper()
 	if must() {
@@ -36,8 +36,7 @@ type engine struct {
 	compose []string
 }
 
-// newEngine uses the daemon of this machine, or starts one that ends with the
-// test.
+// newEngine uses the Docker daemon of this machine. If there is none, it starts one that ends with the test.
 func newEngine(t testing.TB) *engine {
 	t.Helper()
 	e := &engine{t: t, host: os.Getenv("DOCKER_HOST")}
@@ -71,9 +70,8 @@ func newEngine(t testing.TB) *engine {
 	return e
 }
 
-// startDaemon starts a daemon with a state of its own, which leaves the packet
-// filter and the routing of this machine alone. The path must be short: sockets
-// are in it.
+// startDaemon starts a daemon with a state of its own. The daemon leaves the packet filter and the routing of this machine alone.
+// The path of its directory must be short, because the paths of sockets are limited.
 func (e *engine) startDaemon() {
 	t := e.t
 	t.Helper()
@@ -92,7 +90,7 @@ func (e *engine) startDaemon() {
 	ended := make(chan error, 1)
 	go func() { ended <- daemon.Wait() }()
 	t.Cleanup(func() {
-		// On SIGINT it ends its containers and its containerd.
+		// On SIGINT the daemon ends its containers and its containerd.
 		_ = daemon.Process.Signal(os.Interrupt)
 		<-ended
 		if err := os.RemoveAll(dir); err != nil {
@@ -145,7 +143,7 @@ func (e *engine) tryWith(stdin []byte, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// run is try for what must not fail.
+// run is try for a command that must not fail.
 func (e *engine) run(args ...string) string {
 	e.t.Helper()
 	out, err := e.try(args...)
@@ -155,8 +153,8 @@ func (e *engine) run(args ...string) string {
 	return out
 }
 
-// buildImage builds the last stage of the Dockerfile around a binary that is
-// built here, since the first stage needs an image from elsewhere.
+// buildImage builds the last stage of the Dockerfile around a binary that is built here: the first stage needs an image from the
+// network.
 func (e *engine) buildImage(root, tag string) {
 	t := e.t
 	t.Helper()
@@ -185,8 +183,8 @@ func (e *engine) buildImage(root, tag string) {
 	t.Cleanup(func() { e.run("docker", "image", "rm", tag) })
 }
 
-// lastStage returns the part of the Dockerfile that needs no other image, with
-// what it copies from the stage before taken from the build context.
+// lastStage returns the part of the Dockerfile that needs no other image. The part copies files from the build context that the
+// Dockerfile copies from the stage before.
 func lastStage(file string) (string, error) {
 	_, stage, ok := strings.Cut(file, "\nFROM scratch\n")
 	if !ok || !strings.Contains(stage, "--from=build ") {

@@ -15,17 +15,17 @@ import (
 	"lockstep/server/respclient"
 )
 
-// password is that of this project: not the default one, so that it can only come from the file.
+// password is the password of this project. It is not the default one, so the nodes can only have it from the file.
 const password = "of the test's own file"
 
-// readyTimeout is how long a container may take to become healthy, and
-// askTimeout a command, which a node may hold back while it looks for a leader.
+// readyTimeout is how long a container may take to become healthy. askTimeout is how long a command may take: a node may hold it
+// back while the node looks for a leader.
 const (
 	readyTimeout = 60 * time.Second
 	askTimeout   = 5 * time.Second
 )
 
-// services are those of docker-compose.yml.
+// services has the names of the services in docker-compose.yml.
 var services = []string{"n1", "n2", "n3"}
 
 // project is the services of docker-compose.yml.
@@ -33,15 +33,13 @@ type project struct {
 	*engine
 	name, file   string
 	passwordFile string
-	addrs        map[string]string // of each service's RESP port on this machine
+	addrs        map[string]string // the RESP address of each service on this machine
 }
 
-// published is an address in docker-compose.yml: on the left of a port, and
-// where a node advertises it.
+// published matches an address in docker-compose.yml: the left side of a published port, or the address that a node advertises.
 var published = regexp.MustCompile(`127\.0\.0\.1:(\d+)`)
 
-// newProject reads docker-compose.yml and gives it ports that are free and an
-// image of its own; all else is used as it is.
+// newProject reads docker-compose.yml, and replaces its ports by free ones and its image by image. All else is used as it is.
 func newProject(t testing.TB, e *engine, root, image string) *project {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docker-compose.yml"))
@@ -75,7 +73,7 @@ func newProject(t testing.TB, e *engine, root, image string) *project {
 	if err := os.WriteFile(p.passwordFile, []byte(password+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// The user of the containers reads it, whatever the umask is.
+	// Whatever the umask is, the user in the containers must be able to read the file.
 	if err := os.Chmod(p.passwordFile, 0o444); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +88,7 @@ func (p *project) composeRun(args ...string) string {
 	return p.run(append(command, args...)...)
 }
 
-// up is the one command that README.md names, without a build.
+// up runs the one command that README.md names, without building the image.
 func (p *project) up() {
 	p.t.Helper()
 	p.composeRun("up", "-d", "--no-build")
@@ -102,7 +100,7 @@ func (p *project) container(service string) string {
 	return p.composeRun("ps", "-q", service)
 }
 
-// cut takes a container off the network; mend brings it back under its name.
+// cut takes a container off the network. mend connects it again under its name.
 func (p *project) cut(service string) {
 	p.t.Helper()
 	p.run("docker", "network", "disconnect", p.name+"_default", p.container(service))
@@ -127,7 +125,7 @@ func (p *project) waitHealthy(names ...string) {
 	}
 }
 
-// eventually polls until ok returns nil; if that takes too long the test fails.
+// eventually polls until ok returns nil. The test fails if that takes too long.
 func (p *project) eventually(what string, ok func() error) {
 	p.t.Helper()
 	for end := time.Now().Add(readyTimeout); ; time.Sleep(100 * time.Millisecond) {
@@ -141,7 +139,7 @@ func (p *project) eventually(what string, ok func() error) {
 	}
 }
 
-// conn is a connection that knows the password and does not wait for ever.
+// conn is a connection of a client that knows the password and does not wait for ever.
 type conn struct{ *respclient.Conn }
 
 func dial(addr string) (conn, error) {
@@ -162,7 +160,7 @@ func (c conn) ask(args ...string) (any, error) {
 	return c.Do(args...)
 }
 
-// ask sends a service one command over a connection of its own.
+// ask sends one command to a service, over a new connection.
 func (p *project) ask(service string, args ...string) (any, error) {
 	c, err := dial(p.addrs[service])
 	if err != nil {
@@ -175,7 +173,7 @@ func (p *project) ask(service string, args ...string) (any, error) {
 	return reply, err
 }
 
-// status returns what LOCKSTEP STATUS says of a service.
+// status returns the fields of LOCKSTEP STATUS of a service.
 func (p *project) status(service string) (map[string]string, error) {
 	reply, err := p.ask(service, "LOCKSTEP", "STATUS")
 	if err != nil {
@@ -184,7 +182,7 @@ func (p *project) status(service string) (map[string]string, error) {
 	return respclient.Pairs(reply)
 }
 
-// leader returns the service that leads, and the others.
+// leader returns the service that leads, and the other services.
 func (p *project) leader() (leader string, others []string) {
 	p.t.Helper()
 	p.eventually("no leader", func() error {
@@ -208,7 +206,7 @@ func (p *project) leader() (leader string, others []string) {
 	return leader, others
 }
 
-// waitEqual waits until all services report one applied index and one state.
+// waitEqual waits until all services report the same applied index and the same state hash.
 func (p *project) waitEqual() string {
 	p.t.Helper()
 	var first string

@@ -1,5 +1,5 @@
-// Package dependencies lists the modules that are linked into lockstep, with their
-// licences: docs/licenses.md is generated from it.
+// Package dependencies lists the modules that are linked into lockstep, with their licences. docs/licenses.md is generated from the
+// list.
 package dependencies
 
 import (
@@ -19,7 +19,7 @@ import (
 type Module struct {
 	Path, Version string
 	License       string   // its SPDX identifier
-	Packages      int      // that are linked in
+	Packages      int      // how many packages of the module are linked in
 	NeededBy      []string // the modules whose packages import them
 }
 
@@ -33,7 +33,7 @@ type linked struct {
 	}
 }
 
-// List reads what the linker gets for the program as it is released, on Linux without cgo.
+// List lists the modules that the linker uses for the released program: for Linux, without cgo.
 func List(root string) ([]Module, error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module", "./cmd/lockstep")
 	cmd.Dir = root
@@ -140,7 +140,7 @@ func recognize(text string) string {
 	return ""
 }
 
-// Document is docs/licenses.md.
+// Document returns the text of docs/licenses.md.
 func Document(list []Module) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)

@@ -6,13 +6,13 @@ type how int
 const (
 	exact    how = iota
 	sorted       // the order of elements is not defined
-	pairs        // as sorted, in pairs
+	pairs        // as sorted, but the units are pairs
 	scan         // a cursor and sorted elements
 	scan2        // a cursor and sorted pairs
 	near         // a time to live: 3 s apart at most
-	shape        // random: only the kind of the reply
-	encoding     // of a key; those of sorted sets count as equal if the episode has SORT
-	leaves       // the innermost values in any order, as for scripts
+	shape        // the reply is random: only its kind is compared
+	encoding     // the encoding of a key; those of sorted sets count as equal in an episode with SORT
+	leaves       // the innermost values may come in any order, as for scripts
 )
 
 type command struct {
@@ -20,7 +20,7 @@ type command struct {
 	how    how
 }
 
-// commands are drawn most of the time. What a command writes must not be random.
+// commands are the commands that are drawn most of the time. What a command writes must not be random.
 var commands = []command{
 	// Strings.
 	{"SET {str} {value} [NX|XX] [GET] [EX {ttl}|PX {ttlms}|EXAT {at}|PXAT {atms}|KEEPTTL]", exact},
@@ -133,18 +133,18 @@ var commands = []command{
 	{"ZINTERCARD {numkeys} {zset} {zset} [LIMIT {small}]", exact},
 	{"ZSCAN {zset} 0 COUNT {all} [MATCH {pattern}]", scan2},
 	{"ZRANDMEMBER {zset} [{small} [WITHSCORES]]", shape},
-	// Blocking commands, which find something or wait for a moment.
+	// These blocking commands find something, or wait only for a moment.
 	{"(BLPOP|BRPOP) {list}... {moment}", exact},
 	{"BLMOVE {list} {list} (LEFT|RIGHT) (LEFT|RIGHT) {moment}", exact},
 	{"BRPOPLPUSH {list} {list} {moment}", exact},
 	{"BLMPOP {moment} {numkeys} {list} {list} (LEFT|RIGHT) [COUNT {count}]", exact},
 	{"(BZPOPMIN|BZPOPMAX) {zset}... {moment}", exact},
 	{"BZMPOP {moment} {numkeys} {zset} {zset} (MIN|MAX) [COUNT {count}]", exact},
-	// Geo is not here; the rest of the server is in the transcripts.
+	// lockstep has no geo commands. The transcripts play the remaining commands of the server.
 	{"ECHO {value}", exact}, {"PING [{value}]", exact},
 }
 
-// waiting are for connections that may be left blocked.
+// waiting has the commands for connections that may stay blocked.
 var waiting = []command{
 	{"(BLPOP|BRPOP) ({list}|{key})... 0", exact},
 	{"(BLPOP|BRPOP) {list} 0", exact},
@@ -155,7 +155,7 @@ var waiting = []command{
 	{"BZMPOP 0 {numkeys} {zset} {zset} (MIN|MAX) [COUNT {count}]", exact},
 }
 
-// rare are drawn seldom, because they leave little for the others to work on.
+// rare has the commands that are drawn seldom, because they leave few keys for the others to work on.
 var rare = []command{
 	{"FLUSHDB", exact}, {"FLUSHALL", exact}, {"SELECT {db}", exact}, {"SELECT 0", exact}, {"SWAPDB {db} {db}", exact},
 	{"FUNCTION LOAD [REPLACE] {library}", exact},
@@ -167,10 +167,10 @@ var rare = []command{
 	{"(CLIENT GETNAME|CLIENT SETNAME (a|b|))", exact},
 }
 
-// wrapper calls a command given in ARGV.
+// wrapper is a script that calls the command in ARGV.
 type wrapper struct {
 	call []string
-	maps bool // gets maps, whose order Lua does not define
+	maps bool // the script gets maps, whose order Lua does not define
 }
 
 func script(body string) wrapper { return wrapper{call: []string{"EVAL", body}} }
@@ -183,7 +183,7 @@ var wrappers = []wrapper{
 	{[]string{"EVAL", "redis.setresp(3) return redis.call(unpack(ARGV))"}, true},
 	script("return tostring(redis.pcall(unpack(ARGV)) == false)"),
 	{call: []string{"EVAL_RO", "return redis.pcall(unpack(ARGV))"}},
-	// What DUMP says, RESTORE takes.
+	// RESTORE must accept what DUMP returns.
 	script("local r = redis.pcall(unpack(ARGV)) local d = redis.call('DUMP', ARGV[2] or 's1') if d then redis.call('RESTORE', 'l2', 0, d, 'REPLACE') end return r"),
 	{call: []string{"FCALL", "call"}}, {call: []string{"FCALL", "twice"}},
 	{call: []string{"FCALL_RO", "ro"}}, {call: []string{"FCALL_RO", "call"}},

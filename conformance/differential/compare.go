@@ -8,7 +8,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// same compares two replies to one command.
+// same reports whether two replies to one command are equal in the respect h.
 func same(a, b transcript.Value, h how) bool {
 	if h == near {
 		return closeBy(a, b)
@@ -16,8 +16,8 @@ func same(a, b transcript.Value, h how) bool {
 	return slices.Equal(normal(a, h), normal(b, h))
 }
 
-// nearMillis is how far two times to live may be apart: the servers get a
-// command one after the other, and rounding to seconds adds to it.
+// nearMillis is how many ms two times to live may be apart. The servers get a command one after the other, and rounding to seconds
+// adds to the difference.
 const nearMillis = 3000
 
 func closeBy(a, b transcript.Value) bool {
@@ -29,7 +29,7 @@ func closeBy(a, b transcript.Value) bool {
 	return max(x, y)-min(x, y) <= nearMillis
 }
 
-// normal renders a reply without what may differ.
+// normal renders a reply without the parts that may differ.
 func normal(v transcript.Value, h how) []string {
 	if v.Type == '-' {
 		return v.Lines()
@@ -47,7 +47,7 @@ func normal(v transcript.Value, h how) []string {
 	case shape:
 		return []string{string(v.Type)}
 	case encoding:
-		// Redis's SORT gives a sorted set its large form for good.
+		// After a SORT, Redis keeps a sorted set in its large form for good.
 		if v.Text == "skiplist" {
 			v.Text = "listpack"
 		}
@@ -59,8 +59,7 @@ func normal(v transcript.Value, h how) []string {
 	return v.Lines()
 }
 
-// units sorts the elements of v in groups of n. Nested pairs, as in RESP3, are
-// groups already.
+// units sorts the elements of v in groups of n. Nested pairs, as in RESP3, are already groups.
 func units(elems []transcript.Value, n int, v transcript.Value) []string {
 	if len(elems) == 0 {
 		return v.Lines()

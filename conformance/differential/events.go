@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// listener is a connection to each server that is subscribed to keyspace
-// notifications.
+// listener has a connection to each server that is subscribed to keyspace notifications.
 type listener struct {
 	*pair
 	marks int
 }
 
-// marker is the channel by which the listener knows that it has heard all.
+// marker is a channel. A message in it tells the listener that it has heard all earlier notifications.
 const marker = "differential:marker"
 
 func (l *listener) open() error {
@@ -25,8 +24,8 @@ func (l *listener) open() error {
 	return err2
 }
 
-// heard returns what has been published since it was last asked. A published
-// marker comes behind all that the commands before it have made known.
+// heard returns the notifications since the last call. It publishes a marker: the notifications of all earlier commands come before
+// the marker.
 func (l *listener) heard(control *pair) (ours, theirs []string, err error) {
 	l.marks++
 	mark := fmt.Sprint(l.marks)
@@ -42,7 +41,7 @@ func (l *listener) heard(control *pair) (ours, theirs []string, err error) {
 	return ours, theirs, nil
 }
 
-// until returns the messages before a mark, "channel key" each.
+// until returns the messages that come before a mark. It renders a message as "channel key".
 func (c *conn) until(mark string) (list []string, err error) {
 	for {
 		v, err := c.receive()
@@ -61,13 +60,13 @@ func (c *conn) until(mark string) (list []string, err error) {
 	}
 }
 
-// skip forgets what has been published.
+// skip drops the notifications since the last call of heard.
 func (l *listener) skip(control *pair) error {
 	_, _, err := l.heard(control)
 	return err
 }
 
-// compare compares what has been published since it was last asked.
+// compare compares the notifications since the last call of heard.
 func (l *listener) compare(control *pair, has traits) (*difference, error) {
 	ours, theirs, err := l.heard(control)
 	if err != nil {
@@ -104,7 +103,7 @@ func compareEvents(ours, theirs []string, has traits) *difference {
 	return nil
 }
 
-// byKey sorts events, "db__:event key", out by database and key.
+// byKey sorts events, each of the form "db__:event key", by database and key.
 func byKey(list []string) map[string][]string {
 	m := map[string][]string{}
 	for _, e := range list {
@@ -115,7 +114,7 @@ func byKey(list []string) map[string][]string {
 	return m
 }
 
-// sortMissed sorts absent keys that were looked for one after the other.
+// sortMissed sorts the keymiss events of keys that were looked up one after the other.
 func sortMissed(list []string) {
 	for from := 0; from < len(list); {
 		to := from
@@ -129,8 +128,7 @@ func sortMissed(list []string) {
 
 func isExpired(event string) bool { return strings.Contains(event, "__:expired ") }
 
-// expiresAtOnce tells whether a command may leave a key whose time to live has
-// ended, as SET with EXAT or PXAT does.
+// expiresAtOnce reports whether a command may leave a key whose time to live has already ended, as SET with EXAT or PXAT does.
 func expiresAtOnce(args []string) bool {
 	at := slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "EXAT") || strings.EqualFold(a, "PXAT") })
 	return at && slices.Contains(args, "1")

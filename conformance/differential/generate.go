@@ -8,14 +8,14 @@ import (
 
 // step is one command for both servers.
 type step struct {
-	args    []string // none: the waiter is released
+	args    []string // nil: the step releases the waiter
 	how     how
-	resp3   bool // on the connection that speaks RESP3
-	waiter  int  // on a connection that may be left blocked: 1 or 2
-	expires bool // it leaves keys whose time to live ends at once
+	resp3   bool // the step goes over the connection that speaks RESP3
+	waiter  int  // 1 or 2: the step goes over this connection, which may stay blocked
+	expires bool // the step leaves keys whose time to live ends at once
 }
 
-// generator draws steps. The same seed draws the same ones.
+// generator draws steps. Equal seeds give equal steps.
 type generator struct {
 	r        *rand.Rand
 	common   []drawn
@@ -45,7 +45,8 @@ func newGenerator(seed uint64) *generator {
 	return &generator{r: rand.New(rand.NewPCG(seed, 0)), common: parseAll(list), seldom: parseAll(rare), blocking: parseAll(waiting)}
 }
 
-// encodings says how the encodings of keys are compared in the episode of a seed: exactly in each second one, which has no SORT.
+// encodings says how the encodings of keys are compared in the episode with this seed. Every other episode compares them exactly;
+// that episode has no SORT.
 func encodings(seed uint64) how {
 	if seed%2 == 1 {
 		return exact
@@ -70,7 +71,7 @@ func (g *generator) next() step {
 	return s
 }
 
-// draw puts one step, or a few that belong together, into pending.
+// draw draws one step, or a few steps that belong together, and puts them into pending.
 func (g *generator) draw() {
 	g.pending = append(g.pending, g.some()...)
 	resp3 := g.r.IntN(5) == 0
@@ -79,8 +80,7 @@ func (g *generator) draw() {
 	}
 }
 
-// some draws what draw puts into pending. A step that is marked resp3 goes to
-// the other connection than the rest.
+// some draws the steps that draw puts into pending. Steps marked resp3 go over one connection, all others over the other.
 func (g *generator) some() []step {
 	switch n := g.r.IntN(1000); {
 	case n < 80:
@@ -110,9 +110,9 @@ func (g *generator) pick(list []drawn) step {
 
 // spoil makes one command in thirty wrong in some way.
 func (g *generator) spoil(s step) step {
-	// A smaller COUNT would show the order of the keys, SPOP without one is
-	// random, and with another timeout a blocking command waits. ZRANK has had
-	// another argument since Redis 7.2, so what is wrong with it is told differently.
+	// These commands stay as they are. With a smaller COUNT a scan would show the order of the keys. SPOP without a count is
+	// random. With another timeout a blocking command waits. ZRANK has one more argument since Redis 7.2, so the two servers report
+	// a fault in it differently.
 	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" || blocks(s.args[0]) ||
 		s.args[0] == "ZRANK" || s.args[0] == "ZREVRANK" {
 		return s
@@ -124,7 +124,7 @@ func (g *generator) spoil(s step) step {
 	case 1:
 		s.args = append(s.args, words["value"](g.r))
 	case 2:
-		if !timed[s.args[0]] { // a short time to live would end at any moment
+		if !timed[s.args[0]] { // otherwise the wrong value could be a short time to live, which ends at any moment
 			s.args[i] = words["int"](g.r)
 		}
 	case 3:
@@ -139,17 +139,17 @@ func (g *generator) spoil(s step) step {
 	return s
 }
 
-// timed are the commands that set a time to live.
+// timed has the commands that set a time to live.
 var timed = map[string]bool{
 	"SET": true, "SETEX": true, "PSETEX": true, "GETEX": true, "EXPIRE": true, "PEXPIRE": true, "RESTORE": true,
 }
 
-// script wraps a command.
+// script draws a command that a script calls.
 func (g *generator) script() []step {
 	s := g.spoil(g.pick(g.common))
 	switch s.how {
 	case near, shape, encoding:
-		return nil // what the script returns would differ by nature
+		return nil // the two results would differ by nature
 	}
 	w := wrappers[g.r.IntN(len(wrappers))]
 	if s.how != exact || w.maps {
@@ -159,14 +159,14 @@ func (g *generator) script() []step {
 	return []step{s}
 }
 
-// transaction draws MULTI and what follows it.
+// transaction draws a MULTI and the commands that follow it.
 func (g *generator) transaction() []step {
 	var list []step
 	if g.r.IntN(3) == 0 {
 		list = append(list, step{args: []string{"WATCH", words["key"](g.r), words["key"](g.r)}})
 		for range 1 + g.r.IntN(2) {
 			s := g.spoil(g.pick(g.common))
-			s.resp3 = g.r.IntN(2) == 0 // by the other connection
+			s.resp3 = g.r.IntN(2) == 0 // over the other connection
 			list = append(list, s)
 		}
 	}
@@ -194,8 +194,8 @@ func (g *generator) transaction() []step {
 	return list
 }
 
-// expiry draws a key whose time to live ends at once. (Redis deletes a key by
-// PEXPIRE if the time is over before it has looked it up.)
+// expiry draws steps for a key whose time to live ends at once. (If the time of a PEXPIRE is over before Redis has looked up the
+// key, Redis deletes the key.)
 func (g *generator) expiry() []step {
 	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
 	if g.r.IntN(3) == 0 {
@@ -234,8 +234,7 @@ func (g *generator) grow() []step {
 	return []step{{args: args}}
 }
 
-// wait leaves a client blocked, until a later command serves it. If there is
-// something for it already, it is served at once.
+// wait leaves a client blocked until a later command serves it. If the key already has an element, the client is served at once.
 func (g *generator) wait() []step {
 	d := g.blocking[g.r.IntN(len(g.blocking))]
 	return []step{{args: d.draw(g.r, nil), how: d.how, waiter: 1 + g.r.IntN(waiters)}}
@@ -246,7 +245,7 @@ func (g *generator) release() []step {
 	return []step{{waiter: 1 + g.r.IntN(waiters)}}
 }
 
-// getKeys asks for the keys of a command.
+// getKeys draws a question for the keys of a command.
 func (g *generator) getKeys() []step {
 	s := g.spoil(g.pick(g.common))
 	sub := []string{"GETKEYS", "GETKEYSANDFLAGS"}[g.r.IntN(2)]

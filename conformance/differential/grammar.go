@@ -11,9 +11,8 @@ import (
 //
 //	SET {str} {value} [NX|XX] [GET] [EX {ttl}]
 //
-// Words in braces are drawn from words (words.go), [x] is there half of the time,
-// (a|b) is one of its alternatives, also within [], and x... is x once to four
-// times, where x is the last word or group.
+// Words in braces are drawn from words (words.go). [x] is there half of the time. (a|b) is one of its alternatives; a | within []
+// separates alternatives, too. x... is x once to four times, where x is the last word or group.
 
 // node is a part of a syntax.
 type node interface {
@@ -21,8 +20,8 @@ type node interface {
 }
 
 type (
-	literal  string // is itself
-	word     string // is drawn from words
+	literal  string // stands for itself
+	word     string // a value for it is drawn from words
 	sequence []node
 	choice   []node
 	optional struct{ node }

@@ -6,11 +6,10 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// databases is how many are used.
+// databases is how many databases are used.
 const databases = 4
 
-// contents are the commands that show a key of a type; the key goes between
-// name and args.
+// contents has, for each type, the command that shows the content of a key. The key goes between name and args.
 var contents = map[string]struct {
 	name string
 	args []string
@@ -23,7 +22,7 @@ var contents = map[string]struct {
 	"zset":   {name: "ZRANGE", args: []string{"0", "-1", "WITHSCORES"}},
 }
 
-// keyspace compares every key of every database that is used.
+// keyspace compares all keys of all databases that are used.
 func (p *players) keyspace() (*difference, error) {
 	for db := range databases {
 		if _, _, err := p.control.do("SELECT", fmt.Sprint(db)); err != nil {
@@ -58,7 +57,7 @@ func (p *players) key(k string) (*difference, error) {
 	return d, err
 }
 
-// compare asks both servers and returns Redis's reply.
+// compare sends a command to both servers, compares the replies, and returns Redis's.
 func (p *players) compare(h how, args ...string) (transcript.Value, *difference, error) {
 	ours, theirs, err := p.control.do(args...)
 	if err != nil || same(ours, theirs, h) {

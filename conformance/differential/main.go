@@ -3,10 +3,9 @@
 //
 //	go run ./conformance/differential -lockstep 127.0.0.1:6379 -commands 1000000
 //
-// A run is made of episodes of their own seeds, each on empty servers. The
-// first difference ends the run; the episode is shortened to the commands that
-// it takes, and these are printed as a transcript (see conformance/transcript),
-// to be recorded and kept. -seed N -commands 1 plays the episode of a seed again.
+// A run consists of episodes. Each episode has its own seed and begins on empty servers. The first difference ends the run. The
+// episode is then shortened to the commands that lead to the difference. These are printed as a transcript (see
+// conformance/transcript), to be recorded and kept. -seed N -commands 1 plays the episode with the seed N again.
 package main
 
 import (
@@ -20,7 +19,7 @@ import (
 // episode is the number of commands between two resets.
 const episode = 2000
 
-// progress is after how many commands a run says how far it is.
+// progress is the number of commands after which a run reports how far it is.
 const progress = 100_000
 
 func main() {
@@ -81,7 +80,7 @@ func stepsOf(seed uint64) []step {
 	return steps
 }
 
-// report shortens an episode and returns the difference as an error.
+// report shortens an episode and returns its difference as an error.
 func report(p *players, seed uint64, steps []step, d *difference) error {
 	if d.at >= 0 {
 		steps = steps[:d.at+1]

@@ -51,16 +51,16 @@ func (c *conn) do(args ...string) (transcript.Value, error) {
 // pair is one connection to each of the two servers.
 type pair struct {
 	ours, theirs *conn
-	queued       []how  // of the commands since MULTI
-	has          traits // of all of them
+	queued       []how  // of the commands queued since MULTI
+	has          traits // of all queued commands together
 }
 
-// traits are what the comparison has to know of a step.
+// traits are what the comparison must know about a step.
 type traits struct {
-	sorts   bool // elements are read in no order that is defined
-	expires bool // it leaves keys whose time to live ends at once
-	clears  bool // keys may go before a server finds out that they have expired
-	quiet   bool // it may change a key without Redis telling the clients that watch it
+	sorts   bool // elements are read in an undefined order
+	expires bool // the step leaves keys whose time to live ends at once
+	clears  bool // the step may remove keys before a server notices that they have expired
+	quiet   bool // the step may change a key without Redis telling the clients that watch the key
 }
 
 func traitsOf(s step) traits {
@@ -87,7 +87,7 @@ func (p *pair) receive() (ours, theirs transcript.Value, err error) {
 	return ours, theirs, errors.Join(err1, err2)
 }
 
-// do sends a command to both and returns the replies.
+// do sends a command to both servers and returns the replies.
 func (p *pair) do(args ...string) (ours, theirs transcript.Value, err error) {
 	if err = p.send(args); err == nil {
 		ours, theirs, err = p.receive()
@@ -98,16 +98,16 @@ func (p *pair) do(args ...string) (ours, theirs transcript.Value, err error) {
 	return ours, theirs, err
 }
 
-// waiters is the number of connections that may be left blocked.
+// waiters is the number of connections that may stay blocked.
 const waiters = 2
 
 // players are the connections to both servers.
 type players struct {
 	resp2, resp3 *pair
 	waiters      [waiters]waiter // the second one speaks RESP3
-	control      *pair           // for questions that are no step
+	control      *pair           // for questions that are no steps
 	events       *listener
-	notify       bool // compare the keyspace notifications too
+	notify       bool // compare the keyspace notifications, too
 	encodings    how  // how the encodings of keys are compared
 	played       tally
 }
@@ -151,7 +151,7 @@ func (p *players) close() {
 	}
 }
 
-// reset empties both servers and returns the connections to database 0.
+// reset empties both servers and lets all connections select database 0.
 func (p *players) reset() error {
 	for i := range p.waiters {
 		if _, err := p.release(&p.waiters[i]); err != nil {
@@ -181,7 +181,7 @@ func (p *players) reset() error {
 	return p.events.skip(p.control)
 }
 
-// difference is where the two servers disagree.
+// difference is a place where the two servers disagree.
 type difference struct {
 	at           int // number of the step; -1: the keyspace at the end
 	what         string
@@ -196,11 +196,10 @@ func differ(what string, ours, theirs transcript.Value) *difference {
 	return &difference{what: what, ours: ours.Lines(), theirs: theirs.Lines()}
 }
 
-// drainEvery is after how many steps the notifications are compared.
+// drainEvery is the number of steps after which the notifications are compared.
 const drainEvery = 25
 
-// play runs steps on empty servers and compares every reply, the keyspace
-// notifications and then the keyspace.
+// play runs steps on empty servers. It compares every reply and the keyspace notifications, and at the end the keyspace.
 func (p *players) play(steps []step) (*difference, error) {
 	if err := p.reset(); err != nil {
 		return nil, err
@@ -225,7 +224,7 @@ func (p *players) play(steps []step) (*difference, error) {
 	return d, err
 }
 
-// end compares what the steps have left.
+// end compares the state that the steps have left.
 func (p *players) end() (*difference, error) {
 	for i := range p.waiters {
 		if d, err := p.release(&p.waiters[i]); d != nil || err != nil {
@@ -302,7 +301,7 @@ func (p *players) run(at *pair, s step) (*difference, error) {
 
 func isQueued(v transcript.Value) bool { return v.Type == '+' && v.Text == "QUEUED" }
 
-// same compares the replies to a step.
+// same reports whether the two replies to a step are equal enough.
 func (s step) same(at *pair, a, b transcript.Value) bool {
 	if isQueued(b) {
 		return same(a, b, exact)
@@ -318,19 +317,18 @@ func (s step) same(at *pair, a, b transcript.Value) bool {
 	return true
 }
 
-// sorts tells whether a command may sort numbers.
+// sorts reports whether a command may sort numbers.
 func sorts(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "SORT") || strings.EqualFold(a, "SORT_RO") })
 }
 
-// clears tells whether a command may take keys away without looking at them.
+// clears reports whether a command may remove keys without looking at them.
 func clears(args []string) bool {
 	return len(args) > 0 && slices.Contains([]string{"FLUSHALL", "FLUSHDB", "SWAPDB"}, args[0])
 }
 
-// quiet tells whether a command may be a BITFIELD that fails. Redis makes the
-// key for it, or makes it longer, without telling the clients that watch it
-// (transcript/testdata/differs/watch.txt).
+// quiet reports whether a command may be a BITFIELD that fails. For such a command Redis creates the key, or makes it longer,
+// without telling the clients that watch the key (transcript/testdata/differs/watch.txt).
 func quiet(args []string) bool {
 	has := func(word string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, word) })
@@ -338,8 +336,7 @@ func quiet(args []string) bool {
 	return has("BITFIELD") && has("FAIL")
 }
 
-// unwatch ends every WATCH and transaction, except a transaction of at in which
-// commands are queued.
+// unwatch ends every WATCH and every transaction, except a transaction of the pair at in which commands are queued.
 func (p *players) unwatch(at *pair) error {
 	for _, c := range []*pair{p.resp2, p.resp3} {
 		if c == at && len(c.queued) > 0 {
@@ -355,6 +352,6 @@ func (p *players) unwatch(at *pair) error {
 	return nil
 }
 
-// forgetErrno precedes a SORT. Redis's SORT refuses a number as too large if errno says so, but any
-// earlier command may have set errno. The INCRBYFLOAT is refused, and clears errno.
+// forgetErrno is a step before each SORT. If errno says so, Redis's SORT refuses a number as too large, but any earlier command may
+// have set errno. The INCRBYFLOAT of this step is refused, and clears errno.
 var forgetErrno = step{args: []string{"INCRBYFLOAT", "nosuchkey", "x"}}

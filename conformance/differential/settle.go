@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// settle waits until the keys whose time to live ends now are gone on both
-// servers, and compares the notifications of a step and of these expirations.
+// settle waits until both servers have deleted the keys whose time to live ends now. It compares the notifications of the step and
+// of these expirations.
 func (p *players) settle(has traits) (*difference, error) {
 	ours, theirs, err := p.events.heard(p.control)
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *players) settle(has traits) (*difference, error) {
 			return nil, errors.New("a key outlives its time to live")
 		}
 	}
-	// SCAN makes Redis find out that they are gone.
+	// A SCAN lets Redis notice that the keys have expired.
 	if err := p.everywhere("SCAN", "0", "COUNT", "1000000"); err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (p *players) settle(has traits) (*difference, error) {
 		return nil, err
 	}
 	for _, e := range moreOurs {
-		if isExpired(e) { // and not what was asked in between
+		if isExpired(e) { // the others come from questions that were asked in between
 			ours = append(ours, e)
 		}
 	}
@@ -46,7 +46,7 @@ func (p *players) settle(has traits) (*difference, error) {
 		}
 	}
 	if has.clears {
-		return nil, nil // whether it was found out before is not defined
+		return nil, nil // it is undefined whether a server has noticed an expiry before it cleared the keys
 	}
 	return compareEvents(ours, theirs, has), nil
 }

@@ -8,8 +8,8 @@ import (
 	"lockstep/conformance/shrink"
 )
 
-// fewest returns the fewest steps that it finds to lead to a difference, and a
-// nil difference if the steps do not fail again.
+// fewest returns the fewest steps that it finds to lead to a difference, and the difference. The difference is nil if the steps do
+// not lead to one again.
 func fewest(p *players, steps []step) ([]step, *difference, error) {
 	d, err := p.play(steps)
 	if d == nil || err != nil {

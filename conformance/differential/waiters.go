@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// waiter is a connection to each server that may be left blocked.
+// waiter has a connection to each server that may stay blocked.
 type waiter struct {
 	*pair
-	ids    [2]string // of the clients: lockstep's and Redis's
+	ids    [2]string // ids of the two clients: lockstep's and Redis's
 	parked bool
-	step   step // what it waits in
+	step   step // the step in which the client waits
 }
 
 func (w *waiter) open(p *pair) error {
@@ -24,11 +24,10 @@ func (w *waiter) open(p *pair) error {
 	return err
 }
 
-// patience bounds the wait for what must happen soon.
+// patience bounds the wait for an event that must happen soon.
 const patience = 20 * time.Second
 
-// park sends a blocking command and returns when both servers have answered or
-// have blocked the client.
+// park sends a blocking command. It returns when each server has answered or has blocked the client.
 func (p *players) park(w *waiter, s step) (*difference, error) {
 	if err := w.send(s.args); err != nil {
 		return nil, err
@@ -53,7 +52,7 @@ func (p *players) park(w *waiter, s step) (*difference, error) {
 	return p.answer(w)
 }
 
-// parked reports whether a client is blocked, as opposed to answered.
+// parked returns true if a client is blocked, and false if it has been answered.
 func parked(c, control *conn, id string) (bool, error) {
 	seen := 0
 	for end := time.Now().Add(patience); time.Now().Before(end); {
@@ -71,8 +70,8 @@ func parked(c, control *conn, id string) (bool, error) {
 		if seen++; seen == sightings {
 			return true, nil
 		}
-		// lockstep shows a client as blocked as soon as its command is on the way
-		// to the leader, which executes DBSIZE after that command.
+		// lockstep shows a client as blocked already while its command is on the way to the leader. DBSIZE waits for that command,
+		// because the leader executes DBSIZE after it.
 		if _, err := control.do("DBSIZE"); err != nil {
 			return false, err
 		}
@@ -80,7 +79,7 @@ func parked(c, control *conn, id string) (bool, error) {
 	return false, errors.New("neither answered nor blocked")
 }
 
-// sightings is how often a client must be seen blocked, with 1 ms between.
+// sightings is how often a client must be seen blocked, at intervals of 1 ms.
 const sightings = 3
 
 // peek reports whether a reply has begun to arrive.
@@ -116,7 +115,7 @@ func (p *players) releaseUnordered() (*difference, error) {
 	return nil, nil
 }
 
-// keys is how many it waits for.
+// keys returns how many keys the waiter waits for.
 func (w *waiter) keys() int {
 	switch args := w.step.args; args[0] {
 	case "BLMOVE", "BRPOPLPUSH":
@@ -125,13 +124,13 @@ func (w *waiter) keys() int {
 		if n, err := strconv.Atoi(args[2]); err == nil {
 			return n
 		}
-		return 2 // or more
+		return 2 // or more than 2
 	default:
-		return len(args) - 2 // the name and the timeout
+		return len(args) - 2 // all words but the name and the timeout
 	}
 }
 
-// release ends a wait and compares whether it had been served and with what.
+// release ends a wait. It compares whether the servers had served the client, and with what.
 func (p *players) release(w *waiter) (*difference, error) {
 	if !w.parked {
 		return nil, nil

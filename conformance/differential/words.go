@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// words are what arguments are drawn from. Small sets make commands meet.
+// words has the sets from which arguments are drawn. The sets are small, so that commands meet at the same keys.
 var words = map[string]func(r *rand.Rand) string{
 	"str":  typedKey("s"),
 	"hash": typedKey("h"),
@@ -15,8 +15,7 @@ var words = map[string]func(r *rand.Rand) string{
 	"zset": typedKey("z"),
 	"bits": typedKey("b"),
 	"key":  anyKey,
-	// Ranges by lex are defined only if all scores are equal, so nothing else
-	// gets at these keys.
+	// A range by lex is defined only if all scores are equal, so no other command writes these keys.
 	"lexset": oneOf("y1", "y2", "y3"),
 
 	"value":   oneOf("", "a", "b", "abc", "0", "1", "-1", "10", "3.5", "9223372036854775807", "-9223372036854775808", " 1", "01", "1e3", "\xff\x00\r\n", "a longer value, so that it is not kept in the embedded form of strings"),
@@ -45,12 +44,12 @@ var words = map[string]func(r *rand.Rand) string{
 	"library": oneOf(library, "#!lua name=other\nredis.register_function('o', function() return 1 end)",
 		"#!lua name=other\nredis.register_function('call', function() return 1 end)",
 		"#!lua name=other\nlocal x = redis.call('GET', 's1')", "#!lua name=x-y\n", "return 1", "#!lua\n", "#!js name=lib\n", "#!lua name=lib\nx"),
-	// The DUMP of one value of each type by redis-server 7.0.15, and texts that are none.
+	// These are the DUMP of one value of each type by redis-server 7.0.15, and texts that are no DUMP.
 	"dump":  oneOf("\x00\x01a\x0a\x00\xbf\xfe\xef\x9b\x8f6}\xb4", "\x12\x01\x02\x0f\x0f\x00\x00\x00\x03\x00\x81a\x02\x81b\x02\x01\x01\xff\x0a\x00\xe0\x1b\xabJG\xceY\x22", "\x0b\x0e\x02\x00\x00\x00\x03\x00\x00\x00\x01\x00\x02\x00\x03\x00\x0a\x00\xa5\x02\x5c\xe2mnM\x1b", "\x10\x12\x12\x00\x00\x00\x04\x00\x81f\x02\x81v\x02\x81g\x02\x01\x01\xff\x0a\x00#\xc1\xa5\xe3]\xfa\xe8\x1c", "\x11\x14\x14\x00\x00\x00\x04\x00\x81a\x02\x01\x01\x81b\x02\x832.5\x04\xff\x0a\x00\xd4Ln\xa4\xf6D\xd9\xd7", "\x00\x01b\x0b\x00\xbf\xfe\xef\x9b\x8f6}\xb4", "", "x"),
 	"index": oneOf("0", "1", "-1", "2", "-2", "10", "-10", "x"),
 }
 
-// keysPerType is small, so that commands meet; a tenth are of any type.
+// keysPerType is small, so that commands meet at the same keys. A tenth of the keys have any type.
 const keysPerType = 3
 
 func typedKey(prefix string) func(*rand.Rand) string {
@@ -70,7 +69,7 @@ func oneOf(list ...string) func(*rand.Rand) string {
 	return func(r *rand.Rand) string { return list[r.IntN(len(list))] }
 }
 
-// blocks reports whether a command waits by the value of its timeout.
+// blocks reports whether a command may wait for as long as its timeout says.
 func blocks(name string) bool {
 	return slices.Contains([]string{"BLPOP", "BRPOP", "BLMOVE", "BRPOPLPUSH", "BLMPOP", "BZPOPMIN", "BZPOPMAX", "BZMPOP"}, name)
 }

@@ -1,6 +1,6 @@
-// Package discovery holds what a real redis-sentinel and a real Redis Cluster, version 7.0.15, answer to clients that look
-// for nodes: the shape of it, because names, addresses and times are never the same. The program in record/ takes the
-// answers from real servers; nobody types them. The server's tests ask the same questions and must give the same shape.
+// Package discovery holds what a real redis-sentinel and a real Redis Cluster, version 7.0.15, answer to clients that look for
+// nodes. It holds only the shape of the answers, because names, addresses and times always differ. The program in record/ takes the
+// answers from real servers; nobody types them. The server's tests ask the same questions and must get the same shape.
 package discovery
 
 import (
@@ -48,14 +48,15 @@ var Cluster = []string{
 	"SET a 1", "SET b 2", "EXEC", "EXEC", "WATCH a b", "WATCH {a}1 {a}2", "UNWATCH", "CONFIG GET cluster-enabled", "CLUSTER HELP", "FLUSHALL",
 }
 
-// Replica are questions to one of its replicas.
+// Replica are questions to one replica of that node.
 var Replica = []string{
 	"HELLO", "CLUSTER SLOTS", "CLUSTER NODES", "GET foo", "SET foo 1", "MGET a b", "MGET {a}1 {a}2", "EVAL return 2 a b", "EVAL return 1 a", "SELECT 1",
 	"MOVE a 1", "COPY {a}1 {a}2 DB 1", "SORT a BY x*", "SPUBLISH a b", "READONLY", "GET foo", "EXISTS foo", "SET foo 1", "READWRITE", "GET foo", "ROLE",
 	"MULTI", "GET foo", "SET foo 1", "EXEC", "EXEC", "READONLY", "MULTI", "GET foo", "EXEC", "MULTI", "GET foo", "READWRITE", "EXEC", "GET foo",
 }
 
-// Ask plays questions on one connection and returns them with the shape of the answers. <myid> is what CLUSTER MYID has said.
+// Ask sends questions over one connection and returns them with the shapes of the answers. In a question, <myid> stands for the
+// answer to CLUSTER MYID.
 func Ask(conn net.Conn, resp string, questions []string) ([]string, error) {
 	r := bufio.NewReader(conn)
 	var lines []string
@@ -82,7 +83,7 @@ func Ask(conn net.Conn, resp string, questions []string) ([]string, error) {
 	return lines, nil
 }
 
-// Shape is a reply without what differs from one cluster to the next: names of fields, words and errors stay.
+// Shape renders a reply without what differs from one cluster to the next. It keeps names of fields, words and errors.
 func Shape(v transcript.Value, indent string) []string {
 	lines := []string{indent + head(v)}
 	for i, e := range v.Elems {
@@ -145,14 +146,14 @@ var (
 	}
 )
 
-// Plain takes names, addresses and numbers out of a text.
+// Plain replaces names, addresses and numbers in a text.
 func Plain(text string) string {
 	if strings.HasPrefix(text, "MOVED ") {
-		// The slot is the point.
+		// A redirection is compared by its slot, not by the address.
 		return text[:strings.LastIndexByte(text, ' ')] + " <address>"
 	}
 	if strings.HasSuffix(text, "\n") && strings.Contains(text, "connected") {
-		// CLUSTER NODES has no order.
+		// The order of lines in CLUSTER NODES is undefined.
 		form, list := "", text
 		if strings.HasPrefix(text, "txt:") {
 			form, list = text[:4], text[4:]

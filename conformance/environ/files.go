@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// RaiseFiles lets this process, and those that it starts, open so many files.
+// RaiseFiles raises the limit of open files to want, for this process and those that it starts.
 func RaiseFiles(want uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

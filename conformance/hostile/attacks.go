@@ -11,18 +11,18 @@ import (
 type generator struct {
 	*rand.Rand
 	nodes     int
-	own       []*recording // of this fleet's links between nodes
-	strangers []*recording // of other fleets'
+	own       []*recording // from this fleet's links between nodes
+	strangers []*recording // from the links of other fleets
 }
 
 // attack is one kind of attack.
 type attack struct {
 	name string
 	make func(*generator) []input
-	open string // what it still breaks: `make hostile` plays it, `make test` does not
+	open string // what the attack still breaks; if not empty, `make hostile` plays the attack, and `make test` does not
 }
 
-// attacks are all kinds. Each makes a few seconds of work.
+// attacks has all kinds of attacks. The inputs of each take a few seconds to play.
 var attacks = []attack{
 	{"scripts like Redis's", likeRedis, "zero bytes in the name of an option, at which Redis ends the text of the error"},
 	{"scripts", edgy, ""},
@@ -47,7 +47,7 @@ var attacks = []attack{
 	{"no rights", noRights, ""},
 }
 
-// round makes the inputs of one attack by a seed of its own.
+// round makes the inputs of one attack from a seed.
 func (a attack) round(seed uint64, nodes int, own, strangers []*recording) []input {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 1)), nodes: nodes, own: own, strangers: strangers}
 	list := a.make(g)
@@ -59,15 +59,15 @@ func (a attack) round(seed uint64, nodes int, own, strangers []*recording) []inp
 
 func (g *generator) node() int { return g.IntN(g.nodes) }
 
-// pick returns one of some.
+// pick returns one of the values in list, at random.
 func pick[T any](g *generator, list ...T) T { return list[g.IntN(len(list))] }
 
-// size is a number that may be at an edge.
+// size returns a number that may be at an edge.
 func (g *generator) size() int {
 	return pick(g, 0, 1, 2, 15, 16, 17, 255, 256, 4095, 65535, 65536, 100_000, 1<<20-1, 1<<20, 5_000_000) + g.IntN(2)
 }
 
-// connections are many that say nothing, or half of something.
+// connections makes many connections that send nothing, or half of something.
 func connections(g *generator) (list []input) {
 	for _, d := range []door{clientDoor, sentinelDoor, clusterDoor, webDoor, peerDoor} {
 		half := pick(g, "", "*", "*3\r\n$3\r\nSET\r\n$", "GET / HTTP/1.1\r\nHost:", "\x16\x03\x01\x02\x00\x01", "*1\r\n$4\r\nPI", strings.Repeat("x", 3000))
@@ -76,7 +76,7 @@ func connections(g *generator) (list []input) {
 	return append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: commands("PING"), times: 200, hold: 100 * time.Millisecond})
 }
 
-// pipelines ask for much at once, through one connection.
+// pipelines makes inputs that ask for much at once over one connection.
 func pipelines(g *generator) (list []input) {
 	big := strings.Repeat("v", 1<<20)
 	list = append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: [][]byte{command("SET", "evil:big", big)}, read: readEach})
@@ -89,7 +89,7 @@ func pipelines(g *generator) (list []input) {
 	return append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: [][]byte{small}, read: pick(g, readAll, readNone)})
 }
 
-// slowReaders ask for much of each kind and hardly read.
+// slowReaders makes clients that ask for large replies of each kind and hardly read them.
 func slowReaders(g *generator) (list []input) {
 	fill := [][]byte{command("SET", "evil:big", strings.Repeat("v", 200_000))}
 	var fields []string
@@ -105,7 +105,7 @@ func slowReaders(g *generator) (list []input) {
 	return list
 }
 
-// subscriptions are many, and slow to read what is published.
+// subscriptions makes many subscribers that are slow to read what is published.
 func subscriptions(g *generator) (list []input) {
 	var names, patterns []string
 	for i := range 2000 {
@@ -124,7 +124,7 @@ func subscriptions(g *generator) (list []input) {
 	return append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: [][]byte{script(loop)}, read: readEach, script: true})
 }
 
-// transactions queue much, watch much, and are left open.
+// transactions makes transactions that queue many commands, watch many keys, and stay open.
 func transactions(g *generator) (list []input) {
 	queue := append([]byte{}, command("MULTI")...)
 	for range 2000 {
@@ -167,7 +167,7 @@ func tracking(g *generator) (list []input) {
 	return append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: [][]byte{script(loop), script(loop)}, read: readEach, script: true})
 }
 
-// blocked clients wait for what does not come, or for what comes to all.
+// blocked makes clients that wait for an element that never comes, or for one that comes to all of them.
 func blocked(g *generator) (list []input) {
 	for _, line := range []string{"BLPOP evil:none evil:n2 0", "BZPOPMIN evil:none 0", "BLMOVE evil:none evil:dst LEFT RIGHT 0", "BRPOPLPUSH evil:dst evil:none 0", "WAIT 5 0", "BLMPOP 0 2 evil:none evil:n3 LEFT", "BLPOP evil:none 1e300", "BLPOP evil:none 0.0001"} {
 		list = append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: commands(line, "PING"), read: pick(g, readAll, readNone), times: 30, hold: 400 * time.Millisecond})
@@ -175,7 +175,7 @@ func blocked(g *generator) (list []input) {
 	return append(list, input{door: clientDoor, node: g.node(), user: wide, pieces: commands("RPUSH evil:none a b c d e f g", "ZADD evil:z 1 a", "RENAME evil:z evil:none", "DEL evil:none", "LPUSH evil:dst a"), read: readEach})
 }
 
-// manyScripts fills what is kept of scripts and libraries.
+// manyScripts fills the caches of scripts and libraries.
 func manyScripts(g *generator) (list []input) {
 	var load, libraries [][]byte
 	for i := range 300 {

@@ -1,7 +1,7 @@
 package hostile
 
-// canary is a script that returns the state that all scripts share, and the results
-// of using it: whatever a script has left behind for the next one shows.
+// canary is a script that uses the state that all scripts share, and returns that state and the results. So it shows whatever an
+// earlier script has left behind.
 const canary = `
 local out, seen = {}, {}
 local function note(path, what) out[#out + 1] = path .. ' ' .. tostring(what) end

@@ -1,18 +1,17 @@
-// Package hostile attacks real nodes, one or three, while innocent clients take,
-// renew and release locks, and judges whether these notice.
+// Package hostile attacks real nodes, one or three. Meanwhile innocent clients take, renew and release locks, and the package
+// judges whether they notice the attack.
 //
-// An attack is a list of inputs made by a seed: what is sent to a listener of a
-// node, by whom, over how many connections, and how the answers are read. Nothing
-// here knows how nodes talk to each other: frames of the peer port are recorded from
-// a real link and changed. What the judge checks can be seen from outside, too:
+// An attack is a list of inputs that a seed decides. An input says what is sent to a listener of a node, by whom, over how many
+// connections, and how the answers are read. The package does not know how nodes talk to each other: it records frames of the peer
+// port from a real link and changes them. The judge checks only what can be seen from outside:
 //
-//   - the nodes' processes live, and the innocents are answered within a bound;
-//   - no lock of theirs is lost, held by two or shortened, and the nodes' states are equal;
-//   - who may not read or write a key does not;
-//   - memory stays within a bound (in a cgroup where there can be one), and nothing of the
-//     attack is left: memory, connections, goroutines, subscriptions, keys, users, parameters,
+//   - the nodes' processes live, and the innocents get their answers within a bound;
+//   - no lock of an innocent is lost, held by two or shortened, and the nodes' states are equal;
+//   - a user who may not read or write a key does not;
+//   - memory stays within a bound (in a cgroup where there can be one), and the attack leaves
+//     nothing behind: memory, connections, goroutines, subscriptions, keys, users, parameters,
 //     members, globals of scripts.
 //
-// A round that breaks one of these is played again on new nodes with ever fewer
-// inputs, and the fewest are printed.
+// If a round breaks one of these rules, it is played again on new nodes with fewer and fewer inputs. The fewest inputs that break a
+// rule are printed.
 package hostile

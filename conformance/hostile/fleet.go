@@ -14,34 +14,34 @@ import (
 	"lockstep/server/respclient"
 )
 
-// memoryLimit is what each node may use.
+// memoryLimit is how many bytes of memory each node may use.
 const memoryLimit = 256 << 20
 
-// scriptLimit is --script-time-limit: short, so that endless scripts cost little of the time of a run.
+// scriptLimit is the value of --script-time-limit. It is short, so that endless scripts take little of the time of a run.
 const scriptLimit = 300 * time.Millisecond
 
-// passwords of the users. The judge and the innocents are the default user.
+// passwords has the passwords of the users. The judge and the innocents use the default user.
 var passwords = map[string]string{"default": "the-owner", wide: "wide-open", narrow: "narrow-minded"}
 
-// users are the commands that make the attackers' users.
+// users has the commands that create the attackers' users.
 var users = [][]string{
 	{"ACL", "SETUSER", wide, "reset", "on", ">" + passwords[wide], "~evil:*", "&evil:*", "+@all", "-@admin", "-@dangerous", "+sort", "+sort_ro", "+keys", "+info", "+role"},
 	{"ACL", "SETUSER", narrow, "reset", "on", ">" + passwords[narrow], "resetchannels", "~app:*", "-@all", "+eval", "+get", "+set"},
 }
 
-// fleet is the nodes that are attacked.
+// fleet is the set of nodes that are attacked.
 type fleet struct {
 	nodes     []*nodes.Node
 	fronts    []*front
 	groups    []*group
-	ungrouped error // why there are no groups
+	ungrouped error // why there are no control groups
 	forbidden string
 	papers    papers
 	tally     *tally
 	judge     *judge.Judge
 
 	mu      sync.Mutex
-	stopped []input // whose scripts were stopped though Redis ran them to their end
+	stopped []input // inputs whose scripts the node stopped, and Redis did not
 }
 
 // start starts n nodes. They end with the test.
@@ -61,14 +61,14 @@ func start(t testing.TB, n int, seed uint64, count *tally) *fleet {
 		t.Fatal(err)
 	}
 	setup.Flags = append(setup.Flags, f.papers.flags...)
-	if seed%2 == 1 { // every other fleet's nodes prove themselves to each other
+	if seed%2 == 1 { // in every other fleet, the nodes prove to each other that they know a secret
 		setup.Flags = append(setup.Flags, "--peer-secret-file", f.papers.secret)
 	}
 	if f.ungrouped = f.group(n); f.ungrouped == nil {
 		setup.Within = func(id string) []string { return f.groups[id[1]-'1'].within() }
 	}
 	if n > 1 {
-		for range n { // before the nodes' addresses are chosen: none is taken twice
+		for range n { // before the nodes get addresses, so that no address is taken twice
 			f.fronts = append(f.fronts, newFront(t))
 		}
 		setup.Front = func(id, peerAddr string) string { return f.fronts[id[1]-'1'].before(peerAddr) }
@@ -82,7 +82,7 @@ func start(t testing.TB, n int, seed uint64, count *tally) *fleet {
 	return f
 }
 
-// group makes the control groups of n nodes.
+// group makes a control group for each of n nodes.
 func (f *fleet) group(n int) error {
 	for i := range n {
 		g, err := newGroup(fmt.Sprintf("n%d", i+1), memoryLimit)
@@ -98,7 +98,7 @@ func (f *fleet) group(n int) error {
 	return nil
 }
 
-// treasure is what only the default user may read: the forbidden word in each type.
+// treasure returns commands that write the forbidden word, in a key of each type. Only the default user may read these keys.
 func (f *fleet) treasure() [][]string {
 	return [][]string{
 		{"SET", "secret:string", f.forbidden},
@@ -131,8 +131,7 @@ func (f *fleet) addr(node int, d door) string {
 	return n.Addr
 }
 
-// line is a connection of the default user; whatever it asks is answered in
-// time or ends it.
+// line is a connection of the default user. A command that gets no answer in time ends the connection.
 type line struct {
 	*respclient.Conn
 	conn net.Conn
@@ -158,8 +157,8 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
-// insist is do for the judge: a command that is refused, or whose outcome is unknown,
-// is sent again. Every command of the judge may be executed twice.
+// insist is do for the judge. It sends a command again if the command was refused or its outcome is unknown: every command of the
+// judge may be executed twice.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		var refused respclient.ServerError
@@ -170,7 +169,7 @@ func (l *line) insist(args ...string) (reply any, err error) {
 	return reply, err
 }
 
-// ask sends one command of the default user over a connection of its own.
+// ask sends one command of the default user over a new connection.
 func (f *fleet) ask(node int, args ...string) (any, error) {
 	l, err := f.dial(node)
 	if err != nil {
@@ -180,12 +179,12 @@ func (f *fleet) ask(node int, args ...string) (any, error) {
 	return l.insist(args...)
 }
 
-// told notes a fault.
+// told records a fault.
 func (f *fleet) told(what judge.Fault, format string, args ...any) {
 	f.judge.Fault(what, format, args...)
 }
 
-// ended tells whether a process has ended, and notes each as a fault.
+// ended reports whether the process of a node has ended. It records each such end as a fault.
 func (f *fleet) ended() bool {
 	ended := false
 	for _, n := range f.nodes {
@@ -197,8 +196,7 @@ func (f *fleet) ended() bool {
 	return ended
 }
 
-// gist returns what a log says of the end of its process: a Go traceback from its
-// beginning, else the last lines.
+// gist returns the part of a log that tells how its process ended: a Go traceback from its beginning, or else the last lines.
 func gist(log string) string {
 	const enough = 1500
 	for _, mark := range []string{"fatal error: ", "panic: ", "runtime: "} {
@@ -209,7 +207,7 @@ func gist(log string) string {
 	return log[max(0, len(log)-enough):]
 }
 
-// anyEnded tells whether a process has ended.
+// anyEnded reports whether the process of a node has ended.
 func (f *fleet) anyEnded() bool {
 	for _, n := range f.nodes {
 		if n.Ended() {
@@ -219,8 +217,8 @@ func (f *fleet) anyEnded() bool {
 	return false
 }
 
-// endedSoon is ended for a caller that has just lost a connection: it waits a second for
-// the end of the process.
+// endedSoon is ended for a caller that has just lost a connection. It waits for up to a second, because the process may end a
+// moment later.
 func (f *fleet) endedSoon() bool {
 	for range 40 {
 		if f.anyEnded() {
@@ -231,8 +229,8 @@ func (f *fleet) endedSoon() bool {
 	return false
 }
 
-// endedSoonAt tells whether an error comes from the end of a node's process. The
-// connection may be lost before that end is noticed. check notes the fault.
+// endedSoonAt reports whether an error comes from the end of a node's process. The connection may be lost a moment before that end
+// is noticed. endedSoonAt records no fault; check does.
 func (f *fleet) endedSoonAt(node int, err error) bool {
 	var refused respclient.ServerError
 	for i := 0; !errors.As(err, &refused) && i < 20; i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// valid are conversations that a node knows, to be changed.
+// valid returns conversations that a node understands, for mutate to change.
 func (g *generator) valid() []byte {
 	return slices.Concat(pick(g,
 		commands("SET evil:1 a NX PX 1000", "GET evil:1", "DEL evil:1"),
@@ -24,7 +24,7 @@ func (g *generator) valid() []byte {
 	)...)
 }
 
-// mutate changes a few bytes, more often than by chance at the beginning of a line.
+// mutate changes a few bytes. It changes the beginnings of lines more often than chance would.
 func (g *generator) mutate(p []byte) []byte {
 	p = slices.Clone(p)
 	for range 1 + g.IntN(4) {
@@ -63,13 +63,13 @@ func (g *generator) mutate(p []byte) []byte {
 	return p
 }
 
-// number is the text of a number at an edge.
+// number returns the text of a number at an edge.
 func (g *generator) number() string {
 	return pick(g, "-1", "-2", "0", "00", "1024", "1048577", "2147483647", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808",
 		"18446744073709551615", "18446744073709551616", "-9223372036854775808", "-9223372036854775809", "1e9", "0x10", "+1", " 1", "99999999999999999999999", "")
 }
 
-// frames are changed conversations on every listener that speaks RESP.
+// frames makes changed conversations for every listener that speaks RESP.
 func frames(g *generator) (list []input) {
 	for range 150 {
 		p := g.mutate(g.valid())
@@ -83,7 +83,7 @@ func frames(g *generator) (list []input) {
 	return list
 }
 
-// sizes announce much and send little, or send as much as they can.
+// sizes makes inputs that announce much and send little, or send as much as they can.
 func sizes(g *generator) (list []input) {
 	for range 40 {
 		n := g.number()
@@ -96,7 +96,7 @@ func sizes(g *generator) (list []input) {
 		many = append(many, fmt.Sprintf("evil:%d", i))
 	}
 	list = append(list, input{door: clientDoor, node: g.node(), user: pick(g, nobody, wide), pieces: [][]byte{command(append([]string{"MGET"}, many...)...)}, read: readAll})
-	// A big argument, from a client without a password and from one that may write it.
+	// A client without a password sends a large argument, and so does a client that may write it.
 	for _, who := range []string{nobody, wide} {
 		list = append(list, input{door: clientDoor, node: g.node(), user: who, pieces: [][]byte{command("SET", "evil:huge", strings.Repeat("h", 20<<20))}, read: readAll, times: 1 + g.IntN(3)})
 	}
@@ -106,7 +106,7 @@ func sizes(g *generator) (list []input) {
 	return list
 }
 
-// huge are commands that make much of little.
+// huge returns small commands that make large values or replies.
 func (g *generator) huge() [][]string {
 	return [][]string{
 		{"SETRANGE evil:s " + g.number() + " x", "SETRANGE evil:s 536870911 x", "SETBIT evil:b 4294967295 1", "SETRANGE evil:s 100000000 x", "GETRANGE evil:s 0 -1"},

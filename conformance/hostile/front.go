@@ -8,17 +8,16 @@ import (
 	"testing"
 )
 
-// maxRecorded bounds what is kept of one connection.
+// maxRecorded is how many bytes of one connection are recorded.
 const maxRecorded = 256 << 10
 
-// recording is what one end of a connection has sent, as it came.
+// recording is what one end of a connection has sent, in the pieces in which it arrived.
 type recording struct {
 	chunks [][]byte
 	size   int
 }
 
-// front stands before a node's peer port, passes everything on, and records what
-// comes in.
+// front listens in place of a node's peer port. It passes everything on to the node and records what comes in.
 type front struct {
 	ln net.Listener
 
@@ -30,7 +29,7 @@ type front struct {
 	work     sync.WaitGroup
 }
 
-// newFront listens. Until before has been called it closes every connection.
+// newFront makes a front that listens. It closes every connection until before has been called.
 func newFront(t testing.TB) *front {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -51,7 +50,7 @@ func newFront(t testing.TB) *front {
 	return fr
 }
 
-// before makes the front pass connections on to an address, and returns the front's own.
+// before lets the front pass connections on to an address. It returns the front's own address.
 func (fr *front) before(to string) string {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
@@ -63,7 +62,7 @@ func (fr *front) serve() {
 	for {
 		in, err := fr.ln.Accept()
 		if err != nil {
-			return // closed
+			return // the front was closed
 		}
 		fr.mu.Lock()
 		to := fr.to
@@ -86,7 +85,7 @@ func (fr *front) serve() {
 	}
 }
 
-// pass copies until one end closes, and closes both.
+// pass copies from one connection to the other until one of them closes, and then closes both.
 func (fr *front) pass(to, from net.Conn, rec *recording) {
 	defer to.Close()
 	defer from.Close()
@@ -119,7 +118,7 @@ func (fr *front) keep(rec *recording, p []byte) {
 	rec.size += len(p)
 }
 
-// recordings ends the recording and returns what there is.
+// recordings ends the recording and returns what was recorded.
 func (fr *front) recordings() []*recording {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
@@ -133,8 +132,8 @@ func (fr *front) recordings() []*recording {
 	return list
 }
 
-// record lets the attackers' commands go over the links between the nodes, and
-// returns what was seen there. Nothing of the innocents is in it: they come later.
+// record sends the attackers' commands over the links between the nodes, and returns the recordings of these links. They contain
+// nothing of the innocents, who come later.
 func (f *fleet) record() ([]*recording, error) {
 	if len(f.fronts) == 0 {
 		return nil, nil

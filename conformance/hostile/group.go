@@ -14,10 +14,10 @@ import (
 // group is a control group that bounds the memory of one node.
 type group struct{ dir string }
 
-// errNoGroup says that this machine, or this user, cannot have one.
+// errNoGroup says that this machine, or this user, cannot make control groups.
 var errNoGroup = errors.New("no control group for memory can be made")
 
-// made numbers the groups of this process.
+// made is the number of groups that this process has made; it makes their names different.
 var made atomic.Int64
 
 const cgroups = "/sys/fs/cgroup"
@@ -38,12 +38,12 @@ func newGroup(name string, limit int64) (*group, error) {
 	return g, nil
 }
 
-// within runs a command in the group.
+// within returns a program with its first arguments. The program runs the command that follows, in the group.
 func (g *group) within() []string {
 	return []string{"/bin/sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}
 }
 
-// remove removes the group when its process is gone.
+// remove removes the group after its process has ended.
 func (g *group) remove() error {
 	var err error
 	for range 50 {
@@ -55,7 +55,7 @@ func (g *group) remove() error {
 	return err
 }
 
-// resident returns the resident memory of a process now and at its highest.
+// resident returns the resident memory of a process in bytes: the present one, and the highest so far.
 func resident(pid int) (now, peak int64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -80,8 +80,8 @@ func resident(pid int) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// descriptors returns how many files and sockets a process has open, without its connections at
-// the ports of peers, and how many of these it has.
+// descriptors returns two numbers for a process: its open files and sockets without connections to peer ports, and its connections
+// to peer ports.
 func descriptors(pid int, peers map[string]bool) (own, links int64, err error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
@@ -98,7 +98,7 @@ func descriptors(pid int, peers map[string]bool) (own, links int64, err error) {
 		}
 	}
 	for _, fd := range list {
-		// One that was closed meanwhile is none.
+		// A descriptor that was closed meanwhile does not count.
 		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name())); linked[to] {
 			links++
 		} else if err == nil {
@@ -108,7 +108,7 @@ func descriptors(pid int, peers map[string]bool) (own, links int64, err error) {
 	return own, links, nil
 }
 
-// hexPort is the port of an address as in /proc/net/tcp, in decimal.
+// hexPort converts the port of an address in /proc/net/tcp to decimal.
 func hexPort(addr string) string {
 	_, port, _ := strings.Cut(addr, ":")
 	n, err := strconv.ParseUint(port, 16, 16)

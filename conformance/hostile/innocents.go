@@ -15,13 +15,13 @@ import (
 
 const (
 	innocentClients = 6
-	// patience is how long anybody who is no attacker waits for a reply.
+	// patience is how long a client other than an attacker waits for a reply.
 	patience = 15 * time.Second
-	// think is the mean pause of an innocent between two things it does.
+	// think is the mean pause of an innocent between two actions.
 	think = 15 * time.Millisecond
 	// mutexes is how many locks the innocents contend for.
 	mutexes = 4
-	// leaseTime is for how long they take them, and renew them.
+	// leaseTime is the time to live of these locks, also at a renewal.
 	leaseTime = 30 * time.Second
 	forever   = 24 * time.Hour
 
@@ -29,19 +29,19 @@ const (
 	unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
 )
 
-// innocents are the clients that lock while others attack.
+// innocents are the clients that use locks while others attack.
 type innocents struct {
 	f       *fleet
-	bound   time.Duration // that a reply may take
+	bound   time.Duration // how long a reply may take
 	holders *judge.Holders
-	gate    sync.RWMutex // held for writing while they stand still
+	gate    sync.RWMutex // locked for writing while the innocents stand still
 	stopped atomic.Bool
 	work    sync.WaitGroup
 	list    []*innocent
 
 	mu    sync.Mutex
 	worst time.Duration
-	waits []time.Duration // of all replies
+	waits []time.Duration // the waits for all replies
 }
 
 type innocent struct {
@@ -54,7 +54,7 @@ type innocent struct {
 	n    int
 }
 
-// innocents starts the innocent clients. Each holds a lock when it returns.
+// innocents starts the innocent clients. When it returns, each of them holds a lock.
 func (f *fleet) innocents(seed uint64, bound time.Duration) (*innocents, error) {
 	all := &innocents{f: f, bound: bound, holders: judge.NewHolders(f.judge)}
 	for i := range innocentClients {
@@ -73,7 +73,7 @@ func (f *fleet) innocents(seed uint64, bound time.Duration) (*innocents, error) 
 	return all, nil
 }
 
-// stop ends them.
+// stop ends the innocents.
 func (all *innocents) stop() {
 	all.stopped.Store(true)
 	all.work.Wait()
@@ -95,7 +95,7 @@ func (all *innocents) waited(d time.Duration) {
 	all.waits = append(all.waits, d)
 }
 
-// standStill runs something while no innocent has a request under way.
+// standStill calls do while no innocent waits for a reply.
 func (all *innocents) standStill(do func()) {
 	all.gate.Lock()
 	defer all.gate.Unlock()
@@ -121,16 +121,16 @@ func (c *innocent) live() {
 	}
 }
 
-// refusals are errors that say that a command has had no effect and may be sent
-// again. An attacker may bring them about, but not for longer than the bound.
+// refusals are the codes of errors after which a command has had no effect and may be sent again. An attack may cause them, but not
+// for longer than the bound.
 var refusals = []string{"BUSY ", "CLUSTERDOWN ", "TRYAGAIN ", "LOADING "}
 
-// isUnknown tells whether an error says that the outcome is unknown: the leader was
-// lost. That is honest, if it comes within the bound.
+// isUnknown reports whether an error says that the outcome is unknown, because the leader was lost. Such an error is allowed if it
+// comes within the bound.
 func isUnknown(text string) bool { return strings.HasPrefix(text, "INDETERMINATE ") }
 
-// do sends a command until it is carried out, or until its outcome is unknown.
-// Everything else than a reply within the bound is a fault.
+// do sends a command until it has been carried out, or until its outcome is unknown. Anything but a reply within the bound is a
+// fault.
 func (c *innocent) do(args ...string) (reply any, ok bool) {
 	began := time.Now()
 	for {
@@ -173,7 +173,7 @@ func isRefusal(text string) bool {
 	return false
 }
 
-// fail tells that an innocent was not served, and lets it begin anew.
+// fail reports that an innocent was not served, and lets the innocent begin anew.
 func (c *innocent) fail(replied bool, took time.Duration, args []string, err error) {
 	what := judge.ClientError
 	if !replied && took >= c.all.bound {
@@ -207,12 +207,12 @@ func (c *innocent) unique() string {
 	return fmt.Sprintf("%s-%d", c.name, c.n)
 }
 
-// mutex takes a lock that others want, too, renews it and releases it.
+// mutex takes a lock for which others contend, renews it and releases it.
 func (c *innocent) mutex() {
 	key, owner := fmt.Sprintf("mutex:%d", c.rng.IntN(mutexes)), c.unique()
 	got, ok := c.do("SET", key, owner, "NX", "PX", fmt.Sprint(leaseTime.Milliseconds()))
 	if !ok {
-		c.do("EVAL", unlock, "1", key, owner) // it may have been granted
+		c.do("EVAL", unlock, "1", key, owner) // the lock may have been granted
 		return
 	}
 	if got == nil {
@@ -239,7 +239,7 @@ func (c *innocent) mine(key, owner, what string, got any) {
 	}
 }
 
-// lease takes a lock for a short time and looks whether it is there until then.
+// lease takes a lock for a short time, and checks shortly before the end of that time that the lock is still there.
 func (c *innocent) lease() {
 	ttl := time.Duration(150+c.rng.IntN(400)) * time.Millisecond
 	l := &judge.Lease{Key: "lease:" + c.name, Owner: c.unique(), TTL: ttl, Sent: time.Now()}
@@ -247,14 +247,14 @@ func (c *innocent) lease() {
 	if !ok || got != "OK" {
 		return
 	}
-	l.Granted = l.Sent // the reply may have stood behind an attacker's for longer than the judge allows for
+	l.Granted = l.Sent // the reply may have waited behind an attacker's reply for longer than the judge allows
 	time.Sleep(time.Until(l.From().Add(ttl - 20*time.Millisecond)))
 	if got, ok = c.do("GET", l.Key); ok && l.Owned(c.all.f.judge, got, time.Now()) {
 		c.all.f.judge.Count("leases read before their end", 1)
 	}
 }
 
-// look looks at the lock that the client never releases.
+// look checks the lock that the client never releases.
 func (c *innocent) look() {
 	if got, ok := c.do("GET", c.held.Key); ok && got != c.held.Owner {
 		c.all.f.told(judge.LockLost, "%s: owner %v, not %s", c.held.Key, got, c.held.Owner)

@@ -27,14 +27,14 @@ var doors = []string{"client", "sentinel", "cluster", "http", "peer", "client TL
 
 func (d door) String() string { return doors[d] }
 
-// Who sends an input.
+// These are the users that send an input.
 const (
-	nobody = ""       // has no password
-	wide   = "wide"   // may do what is not dangerous, with evil:*
-	narrow = "narrow" // may read and write app:*, and run scripts
+	nobody = ""       // a client without a password
+	wide   = "wide"   // may run what is not dangerous, on the keys evil:*
+	narrow = "narrow" // may read and write the keys app:*, and run scripts
 )
 
-// reading is how the answers are taken.
+// reading says how a client reads the answers.
 type reading int
 
 const (
@@ -46,7 +46,7 @@ const (
 
 var readings = []string{"all read", "read slowly", "not read", "read one by one"}
 
-// input is something that is sent to a node.
+// input is what an attacker sends to a node.
 type input struct {
 	attack string
 	door   door
@@ -54,18 +54,18 @@ type input struct {
 	user   string
 	pieces [][]byte
 	read   reading
-	times  int           // over so many connections at once; 0 is 1
-	hold   time.Duration // how long they stay open when all is sent
+	times  int           // number of connections that send the input at once; 0 means 1
+	hold   time.Duration // how long the connections stay open after all is sent
 	script bool          // counts as a script
 	beside bool          // redis-server must reply the same
-	alone  bool          // it was stopped beside others, and is looked at again
+	alone  bool          // its script was stopped while other inputs were played, so it is played again alone
 	shown  string        // the certificate that is shown in a TLS handshake before the pieces; "": no TLS
 }
 
-// maxShown is how much of a piece is printed.
+// maxShown is how many bytes of a piece are printed.
 const maxShown = 2000
 
-// String is the input for people, and enough to make a test of it.
+// String renders the input for people, in enough detail to make a test of it.
 func (in input) String() string {
 	var b strings.Builder
 	who := in.user
@@ -86,7 +86,7 @@ func (in input) String() string {
 	return b.String()
 }
 
-// shown quotes a piece; runs of one byte are written as a repetition.
+// shown quotes a piece. It writes a run of one byte as a repetition.
 func shown(p []byte) string {
 	const run = 64
 	var b strings.Builder
@@ -118,10 +118,10 @@ func shown(p []byte) string {
 	return strings.TrimPrefix(b.String(), " + ")
 }
 
-// command is a piece that is one command.
+// command returns a piece that is one command.
 func command(args ...string) []byte { return transcript.AppendCommand(nil, args...) }
 
-// commands are pieces of one command each, words separated by blanks.
+// commands returns pieces of one command each. In a line, blanks separate the words of a command.
 func commands(lines ...string) [][]byte {
 	var list [][]byte
 	for _, l := range lines {
@@ -130,7 +130,7 @@ func commands(lines ...string) [][]byte {
 	return list
 }
 
-// script is a piece that runs a script with no keys.
+// script returns a piece that runs a script without keys.
 func script(text string, args ...string) []byte {
 	return command(append([]string{"EVAL", text, "0"}, args...)...)
 }

@@ -14,20 +14,20 @@ import (
 	"time"
 )
 
-// levels is what an attack must leave as it was.
+// levels are measurements that an attack must leave as they were.
 type levels struct {
-	numbers map[string]int64  // may be higher by what slack says
+	numbers map[string]int64  // may grow by slack
 	texts   map[string]string // must be the same
 }
 
-// slack is by how much a number may have grown.
+// slack is by how much a number may grow.
 var slack = map[string]int64{
-	"connected_clients": 2, // judges' own, which are closing
+	"connected_clients": 2, // connections of the judge that are closing
 	"goroutines":        12,
 	"descriptors":       8,
-	"links":             24, // a leader has more to the others than they among each other
+	"links":             24, // grows when the node becomes the leader, which has more links than a follower
 	"used_memory":       64 << 20,
-	"term":              20, // a member's frames may cause elections, one by one
+	"term":              20, // frames of a member may cause elections, each of which begins a term
 }
 
 // counted are the fields of INFO that an attack must leave as they were.
@@ -35,7 +35,7 @@ var counted = []string{"connected_clients", "cluster_connections", "blocked_clie
 	"pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "tracking_total_keys", "tracking_total_items", "tracking_total_prefixes",
 	"number_of_functions", "number_of_libraries", "used_memory"}
 
-// measure asks a node. Memory that nothing refers to is no trace: it is collected before.
+// measure measures the levels of a node. It first collects garbage, because memory that nothing refers to is no trace of an attack.
 func (f *fleet) measure(node int) (*levels, error) {
 	l := &levels{numbers: map[string]int64{}, texts: map[string]string{}}
 	c, err := f.dial(node)
@@ -81,7 +81,7 @@ func (f *fleet) measure(node int) (*levels, error) {
 	return l, l.ask(c)
 }
 
-// peerPorts are the ports at which the nodes reach each other.
+// peerPorts returns the ports at which the nodes reach each other.
 func (f *fleet) peerPorts() map[string]bool {
 	ports := map[string]bool{}
 	add := func(addr string) {
@@ -98,7 +98,7 @@ func (f *fleet) peerPorts() map[string]bool {
 	return ports
 }
 
-// ask reads what must be the same to the letter.
+// ask reads the levels that must stay the same to the letter.
 func (l *levels) ask(c *line) error {
 	for name, args := range map[string][]string{
 		"users": {"ACL", "LIST"}, "parameters": {"CONFIG", "GET", "*"}, "members": {"LOCKSTEP", "MEMBERS"},
@@ -116,7 +116,7 @@ func (l *levels) ask(c *line) error {
 	return nil
 }
 
-// members returns who is in the cluster, but not who leads, answers or lags: that changes by itself.
+// members returns who is a member of the cluster. It leaves out who leads, answers or lags, which changes by itself.
 func members(reply any) string {
 	var list []string
 	rows, _ := reply.([]any)
@@ -131,7 +131,7 @@ func members(reply any) string {
 	return strings.Join(list, " ")
 }
 
-// goroutines asks the profile of a node for their number; false if it is not shown.
+// goroutines reads the number of goroutines from the profile of a node. It returns false if the node does not show the profile.
 func (f *fleet) goroutines(node int) (int64, bool) {
 	req, err := http.NewRequest(http.MethodGet, "http://"+f.nodes[node].HTTPAddr+"/debug/pprof/goroutine?debug=1", nil)
 	if err != nil {
@@ -152,7 +152,7 @@ func (f *fleet) goroutines(node int) (int64, bool) {
 	return n, err == nil
 }
 
-// above says what has grown, or changed, from before to l.
+// above lists what has grown or changed since before was measured.
 func (l *levels) above(before *levels) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(l.numbers)) {
@@ -179,7 +179,7 @@ func changed(was, now string) string {
 	return fmt.Sprintf("%q, before %q", now[from:min(len(now), i+120)], was[from:min(len(was), i+120)])
 }
 
-// settled waits until a node's levels are as before, and returns what is not.
+// settled waits until a node's levels are as before. After the limit it returns what still differs.
 func (f *fleet) settled(node int, before *levels, limit time.Duration) ([]string, error) {
 	for deadline := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
 		now, err := f.measure(node)
@@ -193,14 +193,13 @@ func (f *fleet) settled(node int, before *levels, limit time.Duration) ([]string
 	}
 }
 
-// prefixes are of the keys that may be there.
+// prefixes are the prefixes of keys that may exist.
 var prefixes = []string{"held:", "mutex:", "lease:", "secret:"}
 
-// spoils are prefixes of the keys that attackers may have made.
+// spoils are the prefixes of keys that attackers may have created.
 var spoils = []string{"evil:", "app:"}
 
-// clean deletes what attackers may rightly have left, and returns keys that
-// nobody may have made.
+// clean deletes the keys that attackers may have created. It returns the keys that nobody may have created.
 func (f *fleet) clean() (strange []string, err error) {
 	c, err := f.dial(0)
 	if err != nil {

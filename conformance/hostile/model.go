@@ -9,8 +9,8 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// model is a redis-server whose replies are right. Hostile scripts may end it, so each
-// input has a model of its own. nil: this machine has no redis-server.
+// model is a redis-server whose replies count as right. Each input has a model of its own, because a hostile script may end the
+// server. On a machine without redis-server, the model is nil.
 type model struct {
 	srv  *redisd.Server
 	conn net.Conn
@@ -43,8 +43,7 @@ func (f *fleet) model() *model {
 	return m
 }
 
-// reply sends a piece that is one command; false if there is no reply: the
-// server may have ended.
+// reply sends a piece that is one command. It returns false if there is no reply, because the server may have ended.
 func (m *model) reply(p []byte) (transcript.Value, bool) {
 	if m == nil || m.conn == nil {
 		return transcript.Value{}, false
@@ -60,8 +59,8 @@ func (m *model) reply(p []byte) (transcript.Value, bool) {
 	return v, err == nil
 }
 
-// forgets has Redis make a new Lua state before a script: in Redis, settings of cjson last
-// as long as the state, in lockstep as long as the script.
+// forgets lets Redis make a new Lua state before a script. In Redis, the settings of cjson last as long as the Lua state; in
+// lockstep they last only as long as the script.
 func (m *model) forgets() error {
 	_, err := m.ask(command("SCRIPT", "FLUSH"))
 	return err
@@ -81,6 +80,6 @@ func (m *model) close() {
 	if m.conn != nil {
 		m.conn.Close()
 	}
-	// It may have ended by itself.
+	// The server may have ended by itself.
 	_ = m.srv.Close()
 }

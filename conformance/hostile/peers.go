@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// peerGarbage is what the peer port cannot understand.
+// peerGarbage makes inputs that the peer port cannot understand.
 func peerGarbage(g *generator) (list []input) {
 	for range 60 {
 		b := make([]byte, g.IntN(200))
@@ -21,11 +21,10 @@ func peerGarbage(g *generator) (list []input) {
 	return append(list, input{door: peerDoor, node: g.node(), pieces: [][]byte{[]byte(strings.Repeat("x", 8<<20))}, read: readAll})
 }
 
-// peerStrangers are another cluster's conversations, as they were and changed.
+// peerStrangers makes inputs from another cluster's conversations, some of them changed.
 func peerStrangers(g *generator) []input { return g.replays(g.strangers, 40) }
 
-// peerReplays are this cluster's own conversations, as a former member or an
-// eavesdropper has them.
+// peerReplays makes inputs from this cluster's own conversations, which a former member or an eavesdropper may have.
 func peerReplays(g *generator) []input { return g.replays(g.own, 40) }
 
 func (g *generator) replays(from []*recording, n int) (list []input) {
@@ -38,13 +37,13 @@ func (g *generator) replays(from []*recording, n int) (list []input) {
 	return list
 }
 
-// replay is a recorded conversation: whole, only its beginning and something of
-// the middle, or with chunks of another; and then changed.
+// replay returns a recorded conversation. It may be whole, have only its first chunk and an end, or have chunks of another
+// conversation behind its first chunk. Then some chunks are changed.
 func (g *generator) replay(from []*recording) [][]byte {
 	r := pick(g, from...)
 	chunks := slices.Clone(r.chunks[:min(len(r.chunks), 40)])
 	switch g.IntN(4) {
-	case 0: // another's words after this one's handshake
+	case 0: // chunks of another conversation after the handshake of this one
 		other := pick(g, from...)
 		i := g.IntN(len(other.chunks))
 		chunks = append(chunks[:1:1], other.chunks[i:min(len(other.chunks), i+10)]...)

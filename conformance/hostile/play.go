@@ -20,17 +20,17 @@ const (
 	writeLimit = 2 * time.Second
 	// replyLimit is how long an attacker waits for one answer.
 	replyLimit = 6 * time.Second
-	// silence is how long an attacker waits for more before it takes what came for everything.
+	// silence is how long an attacker waits for more bytes before it takes the answer as complete.
 	silence = 150 * time.Millisecond
 )
 
-// tally counts what was played.
+// tally counts what has been played.
 type tally struct {
 	inputs, scripts, compared, again, models, frames, connections, refused, sent, received atomic.Int64
 }
 
-// play sends an input and returns when its connections are closed. That a node
-// refuses, closes or does not answer an attacker is its right.
+// play sends an input and returns when its connections are closed. A node may refuse an attacker, close the connection, or not
+// answer.
 func (f *fleet) play(in input) {
 	f.tally.inputs.Add(1)
 	var wg sync.WaitGroup
@@ -49,7 +49,7 @@ func (f *fleet) session(in input) {
 	defer conn.Close()
 	f.tally.connections.Add(1)
 	if in.shown != "" {
-		// A client whose certificate is refused may learn that only from the first answer.
+		// A client whose certificate is refused may learn of that only from the first answer.
 		conn = f.papers.wrap(conn, in.shown)
 	}
 	if in.user != nobody {
@@ -87,7 +87,7 @@ func (f *fleet) session(in input) {
 	time.Sleep(in.hold)
 }
 
-// write sends a piece; false if the node takes no more.
+// write sends a piece. It returns false if the node accepts no more bytes.
 func (f *fleet) write(conn net.Conn, p []byte, in input) bool {
 	if err := conn.SetWriteDeadline(time.Now().Add(writeLimit)); err != nil {
 		return false
@@ -143,8 +143,8 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 	}
 }
 
-// unlike notes that Redis replied something else to the last piece. If the node stopped the script at its time limit, the
-// input is kept, to be played again when nothing else runs.
+// unlike records that Redis replied to the last piece in another way. If the node stopped the script at its time limit, the input
+// is kept instead, to be played again when nothing else runs.
 func (f *fleet) unlike(in input, got, want transcript.Value) {
 	if !in.alone && scripts.Stopped(got) {
 		f.mu.Lock()
@@ -155,7 +155,7 @@ func (f *fleet) unlike(in input, got, want transcript.Value) {
 	f.told(unlikeRedis, "%v\nhere:\n%.1500s\nRedis:\n%.1500s", in, strings.Join(got.Lines(), "\n"), strings.Join(want.Lines(), "\n"))
 }
 
-// again plays alone what was stopped beside others, as a user who has all the time that there is.
+// again plays the kept inputs, each alone, as a user who has used no time yet.
 func (f *fleet) again() error {
 	f.mu.Lock()
 	stopped := f.stopped
@@ -177,7 +177,7 @@ func (f *fleet) again() error {
 	return nil
 }
 
-// ear hears what a node answers and looks for what nobody may be told.
+// ear reads what a node answers, and looks for words that the client must not get.
 type ear struct {
 	fleet *fleet
 	in    input

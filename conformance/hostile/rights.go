@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// reaches are commands for keys and powers that are not the user's.
+// reaches are commands for keys and powers that the user does not have.
 var reaches = [][]string{
 	{"GET", "secret:string"}, {"SET", "secret:string", "spoiled"}, {"MGET", "app:1", "secret:string"}, {"GETRANGE", "secret:string", "0", "-1"}, {"DUMP", "secret:string"},
 	{"HGETALL", "secret:hash"}, {"LRANGE", "secret:list", "0", "-1"}, {"SMEMBERS", "secret:set"}, {"ZRANGE", "secret:zset", "0", "-1"}, {"APPEND", "secret:string", "x"},
@@ -23,7 +23,7 @@ var reaches = [][]string{
 	{"PUBLISH", "secret", "x"}, {"SUBSCRIBE", "secret"}, {"PSUBSCRIBE", "*"}, {"SPUBLISH", "secret", "x"}, {"SENTINEL", "FAILOVER", "mymaster"}, {"CLUSTER", "RESET"}, {"FUNCTION", "DUMP"}, {"FUNCTION", "FLUSH"}, {"SCRIPT", "KILL"}, {"AUTH", "default", ""},
 }
 
-// ways by which a command may be sent.
+// ways returns pieces that send a command: directly, or by one of several detours.
 func (g *generator) ways(args []string) [][]byte {
 	quoted := ""
 	for _, a := range args {
@@ -41,7 +41,7 @@ func (g *generator) ways(args []string) [][]byte {
 		return [][]byte{command("MULTI"), command(args...), command("EXEC")}
 	case 2:
 		return [][]byte{command("EVAL", text, "1", "app:1"), command("EVAL_RO", text, "0")}
-	case 3: // the key is declared, though it is not the user's
+	case 3: // the script declares the key, which the user may not use
 		return [][]byte{command("EVAL", text, "1", "secret:string")}
 	case 4:
 		return [][]byte{command("FUNCTION", "LOAD", "REPLACE", "#!lua name=reach\nredis.register_function('reach', function() "+text+" end)"), command("FCALL", "reach", "0"), command("FCALL_RO", "reach", "0")}
@@ -51,7 +51,7 @@ func (g *generator) ways(args []string) [][]byte {
 	return [][]byte{command("SCRIPT", "LOAD", text), command("EVAL", text, "0"), command("CLIENT", "REPLY", "ON"), command("RESET"), command(args...)}
 }
 
-// fewRights are users who reach for what is not theirs.
+// fewRights makes users that try what they may not do.
 func fewRights(g *generator) (list []input) {
 	prepare := commands("RPUSH evil:list string hash list", "SADD evil:set x", "SET evil:1 x")
 	list = append(list, input{door: clientDoor, user: wide, pieces: prepare, read: readEach},
@@ -67,7 +67,7 @@ func fewRights(g *generator) (list []input) {
 	return list
 }
 
-// noRights are clients without a password that ask all the same.
+// noRights makes clients without a password that try commands nevertheless.
 func noRights(g *generator) (list []input) {
 	for _, d := range []door{clientDoor, sentinelDoor, clusterDoor} {
 		var pieces [][]byte

@@ -7,7 +7,7 @@ import (
 	"lockstep/conformance/hostile/scripts"
 )
 
-// edges are scripts at the edges of the sandbox. %d is a number of some size.
+// edges are scripts at the edges of the sandbox. A number of some size takes the place of %d.
 var edges = []string{
 	// Ways to write what is read-only.
 	`local t=setmetatable({},{__newindex=_G}) t.foo=1 return 1`,
@@ -54,7 +54,7 @@ var edges = []string{
 	`return string.dump(function() end)`, `return loadstring('\27Lua'..string.rep('x',100))`, `return loadstring(string.dump(function() end))`, "#!lua flags=no-writes\nredis.call('SET','evil:1',1)", "#!lua flags=" + `%d` + "\nreturn 1", "#!python\nreturn 1", "#!lua name=x\nreturn 1",
 }
 
-// edgy alternates edges, with numbers in them, and scripts that the grammar makes.
+// edgy makes inputs from edges, with numbers filled in, and from scripts of the grammar, in turn.
 func edgy(g *generator) (list []input) {
 	for range 3 {
 		var pieces [][]byte
@@ -66,8 +66,7 @@ func edgy(g *generator) (list []input) {
 	return list
 }
 
-// likeRedis are scripts to which lockstep must reply as redis-server does. Their keys are
-// deleted before each.
+// likeRedis makes scripts to which lockstep must reply as redis-server does. The scripts' keys are deleted before each script.
 func likeRedis(g *generator) []input {
 	var pieces [][]byte
 	for len(pieces) < 120 {
@@ -78,7 +77,7 @@ func likeRedis(g *generator) []input {
 	return []input{{door: clientDoor, node: g.node(), user: wide, pieces: pieces, read: readEach, script: true, beside: true}}
 }
 
-// filled puts numbers at the places for them.
+// filled puts numbers in the places of %d.
 func (g *generator) filled(text string) string {
 	if !strings.Contains(text, "%") {
 		return text
@@ -90,7 +89,7 @@ func (g *generator) filled(text string) string {
 	return fmt.Sprintf(text, args...)
 }
 
-// loops are scripts that do not end by themselves, or catch what ends them.
+// loops are scripts that never end by themselves, or that catch the error that is to end them.
 var loops = []string{
 	`while true do end`, `repeat until false`, `for i=1,1e300 do end`, `::a:: goto a`, `local function f() return f() end f()`, `while true do pcall(function() while true do end end) end`, `while true do pcall(error) end`,
 	`while true do redis.pcall('SET','evil:x',1) end`, `local t={} while true do table.insert(t,1) table.remove(t) end`, `table.sort({1,2,3,4,5,6,7,8},function() while true do end end)`, `string.gsub(string.rep('a',100),'a',function() while true do end end)`,
@@ -101,7 +100,7 @@ var loops = []string{
 	`while true do redis.sha1hex(string.rep('x',1e6)) end`, `while true do redis.call('ZADD','evil:z',math.random(),math.random()) end`, `while true do redis.call('PUBLISH','evil:c','x') end`, `while true do redis.log(redis.LOG_WARNING,'x') end`, `while true do loadstring('return '..string.rep('1+',1000)..'1') end`, `local t={} while true do t={t} end`,
 }
 
-// endless scripts run until they are stopped, also in a function and in a transaction.
+// endless makes scripts that run until they are stopped, some of them in a function or in a transaction.
 func endless(g *generator) (list []input) {
 	var pieces [][]byte
 	for range 5 {

@@ -14,7 +14,7 @@ import (
 	"lockstep/conformance/judge"
 )
 
-// The faults beside those of package judge.
+// These faults come in addition to those of package judge.
 const (
 	processEnded judge.Fault = "processes that ended"
 	answersLate  judge.Fault = "answers later than the bound"
@@ -27,30 +27,29 @@ const (
 var faults = append(judge.Faults, processEnded, answersLate, leftBehind, rightsBroken, memoryHigh, unlikeRedis)
 
 const (
-	// answerBound is how long an innocent client may wait for an answer. It is long because an
-	// attacker may run several scripts up to their limit, one after the other, and because a machine
-	// that runs other tests is slow.
+	// answerBound is how long an innocent client may wait for an answer. The bound is long for two reasons: an attacker may run
+	// several scripts up to their limit, one after the other, and a machine that runs other tests is slow.
 	answerBound = 8 * time.Second
-	// settleLimit is how long what an attack has left may take to go: a reply of heavy work is held for up to 30 s
-	// (yieldCrowd), and a goroutine with it.
+	// settleLimit is how long the traces of an attack may take to disappear. A reply that takes much work is held for up to 30 s
+	// (yieldCrowd), together with its goroutine.
 	settleLimit = 35 * time.Second
-	// sameLimit is how long the nodes may take to have applied the same.
+	// sameLimit is how long the nodes may take until all have applied the same entries.
 	sameLimit = 10 * time.Second
 	// atOnce is how many inputs of a round are played at the same time.
 	atOnce = 4
 )
 
-// siege is a fleet, its innocents, and what it was like before.
+// siege is a fleet with its innocents, and with its levels before the attacks.
 type siege struct {
 	t         testing.TB
 	f         *fleet
 	innocents *innocents
 	before    []*levels
 	recorded  []*recording
-	seen      map[judge.Fault]int // faults of the rounds before
+	seen      map[judge.Fault]int // faults of earlier rounds
 	worst     time.Duration
 	settle    time.Duration
-	memory    int64 // that a process may have resident, where no control group bounds it
+	memory    int64 // how many bytes of a process may be resident if no control group bounds them
 }
 
 // besiege makes a fleet ready for attacks.
@@ -78,7 +77,7 @@ func besiege(t testing.TB, n int, seed uint64, count *tally, bound time.Duration
 	return s
 }
 
-// round plays inputs, several at once, and returns what they have broken.
+// round plays inputs, several at once, and returns the faults that they have caused.
 func (s *siege) round(inputs []input) map[judge.Fault]int {
 	over := s.watchMemory()
 	var wg sync.WaitGroup
@@ -105,8 +104,7 @@ func (s *siege) round(inputs []input) map[judge.Fault]int {
 	return s.check()
 }
 
-// watchMemory looks at the resident memory until it is called off. Where there
-// are control groups, the kernel watches.
+// watchMemory checks the resident memory of the nodes until the caller calls off. With control groups, the kernel does that.
 func (s *siege) watchMemory() (off func()) {
 	if s.f.ungrouped == nil {
 		return func() {}
@@ -131,7 +129,7 @@ func (s *siege) watchMemory() (off func()) {
 	return func() { close(stop); <-done }
 }
 
-// stacks ends the nodes, and keeps what all of their goroutines were doing.
+// stacks ends the nodes and keeps the stacks of all their goroutines.
 func (s *siege) stacks(t *testing.T) {
 	dir, err := os.MkdirTemp("", "hostile-")
 	if err != nil {
@@ -149,7 +147,7 @@ func (s *siege) stacks(t *testing.T) {
 	t.Logf("the logs of the nodes, with what their goroutines did: %s", dir)
 }
 
-// check judges after a round, and returns what was found since the last one.
+// check judges after a round, and returns the faults since the last call of check.
 func (s *siege) check() map[judge.Fault]int {
 	if !s.f.ended() {
 		if err := s.traces(); err != nil && !s.f.endedSoon() {
@@ -168,7 +166,7 @@ func (s *siege) check() map[judge.Fault]int {
 	return fresh
 }
 
-// traces looks for what an attack has left.
+// traces looks for what an attack has left behind.
 func (s *siege) traces() error {
 	strange, err := s.f.clean()
 	if err != nil {
@@ -195,7 +193,7 @@ func (s *siege) traces() error {
 	return s.locks()
 }
 
-// treasure looks whether what nobody may write is as it was.
+// treasure checks that the keys which no attacker may write are unchanged.
 func (s *siege) treasure() error {
 	for _, q := range [][]string{{"GET", "secret:string"}, {"GET", "secret:app:1"}, {"HGET", "secret:hash", "field"}, {"LINDEX", "secret:list", "0"}, {"SRANDMEMBER", "secret:set"}, {"ZRANGE", "secret:zset", "0", "0"}} {
 		got, err := s.f.ask(0, q...)
@@ -209,8 +207,7 @@ func (s *siege) treasure() error {
 	return nil
 }
 
-// locks looks at every lock that is never released, through every node, and
-// compares the nodes' states.
+// locks checks, through every node, every lock that is never released. It also compares the nodes' states.
 func (s *siege) locks() error {
 	query := []string{"MGET"}
 	for _, c := range s.innocents.list {
@@ -241,7 +238,7 @@ func (s *siege) locks() error {
 	return err
 }
 
-// same compares the states of the nodes when they have applied the same.
+// same waits until all nodes have applied the same entries, and then compares their states.
 func (f *fleet) same() error {
 	for deadline := time.Now().Add(sameLimit); ; time.Sleep(5 * time.Millisecond) {
 		var at, hashes []string

@@ -15,7 +15,7 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// Certificates that a caller may show.
+// These are the certificates that a client may show.
 const (
 	goodPaper    = "good"
 	noPaper      = "none"
@@ -23,22 +23,22 @@ const (
 	expiredPaper = "expired"
 )
 
-// papers are what a fleet's nodes prove themselves with, and what others try.
+// papers has the certificates and the secret of a fleet's nodes, and the certificates that clients show to the nodes.
 type papers struct {
-	flags  []string // of the nodes
-	secret string   // file of the peers'
+	flags  []string // flags of the nodes
+	secret string   // file with the secret that the nodes share
 	known  *x509.CertPool
 	shown  map[string]tls.Certificate
 }
 
-// makePapers writes the files of a fleet, and makes what callers show.
+// makePapers writes the files of a fleet and makes the certificates that clients show.
 func makePapers(dir string) (papers, error) {
 	p := papers{shown: map[string]tls.Certificate{}, secret: filepath.Join(dir, "peers")}
 	own, err := certs.NewAuthority("lockstep hostile authority")
 	if err != nil {
 		return p, err
 	}
-	other, err := certs.NewAuthority("lockstep hostile authority") // of the same name
+	other, err := certs.NewAuthority("lockstep hostile authority") // it has the same name as the fleet's authority
 	if err != nil {
 		return p, err
 	}
@@ -65,23 +65,23 @@ func makePapers(dir string) (papers, error) {
 	return p, os.WriteFile(p.secret, []byte("what only the nodes of this fleet know\n"), 0o600)
 }
 
-// wrap speaks TLS over a connection and shows a certificate, whatever the node asks for.
+// wrap speaks TLS over a connection. It shows the given certificate, even if the node asks for another.
 func (p papers) wrap(conn net.Conn, shown string) net.Conn {
 	c := &tls.Config{RootCAs: p.known, ServerName: "localhost", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		own := p.shown[shown] // an empty one for none
+		own := p.shown[shown] // an empty certificate stands for none
 		return &own, nil
 	}}
 	return tls.Client(conn, c)
 }
 
-// clientHello is how a client begins to shake hands. It differs from run to run.
+// clientHello returns the first message of a client in a TLS handshake. It differs from run to run.
 var clientHello = sync.OnceValue(func() []byte {
 	var sent recorder
-	_ = tls.Client(&sent, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}).Handshake() // nobody answers
+	_ = tls.Client(&sent, &tls.Config{ServerName: "localhost", InsecureSkipVerify: true}).Handshake() // the error says that nobody answers
 	return sent.Bytes()
 })
 
-// recorder is a connection to nobody that keeps what is sent.
+// recorder is a connection to nobody. It keeps what is sent.
 type recorder struct {
 	net.Conn
 	bytes.Buffer
@@ -93,7 +93,7 @@ func (r *recorder) Close() error                { return nil }
 
 var tlsDoors = []door{tlsDoor, tlsSentinelDoor, tlsClusterDoor}
 
-// handshakes are whole, half, too many, changed, and none at all.
+// handshakes makes TLS handshakes: whole ones, half ones, changed ones, too many of them, and connections without one.
 func handshakes(g *generator) (list []input) {
 	hello := clientHello()
 	changeCipher, alert := "\x14\x03\x03\x00\x01\x01", "\x15\x03\x03\x00\x02\x01\x00"
@@ -112,7 +112,7 @@ func handshakes(g *generator) (list []input) {
 		input{door: peerDoor, node: g.node(), pieces: [][]byte{hello}, read: readNone, times: 100, hold: 200 * time.Millisecond})
 }
 
-// tlsStrangers have certificates that prove nothing, or a good one and no password.
+// tlsStrangers makes clients with certificates that prove nothing, or with a good certificate and no password.
 func tlsStrangers(g *generator) (list []input) {
 	ask := commands("PING", "GET secret:string", "HELLO 3", "SET secret:string x", "SENTINEL MASTERS", "CLUSTER SLOTS", "INFO", "LOCKSTEP STATUS")
 	for _, d := range tlsDoors {

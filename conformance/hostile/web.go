@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// web are requests over HTTP: good, bad, endless and slow.
+// web makes HTTP requests: good, bad, endless and slow ones.
 func web(g *generator) (list []input) {
 	paths := []string{"/metrics", "/healthz", "/readyz", "/", "/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=2", "/debug/pprof/trace?seconds=1", "/../../etc/passwd", "/%00", "/debug/pprof/cmdline", "/" + strings.Repeat("a", 100_000)}
 	for _, p := range paths {

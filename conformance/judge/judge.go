@@ -1,8 +1,7 @@
-// Package judge decides from the replies to clients whether the servers kept the locks: no lock
-// lost, held by two owners or shortened, no command executed twice.
+// Package judge decides from the replies to clients whether the servers kept the locks. No lock may be lost, held by two owners or
+// shortened, and no command may be executed twice.
 //
-// It never asks the servers what is right. It uses the acknowledgements and one clock, that of this
-// process.
+// The judge never asks the servers what is right. It uses the acknowledgements and a single clock, that of this process.
 package judge
 
 import (
@@ -13,7 +12,7 @@ import (
 	"time"
 )
 
-// Fault is something that must not be.
+// Fault is something that must not happen.
 type Fault string
 
 const (
@@ -26,15 +25,15 @@ const (
 	StateDiffers Fault = "unequal states"
 )
 
-// Faults in the order of a report.
+// Faults are all faults, in the order of a report.
 var Faults = []Fault{LockLost, TwoHolders, LeaseShort, RanTwice, WriteLost, ClientError, StateDiffers}
 
-// maxTold is how many faults are told word for word.
+// maxTold is how many faults are reported in full.
 const maxTold = 20
 
-// Judge collects faults and counts what was looked at.
+// Judge collects faults and counts what was checked.
 type Judge struct {
-	tell func(format string, args ...any) // each fault, as it is found
+	tell func(format string, args ...any) // gets each fault when it is found
 
 	mu      sync.Mutex
 	found   map[Fault]int
@@ -42,12 +41,12 @@ type Judge struct {
 	counted map[string]int
 }
 
-// New returns a judge that tells each fault as it is found.
+// New returns a judge that passes each fault to tell when it finds the fault.
 func New(tell func(string, ...any)) *Judge {
 	return &Judge{tell: tell, found: map[Fault]int{}, counted: map[string]int{}}
 }
 
-// Fault notes that something was wrong.
+// Fault records a fault.
 func (j *Judge) Fault(f Fault, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -58,40 +57,39 @@ func (j *Judge) Fault(f Fault, format string, args ...any) {
 	}
 }
 
-// Count counts operations and what was judged of them.
+// Count adds n to the number of checks of one kind.
 func (j *Judge) Count(what string, n int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.counted[what] += n
 }
 
-// Found returns how often each fault was found, and the first ones word for word.
+// Found returns how often each fault was found, and the full texts of the first ones.
 func (j *Judge) Found() (map[Fault]int, []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return maps.Clone(j.found), slices.Clone(j.told)
 }
 
-// Counted returns what was looked at.
+// Counted returns the numbers that Count has added up.
 func (j *Judge) Counted() map[string]int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return maps.Clone(j.counted)
 }
 
-// Holders knows which client holds each lock, as the clients believe. A client
-// takes a lock here after it was granted, and drops it before it releases, so two
-// entries at once are two holders for certain.
+// Holders records which client holds each lock, as the clients believe. A client calls Take after a lock was granted to it, and
+// Drop before it releases the lock. So if a lock has two entries at once, it certainly has two holders.
 type Holders struct {
 	j  *Judge
 	mu sync.Mutex
 	by map[string]string
 }
 
-// NewHolders returns holders of no lock.
+// NewHolders returns a Holders without entries.
 func NewHolders(j *Judge) *Holders { return &Holders{j: j, by: map[string]string{}} }
 
-// Take notes that a lock was granted.
+// Take records that a lock was granted.
 func (h *Holders) Take(key, owner string) {
 	h.mu.Lock()
 	other, held := h.by[key]
@@ -102,7 +100,7 @@ func (h *Holders) Take(key, owner string) {
 	}
 }
 
-// Drop ends a hold. Another holder's entry stays: both have been reported.
+// Drop removes the entry of an owner. It leaves the entry of another owner: Take has already reported that both held the lock.
 func (h *Holders) Drop(key, owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,21 +109,21 @@ func (h *Holders) Drop(key, owner string) {
 	}
 }
 
-// Counter is what a value changed by one client must be: one number, or a range
-// if the fate of a change is unknown.
+// Counter is what a value must be that one client changes. It is a range if the outcome of a change is unknown, and otherwise one
+// number.
 type Counter struct {
 	Name      string
 	Low, High int64
-	Down      bool // the last change was downwards
+	Down      bool // the last change made the value smaller
 }
 
-// Changed judges the reply to a change by delta.
+// Changed judges the reply to a change of the value by delta.
 func (c *Counter) Changed(j *Judge, delta, got int64) {
 	c.Low, c.High, c.Down = c.Low+delta, c.High+delta, delta < 0
 	c.Is(j, got)
 }
 
-// Maybe notes a change by delta that nobody knows the fate of.
+// Maybe records a change by delta whose outcome is unknown.
 func (c *Counter) Maybe(delta int64) {
 	if c.Down = delta < 0; c.Down {
 		c.Low += delta
@@ -134,7 +132,7 @@ func (c *Counter) Maybe(delta int64) {
 	}
 }
 
-// Is judges the value.
+// Is judges the present value.
 func (c *Counter) Is(j *Judge, got int64) {
 	below, above := WriteLost, RanTwice
 	if c.Down {
@@ -149,19 +147,19 @@ func (c *Counter) Is(j *Judge, got int64) {
 	c.Low, c.High = got, got
 }
 
-// Elements are what was appended to one list.
+// Elements are the elements that clients appended to one list.
 type Elements struct {
 	Name  string
 	Acked map[string]bool
 	Maybe map[string]bool
 }
 
-// NewElements returns a list that nothing was appended to.
+// NewElements returns the Elements of a list to which nothing was appended yet.
 func NewElements(name string) *Elements {
 	return &Elements{Name: name, Acked: map[string]bool{}, Maybe: map[string]bool{}}
 }
 
-// Are judges the whole list.
+// Are judges the contents of the whole list.
 func (e *Elements) Are(j *Judge, list []string) {
 	seen := map[string]int{}
 	for _, x := range list {
@@ -184,16 +182,15 @@ func (e *Elements) Are(j *Judge, list []string) {
 type Lease struct {
 	Key, Owner string
 	TTL        time.Duration
-	Sent       time.Time // when it was asked for
-	Granted    time.Time // when the reply was here
+	Sent       time.Time // when the client sent its request
+	Granted    time.Time // when the client received the reply
 }
 
-// underway is how long a reply may be on its way from the leader through the
-// client's node and two busy processors. A lease counts from when the leader
-// has answered, which no client sees.
+// underway is how long a reply may take from the leader through the client's node, on two busy processors. A lease counts from the
+// moment at which the leader has answered, and no client sees that moment.
 const underway = 100 * time.Millisecond
 
-// From is what the lease counts from at least.
+// From returns the earliest instant from which the lease may count.
 func (l *Lease) From() time.Time {
 	if early := l.Granted.Add(-underway); early.After(l.Sent) {
 		return early
@@ -201,7 +198,7 @@ func (l *Lease) From() time.Time {
 	return l.Sent
 }
 
-// Owned judges the owner that a read of the lock returned. at is when the reply came.
+// Owned judges the owner that a read of the lock returned. The reply came at the instant at.
 func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 	if at.Sub(l.From()) >= l.TTL {
 		return false
@@ -213,11 +210,10 @@ func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 	return true
 }
 
-// rounding is what a remaining time may lack because both ends are whole
-// milliseconds.
+// rounding is how much of a remaining time may be missing, because its beginning and its end are whole milliseconds.
 const rounding = time.Millisecond
 
-// Remains judges what PTTL returned. at is when the reply came.
+// Remains judges the result of PTTL, in milliseconds. The reply came at the instant at.
 func (l *Lease) Remains(j *Judge, pttl int64, at time.Time) {
 	if least := l.TTL - at.Sub(l.From()) - rounding; time.Duration(pttl)*time.Millisecond < least.Truncate(time.Millisecond) {
 		j.Fault(LeaseShort, "%s: %d ms remain, at least %v must", l.Key, pttl, least)

@@ -12,11 +12,10 @@ import (
 	"lockstep/server/respclient"
 )
 
-// place is a node and whether its process may be expected to answer.
+// place is a node. It says whether the node's process can be expected to answer.
 type place struct {
 	*nodes.Node
-	// epoch is odd from before the process is killed until after it is ready
-	// again.
+	// epoch is odd while the process may be down: from before the kill until after the process is ready again.
 	epoch atomic.Int64
 }
 
@@ -28,7 +27,7 @@ const patience = 10 * time.Second
 // redial is the pause between two attempts to connect.
 const redial = 20 * time.Millisecond
 
-// client is one connection and the work that goes over it.
+// client is one connection and the commands that go over it.
 type client struct {
 	id    int
 	name  string
@@ -37,7 +36,7 @@ type client struct {
 	rng   *rand.Rand
 
 	conn   *respclient.Conn
-	dialed int64 // epoch of the place when conn was opened
+	dialed int64 // epoch of the place when conn was dialed
 
 	counter judge.Counter
 	serial  int
@@ -49,9 +48,8 @@ func newClient(r *run, id int, at *place) *client {
 		counter: judge.Counter{Name: "counter:" + name}}
 }
 
-// do sends a command, and returns its reply. known is false if the client's node was killed, so
-// that the outcome is unknown; the next command then makes a new connection. An error reply is a
-// fault, and so is a missing reply from a node that lives.
+// do sends a command, and returns its reply. If the client's node was killed, known is false, because the outcome is unknown; the
+// next command then makes a new connection. An error reply is a fault. A missing reply is a fault if the node lives.
 func (c *client) do(args ...string) (reply any, known bool) {
 	if c.conn == nil && !c.connect() {
 		return nil, false
@@ -83,8 +81,7 @@ func (c *client) do(args ...string) (reply any, known bool) {
 	return nil, false
 }
 
-// connect opens a connection, if need be when the node is back; false if the
-// run has failed.
+// connect opens a connection. If the node is down, it waits until the node is back. It returns false if the run has failed.
 func (c *client) connect() bool {
 	for !c.run.failed.Load() {
 		before := c.place.epoch.Load()
@@ -101,8 +98,8 @@ func (c *client) connect() bool {
 	return false
 }
 
-// insist repeats a command that may be repeated until its reply is known; false
-// if the run has failed.
+// insist repeats a command until its reply is known. The command must be one that may be executed twice. insist returns false if
+// the run has failed.
 func (c *client) insist(args ...string) (reply any, known bool) {
 	for {
 		if reply, known = c.do(args...); known || c.run.failed.Load() {
@@ -111,12 +108,12 @@ func (c *client) insist(args ...string) (reply any, known bool) {
 	}
 }
 
-// pause waits for up to twice the mean.
+// pause waits for a random time of up to twice the mean.
 func (c *client) pause(mean time.Duration) {
 	time.Sleep(time.Duration(c.rng.Int64N(2*int64(mean) + 1)))
 }
 
-// unique returns a word that nothing else in the run has.
+// unique returns a word that occurs nowhere else in the run.
 func (c *client) unique() string {
 	c.serial++
 	return fmt.Sprintf("%s-%d", c.name, c.serial)

@@ -12,7 +12,7 @@ import (
 	"lockstep/conformance/judge"
 )
 
-// spread describes durations, in milliseconds.
+// spread describes a set of durations, in milliseconds.
 type spread struct {
 	N                  int
 	P50, P90, P99, Max float64
@@ -38,12 +38,11 @@ type report struct {
 	Clients int
 	Kills   int
 	Seconds float64
-	// A client asks for a lock after the kill of the leader. NextGrant is the time from the kill
-	// until one surviving node granted such a lock; Everywhere, until each of them had granted one.
+	// In these measurements, a client asks for a lock after the leader was killed. NextGrant is the time from the kill until one
+	// surviving node has granted such a lock. Everywhere is the time until each of them has granted one.
 	NextGrant, Everywhere spread `json:",omitzero"`
-	// Each of these is the longest time that a client waited for a reply. Transfer: while
-	// leadership was handed over. Stop: while SIGTERM stopped the leader, for a client of another
-	// node. Undisturbed: while nothing was done.
+	// These are the longest times that a client waited for a reply. Transfer counts while leadership was handed over. Stop counts
+	// while SIGTERM stopped the leader, for the clients of other nodes. Undisturbed counts while nothing was done.
 	Transfer, Stop, Undisturbed spread `json:",omitzero"`
 	Operations                  map[string]int
 	Faults                      map[judge.Fault]int
@@ -77,7 +76,7 @@ func (r *report) text() string {
 	return b.String()
 }
 
-// write leaves the report as JSON where $LOCKSTEP_KILLS_REPORT says.
+// write writes the report as JSON to the file that $LOCKSTEP_KILLS_REPORT names.
 func (r *report) write() error {
 	path := os.Getenv("LOCKSTEP_KILLS_REPORT")
 	if path == "" {

@@ -7,7 +7,7 @@ import (
 	"lockstep/conformance/judge"
 )
 
-// round is what all clients append and count between two looks at it.
+// round is what all clients append and count until the next check.
 type round struct {
 	number int
 
@@ -15,7 +15,7 @@ type round struct {
 	pending sync.WaitGroup
 	pushes  *judge.Elements
 	seen    map[int64]bool // replies to INCR
-	maybe   int64          // increments of unknown fate
+	maybe   int64          // increments whose outcome is unknown
 }
 
 func newRound(number int) *round {
@@ -53,7 +53,7 @@ func (r *round) incremented(j *judge.Judge, got any, known bool) {
 	}
 }
 
-// close judges the round when nothing is under way in it any more.
+// close judges the round. No command of the round may be under way any more.
 func (r *round) close(j *judge.Judge, list []string, total int64) {
 	r.pushes.Are(j, list)
 	c := judge.Counter{Name: r.counter(), Low: int64(len(r.seen)), High: int64(len(r.seen)) + r.maybe}

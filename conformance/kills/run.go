@@ -14,14 +14,14 @@ import (
 
 const (
 	clients = 50
-	// think is the mean pause of a client between two things it does: together
-	// they keep a small machine busy, not saturated.
+	// think is the mean pause of a client between two actions. With it, the clients keep a small machine busy, but do not saturate
+	// it.
 	think = 25 * time.Millisecond
-	// limit is how long anything may take that must come to an end.
+	// limit bounds every wait for something that must happen.
 	limit = 60 * time.Second
 )
 
-// run is three nodes under load.
+// run is a run of three nodes under load.
 type run struct {
 	t       *testing.T
 	seed    uint64
@@ -29,19 +29,19 @@ type run struct {
 	places  []*place
 	judge   *judge.Judge
 	holders *judge.Holders
-	gate    sync.RWMutex // held for writing while the load stands still
+	gate    sync.RWMutex // locked for writing while the load stands still
 	began   time.Time
 
-	stopped atomic.Bool // the clients end what they are at …
-	failed  atomic.Bool // … or give up
+	stopped atomic.Bool // the clients finish what they have begun …
+	failed  atomic.Bool // … or give up at once
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
 	round   *round
 	held    []*judge.Lease
-	since   time.Time     // longest counts from here on
-	longest time.Duration // that a client waited for a reply …
-	except  *place        // … at another node than this one
+	since   time.Time     // longest counts waits since this time
+	longest time.Duration // the longest wait of a client for a reply …
+	except  *place        // … not counting the clients of this node
 }
 
 // start starts three nodes and the clients.
@@ -78,7 +78,7 @@ func start(t *testing.T, seed uint64) *run {
 
 func (r *run) over() bool { return r.stopped.Load() }
 
-// begin takes part in the present round.
+// begin adds a command to the present round.
 func (r *run) begin() *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,14 +86,14 @@ func (r *run) begin() *round {
 	return r.round
 }
 
-// holds notes a lock that is never released.
+// holds records a lock that is never released.
 func (r *run) holds(l *judge.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = append(r.held, l)
 }
 
-// waited notes how long a client had to wait for a reply.
+// waited records how long a client had to wait for a reply.
 func (r *run) waited(at *place, sent time.Time) {
 	now := time.Now()
 	r.mu.Lock()
@@ -103,20 +103,20 @@ func (r *run) waited(at *place, sent time.Time) {
 	}
 }
 
-// watch does something and returns the longest that a client waited for a reply
-// meanwhile or shortly afterwards, clients of one node not counted.
+// watch calls do, and returns the longest time that a client waited for a reply meanwhile or shortly afterwards. The clients of the
+// node except do not count.
 func (r *run) watch(except *place, do func()) time.Duration {
 	r.mu.Lock()
 	r.since, r.longest, r.except = time.Now(), 0, except
 	r.mu.Unlock()
 	do()
-	time.Sleep(250 * time.Millisecond) // clients that began to wait meanwhile have been answered
+	time.Sleep(250 * time.Millisecond) // clients that began to wait during do get their answers
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.longest
 }
 
-// until waits for something that must come.
+// until waits for something that must happen.
 func (r *run) until(what string, done func() bool) {
 	r.t.Helper()
 	for deadline := time.Now().Add(limit); !done(); time.Sleep(5 * time.Millisecond) {
@@ -126,7 +126,7 @@ func (r *run) until(what string, done func() bool) {
 	}
 }
 
-// leader returns the place that leads, as it says itself.
+// leader returns the place whose node says that it leads.
 func (r *run) leader() (leader *place) {
 	r.t.Helper()
 	r.until("a node led", func() bool {
@@ -140,7 +140,7 @@ func (r *run) leader() (leader *place) {
 	return leader
 }
 
-// others returns the places but one.
+// others returns all places but one.
 func (r *run) others(not *place) (list []*place) {
 	for _, p := range r.places {
 		if p != not {
@@ -150,7 +150,7 @@ func (r *run) others(not *place) (list []*place) {
 	return list
 }
 
-// dial connects the driver itself.
+// dial makes a connection for the driver of the run itself.
 func (r *run) dial(p *place) *respclient.Conn {
 	r.t.Helper()
 	c, err := respclient.Dial(p.Addr, patience)
@@ -160,7 +160,7 @@ func (r *run) dial(p *place) *respclient.Conn {
 	return c
 }
 
-// turn ends the round and judges it through a node.
+// turn ends the present round and judges it through a node.
 func (r *run) turn(p *place) {
 	r.t.Helper()
 	c := r.dial(p)
@@ -181,7 +181,7 @@ func (r *run) turn(p *place) {
 	r.ask(c, "DEL", old.list(), old.counter())
 }
 
-// ask is a command that must be answered.
+// ask sends a command that must be answered.
 func (r *run) ask(c *respclient.Conn, args ...string) any {
 	r.t.Helper()
 	got, err := c.Do(args...)
@@ -191,8 +191,8 @@ func (r *run) ask(c *respclient.Conn, args ...string) any {
 	return got
 }
 
-// checkHeld looks at every lock that is never released: it has its owner, it
-// will have it for long enough, and nobody else is granted it.
+// checkHeld checks every lock that is never released. The lock must have its owner, and have it for long enough, and must not be
+// granted to anybody else.
 func (r *run) checkHeld(c *respclient.Conn, thief int) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -222,8 +222,7 @@ func (r *run) checkHeld(c *respclient.Conn, thief int) {
 	r.judge.Count("held locks looked at", len(held))
 }
 
-// same lets the load stand still until all nodes have applied the same, and
-// compares the hashes of their states.
+// same stops the load until all nodes have applied the same entries, and compares the hashes of their states.
 func (r *run) same() {
 	r.t.Helper()
 	r.gate.Lock()
@@ -235,7 +234,7 @@ func (r *run) same() {
 			if err != nil {
 				r.t.Fatalf("%s: %v", p.ID, err)
 			}
-			// Not "applied": Raft counts an entry there when it hands it to the state machine.
+			// The field "applied" would not do: Raft counts an entry there already when it hands the entry to the state machine.
 			at, hashes = append(at, st["state-index"]), append(hashes, st["state-hash"])
 		}
 		if at[0] == "" || at[0] != at[1] || at[0] != at[2] {

@@ -16,15 +16,15 @@ const (
 
 	unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
 
-	// A lock that its owner may take again, as Redisson makes it: a hash of
-	// owner and count. 0: another holds it.
+	// Redisson makes such a lock, which its owner may take again: a hash of owner and count. The result 0 means that another owner
+	// holds it.
 	enter = `if redis.call('exists',KEYS[1]) == 0 or redis.call('hexists',KEYS[1],ARGV[1]) == 1 then
 redis.call('pexpire',KEYS[1],ARGV[2]) local n = redis.call('hincrby',KEYS[1],ARGV[1],1) redis.call('pexpire',KEYS[1],ARGV[2]) return n end return 0`
 	leave = `if redis.call('hexists',KEYS[1],ARGV[1]) == 0 then return -1 end
 local n = redis.call('hincrby',KEYS[1],ARGV[1],-1) if n == 0 then redis.call('del',KEYS[1]) end return n`
 )
 
-// work does one thing after the other until the run is over.
+// work carries out one action after the other until the run is over.
 func (c *client) work() {
 	if !c.hold() {
 		return
@@ -46,7 +46,7 @@ func (c *client) work() {
 	}
 }
 
-// held is the lock that a client takes at the start and never releases.
+// held returns the name of the lock that a client takes at the start and never releases.
 func (c *client) held() string { return "held:" + c.name }
 
 func (c *client) hold() bool {
@@ -61,19 +61,19 @@ func (c *client) hold() bool {
 	return true
 }
 
-// mutex takes a lock that others want, too, and releases it.
+// mutex takes a lock for which others contend, and releases it.
 func (c *client) mutex() {
 	key, owner := fmt.Sprintf("mutex:%d", c.rng.IntN(mutexes)), c.unique()
 	got, known := c.do("SET", key, owner, "NX", "PX", foreverS)
 	if known && got == nil {
-		return // another holds it
+		return // another client holds the lock
 	}
 	if known {
 		c.run.holders.Take(key, owner)
 		c.run.judge.Count("locks granted", 1)
 		c.pause(c.run.pause / 2)
 		if c.rng.IntN(200) == 0 {
-			c.pause(time.Second) // across a kill, perhaps
+			c.pause(time.Second) // this long pause may last across a kill
 		}
 		c.run.holders.Drop(key, owner)
 	}
@@ -94,7 +94,7 @@ func (c *client) reentrant() {
 	for depth := 1 + c.rng.IntN(3); depth > 0; depth-- {
 		got, known := c.do("EVAL", enter, "1", key, c.name, foreverS)
 		if known && got == int64(0) && count.High == 0 {
-			return // another holds it
+			return // another client holds the lock
 		}
 		if count.Low == 0 && known {
 			c.run.holders.Take(key, c.name)
@@ -117,8 +117,8 @@ func (c *client) reentrant() {
 	}
 }
 
-// counted judges a change of a reentrant lock's count, or asks what became of
-// it; false if the run has failed.
+// counted judges a change of a reentrant lock's count. If the outcome of the change is unknown, it asks for the count. It returns
+// false if the run has failed.
 func (c *client) counted(count *judge.Counter, delta int64, got any, known bool, key string) bool {
 	if n, number := got.(int64); known && number {
 		count.Changed(c.run.judge, delta, n)
@@ -133,7 +133,7 @@ func (c *client) counted(count *judge.Counter, delta int64, got any, known bool,
 	return known
 }
 
-// increment counts on a key of its own and on one of all clients.
+// increment increments a counter of the client alone and a counter of all clients.
 func (c *client) increment() {
 	got, known := c.do("INCR", c.counter.Name)
 	if n, number := got.(int64); known && number {
@@ -150,28 +150,28 @@ func (c *client) increment() {
 	ro.incremented(c.run.judge, got, known)
 }
 
-// push appends something that nobody has appended before.
+// push appends an element that nobody has appended before.
 func (c *client) push() {
 	ro, element := c.run.begin(), c.unique()
 	_, known := c.do("RPUSH", ro.list(), element)
 	ro.pushed(element, known)
 }
 
-// lease takes a lock for a short time and looks whether it is there until then.
+// lease takes a lock for a short time, and checks shortly before the end of that time that the lock is still there.
 func (c *client) lease() {
 	ttl := time.Duration(300+c.rng.IntN(2200)) * time.Millisecond
 	l := &judge.Lease{Key: "lease:" + c.name, Owner: c.unique(), TTL: ttl, Sent: time.Now()}
 	got, known := c.do("SET", l.Key, l.Owner, "NX", "PX", fmt.Sprint(ttl.Milliseconds()))
 	if !known || got != "OK" {
-		return // the last one ends late after a kill
+		return // after a kill, the client's last lease ends late
 	}
 	l.Granted = time.Now()
-	// As close to the end as the reply will still come in time.
+	// This is as close to the end as a reply can still come in time.
 	time.Sleep(time.Until(l.From().Add(ttl - 20*time.Millisecond)))
 	if got, known = c.do("GET", l.Key); known && l.Owned(c.run.judge, got, time.Now()) {
 		c.run.judge.Count("leases read before their end", 1)
 	}
-	// And by the client's own clock, of which the way of the reply is a part.
+	// By the client's own clock the lease ends later, because it counts from the arrival of the reply.
 	time.Sleep(time.Until(l.Granted.Add(ttl - 20*time.Millisecond)))
 	if got, known = c.do("GET", l.Key); !known || time.Since(l.Granted) >= ttl {
 		return

@@ -11,8 +11,7 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// Newcomer returns the place of a node that joins a running cluster through some
-// of its members. Run starts it.
+// Newcomer returns the place of a node that will join a running cluster through some of its members. Run starts the node.
 func Newcomer(t testing.TB, id string, members []*Node, flags ...string) *Node {
 	t.Helper()
 	addrs := ports.Addrs(t, 3)
@@ -26,8 +25,7 @@ func Newcomer(t testing.TB, id string, members []*Node, flags ...string) *Node {
 	return n
 }
 
-// Admin runs an administration command against the node and returns its exit
-// code and what it prints.
+// Admin runs an administration command against the node. It returns the exit code and the output of the command.
 func (n *Node) Admin(command string, args ...string) (int, string) {
 	n.t.Helper()
 	var out bytes.Buffer
@@ -45,8 +43,8 @@ func (n *Node) Wait() int {
 	return n.cmd.ProcessState.ExitCode()
 }
 
-// Replacement returns the place of a node that takes this one's: the same id,
-// addresses and data directory, but it joins through members.
+// Replacement returns the place of a node that takes the place of this one. It has the same id, addresses and data directory, but
+// joins through members.
 func (n *Node) Replacement(members []*Node, flags ...string) *Node {
 	var through []string
 	for _, m := range members {
@@ -55,15 +53,15 @@ func (n *Node) Replacement(members []*Node, flags ...string) *Node {
 	return n.place(n.PeerAddr, append([]string{"--join", strings.Join(through, ",")}, flags...)...)
 }
 
-// Restarted returns this node as it is started with other flags.
+// Restarted returns this node with other flags. Run starts it.
 func (n *Node) Restarted(flags ...string) *Node { return n.place(n.PeerAddr, flags...) }
 
-// Moved returns this node at another peer address, of which nobody has been told.
+// Moved returns this node with another peer address, which no other node knows.
 func (n *Node) Moved(flags ...string) *Node {
 	return n.place(ports.Addrs(n.t, 1)[0], flags...)
 }
 
-// place returns a node with the id, the other addresses and the data directory of this one.
+// place returns a node with the given peer address, and with the id, the other addresses and the data directory of this one.
 func (n *Node) place(peerAddr string, flags ...string) *Node {
 	p := &Node{ID: n.ID, Addr: n.Addr, PeerAddr: peerAddr, HTTPAddr: n.HTTPAddr, Data: n.Data, t: n.t}
 	p.args = append([]string{"serve", "--id", n.ID, "--data", n.Data, "--listen", n.Addr, "--peer-listen", peerAddr,

@@ -1,5 +1,4 @@
-// Package nodes runs real lockstep processes for tests: start, kill, restart,
-// ask.
+// Package nodes runs real lockstep processes for tests: it starts, kills, restarts and asks them.
 package nodes
 
 import (
@@ -23,8 +22,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// readyTimeout is how long a node may take to become ready. It is far more
-// than it needs, for machines under load.
+// readyTimeout is how long a node may take to become ready. It is far longer than a node needs, because a machine may be under
+// load.
 const readyTimeout = 30 * time.Second
 
 var built struct {
@@ -35,8 +34,7 @@ var built struct {
 
 var given = os.Getenv("LOCKSTEP_BINARY")
 
-// Binary returns the program under test: $LOCKSTEP_BINARY, or one built from
-// this tree.
+// Binary returns the path of the program under test: $LOCKSTEP_BINARY, or a program built from this tree.
 func Binary(t testing.TB) string {
 	t.Helper()
 	built.Do(func() {
@@ -49,14 +47,15 @@ func Binary(t testing.TB) string {
 			return
 		}
 		built.path = filepath.Join(dir, "lockstep")
-		// The benchmark is another module, whose dependencies may have other versions.
+		// The caller may be the benchmark, a module whose dependencies may have other versions. So the program is built in
+		// lockstep's own module.
 		tree, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "lockstep").Output()
 		if err != nil {
 			built.err = fmt.Errorf("where is the source? %w", err)
 			return
 		}
 		build := exec.Command("go", "-C", strings.TrimSpace(string(tree)), "build", "-o", built.path, "./cmd/lockstep")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is shipped
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
 		out, err := build.CombinedOutput()
 		if err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
@@ -68,7 +67,7 @@ func Binary(t testing.TB) string {
 	return built.path
 }
 
-// Node is a lockstep process, or the place of one.
+// Node is a lockstep process, or the place for one that is not started yet.
 type Node struct {
 	ID       string
 	Addr     string // RESP
@@ -76,36 +75,35 @@ type Node struct {
 	HTTPAddr string
 	Data     string
 
-	// The listeners of the two discoveries; empty unless StartDiscoverable started the node.
+	// These are the listeners for Sentinel and Cluster clients. They are empty unless StartDiscoverable started the node.
 	SentinelAddr, ClusterAddr string
-	// The client ports that speak TLS; empty unless StartSecret started it.
+	// These are the client ports that speak TLS. They are empty unless StartSecret started the node.
 	TLSAddr, TLSSentinelAddr, TLSClusterAddr string
 
 	t    testing.TB
 	args []string
-	// within is a program and its first arguments that runs the node's command.
+	// within is a program with its first arguments. It runs the node's command, which follows as further arguments.
 	within []string
 	cmd    *exec.Cmd
 	log    *os.File
 	done   chan struct{}
 }
 
-// Setup is how nodes are started.
+// Setup says how nodes are started.
 type Setup struct {
-	Flags []string // extra ones, of all nodes
-	// Front returns the address at which the others reach a node's peer address:
-	// something may stand before it. Without it they reach it there.
+	Flags []string // additional flags of all nodes
+	// Front returns the address at which the other nodes reach a node's peer address, so that something can listen in between. If
+	// Front is nil, they reach the peer address directly.
 	Front func(id, peerAddr string) string
-	// Within returns a program and its first arguments: it is to run the node's
-	// command, which follows as further arguments. Without it nothing is between.
+	// Within returns a program with its first arguments. The program must run the node's command, which follows as further
+	// arguments. If Within is nil, the command runs directly.
 	Within func(id string) []string
 
-	own int                            // so many addresses more of each node's own …
-	of  func(*Node, []string) []string // … and the flags that have them
+	own int                            // how many more addresses each node has …
+	of  func(*Node, []string) []string // … and the function that returns the flags for them
 }
 
-// Start starts n nodes with extra flags and waits until all are ready. They
-// end with the test.
+// Start starts n nodes with additional flags, and waits until all are ready. The nodes end with the test.
 func Start(t testing.TB, n int, flags ...string) []*Node {
 	t.Helper()
 	return StartSetup(t, n, Setup{Flags: flags})
@@ -141,7 +139,7 @@ func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 		}
 		node.Run()
 	}
-	t.Cleanup(func() { // before the nodes are ended
+	t.Cleanup(func() { // runs before the nodes are ended
 		for _, node := range list {
 			if t.Failed() {
 				node.tellEnd()
@@ -154,7 +152,7 @@ func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	return list
 }
 
-// tellEnd writes the end of the node's log into that of the test, and whether its process has ended.
+// tellEnd writes the end of the node's log, and whether the process has ended, into the log of the test.
 func (n *Node) tellEnd() {
 	state := "runs"
 	if n.Ended() {
@@ -164,7 +162,7 @@ func (n *Node) tellEnd() {
 	n.t.Logf("%s %s; it says:\n%s", n.ID, state, text[max(0, len(text)-2000):])
 }
 
-// Run starts the process; it is the same command every time.
+// Run starts the process, with the same command every time.
 func (n *Node) Run() {
 	n.t.Helper()
 	log, err := os.OpenFile(n.Data+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -193,7 +191,7 @@ func (n *Node) Run() {
 // Process returns the running process.
 func (n *Node) Process() *os.Process { return n.cmd.Process }
 
-// Ended tells whether the process has ended.
+// Ended reports whether the process has ended.
 func (n *Node) Ended() bool {
 	select {
 	case <-n.done:
@@ -203,7 +201,7 @@ func (n *Node) Ended() bool {
 	}
 }
 
-// HowEnded says how a process that has ended came to its end.
+// HowEnded says how a process ended. The process must have ended.
 func (n *Node) HowEnded() string {
 	<-n.done
 	return n.cmd.ProcessState.String()
@@ -225,10 +223,10 @@ func (n *Node) Terminate() int {
 	return n.cmd.ProcessState.ExitCode()
 }
 
-// anybody believes whatever certificate a node shows.
+// anybody is a client that accepts whatever certificate a node shows.
 var anybody = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
-// WaitReady waits until the node says that it can be counted on.
+// WaitReady waits until the node says that it is ready.
 func (n *Node) WaitReady() {
 	n.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
@@ -258,7 +256,7 @@ func (n *Node) WaitReady() {
 	}
 }
 
-// Log returns what the node has written.
+// Log returns what the node has written to its log.
 func (n *Node) Log() string {
 	b, err := os.ReadFile(n.Data + ".log")
 	if err != nil {
@@ -278,7 +276,7 @@ func (n *Node) Dial() *respclient.Conn {
 	return c
 }
 
-// Do sends one command over a connection of its own.
+// Do sends one command over a new connection.
 func (n *Node) Do(args ...string) (any, error) {
 	c, err := respclient.Dial(n.Addr, 5*time.Second)
 	if err != nil {
@@ -288,8 +286,7 @@ func (n *Node) Do(args ...string) (any, error) {
 	return c.Do(args...)
 }
 
-// SendRaw sends bytes over a connection of its own and reads until the node
-// closes it or falls silent.
+// SendRaw sends bytes over a new connection. It reads until the node closes the connection or sends nothing for a while.
 func (n *Node) SendRaw(raw string) error {
 	conn, err := net.DialTimeout("tcp", n.Addr, 5*time.Second)
 	if err != nil {
@@ -298,7 +295,7 @@ func (n *Node) SendRaw(raw string) error {
 	defer conn.Close()
 	silence := time.AfterFunc(500*time.Millisecond, func() { conn.Close() })
 	defer silence.Stop()
-	// The node may close before it has read everything; that is its right.
+	// A node may close the connection before it has read everything.
 	if _, err := conn.Write([]byte(raw)); err != nil {
 		return nil
 	}
@@ -323,7 +320,7 @@ func Leader(list []*Node) *Node {
 				return n
 			}
 		}
-		time.Sleep(100 * time.Millisecond) // between two leaders
+		time.Sleep(100 * time.Millisecond) // one leader may have gone, and the next one not yet come
 	}
 	return nil
 }

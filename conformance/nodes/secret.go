@@ -8,14 +8,13 @@ import (
 	"lockstep/server/respclient"
 )
 
-// Secret is what TLS clients of some nodes need.
+// Secret is what a client needs to connect to nodes with TLS.
 type Secret struct {
 	certs.Files
 	Client *tls.Config
 }
 
-// StartSecret is StartDiscoverable for nodes that have all their client ports once more,
-// with TLS.
+// StartSecret is StartDiscoverable for nodes that have each client port twice: without TLS, and with TLS.
 func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
 	t.Helper()
 	files, client, err := certs.Make(t.TempDir())
@@ -26,8 +25,8 @@ func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
 	return StartSetupSecret(t, n, setup), Secret{files, client}
 }
 
-// StartSetupSecret is StartSetupDiscoverable for nodes that have all their client ports
-// once more, with TLS; the flags have the files.
+// StartSetupSecret is StartSetupDiscoverable for nodes that have each client port twice: without TLS, and with TLS. The flags name
+// the files with the certificates.
 func StartSetupSecret(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
 	setup.own, setup.of = 5, func(node *Node, addrs []string) []string {
@@ -39,7 +38,7 @@ func StartSetupSecret(t testing.TB, n int, setup Setup) []*Node {
 	return StartSetup(t, n, setup)
 }
 
-// Dial connects with TLS; the connection ends with the test.
+// Dial connects to an address with TLS. The connection ends with the test.
 func (s Secret) Dial(t testing.TB, addr string) *respclient.Conn {
 	t.Helper()
 	conn, err := tls.Dial("tcp", addr, s.Client)

@@ -1,4 +1,4 @@
-// Package ports finds the addresses at which a test starts nodes, and starts them again.
+// Package ports finds addresses at which a test can start nodes, and restart them.
 package ports
 
 import (
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// The ports lie below those that Linux, macOS and Windows give to outgoing connections: such a
-// connection would take the port of a node that has not started yet, or is down for a moment.
+// The ports are lower than those that Linux, macOS and Windows give to outgoing connections. Otherwise an outgoing connection could
+// take the port of a node that has not started yet or is down for a moment.
 const first, end = 10_240, 32_768
 
-// Addrs returns n loopback addresses. No other test is given one of them before t has ended.
+// Addrs returns n loopback addresses. No other test gets one of them before t has ended.
 func Addrs(t testing.TB, n int) []string {
 	t.Helper()
 	var list []string
@@ -39,7 +39,8 @@ func Addrs(t testing.TB, n int) []string {
 	return nil
 }
 
-// hold tries whether TCP is free at an address. The UDP socket that it returns says to others that the address is given out.
+// hold checks whether TCP is free at an address. It returns an open UDP socket at the same address, which shows other tests that
+// the address is taken.
 func hold(addr string) (net.PacketConn, error) {
 	held, err := net.ListenPacket("udp", addr)
 	if err != nil {

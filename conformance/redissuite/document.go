@@ -18,7 +18,7 @@ server, because they start servers of their own, attach replicas or need several
 |---|---|---|---|
 `
 
-// Section is the part of docs/compatibility.md about the suite, from suite.txt and results.txt in a directory.
+// Section returns the part of docs/compatibility.md about the suite. It reads suite.txt and results.txt in a directory.
 func Section(dir string) (string, error) {
 	units, results, err := read(dir)
 	if err != nil {

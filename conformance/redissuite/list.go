@@ -12,8 +12,8 @@ import (
 type Unit struct {
 	Name   string
 	Quick  bool   // run by `make test`, too
-	Within bool   // run, too, what the suite leaves out on an external server
-	Absent string // why it is not run at all; else empty
+	Within bool   // run also what the suite leaves out on an external server
+	Absent string // why the file is not run at all, or empty
 	Skips  []Skip
 }
 

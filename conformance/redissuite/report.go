@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Report is what the suite said of one file.
+// Report is what the suite reported about one file.
 type Report struct {
 	Passed, Skipped []string       // names of tests
-	Failed          []string       // with what the suite says of them
-	Ignored         map[string]int // by the reason, such as a tag; a test that counts here may stand for a whole block
+	Failed          []string       // names of tests, with what the suite says about them
+	Ignored         map[string]int // how many by the reason, such as a tag; one that counts here may stand for a whole block of tests
 	Done            bool           // the suite came to the end of the file
 }
 

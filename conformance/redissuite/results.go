@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Result is what was counted of a file.
+// Result has the counts of a file.
 type Result struct {
 	Unit                     string
 	Passed, Skipped, LeftOut int
 }
 
-// result counts a report that is without a fault.
+// result returns the counts of a report without faults.
 func (u Unit) result(r Report) Result {
 	res := Result{Unit: u.Name, Passed: len(r.Passed), Skipped: len(r.Skipped)}
 	for _, n := range r.Ignored {

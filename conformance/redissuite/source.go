@@ -12,7 +12,8 @@ import (
 
 const version = "7.0.15"
 
-// Source returns the directory of Redis's source: $LOCKSTEP_REDIS_SOURCE, or where Fetch leaves it. It may not be there.
+// Source returns the directory of Redis's source: $LOCKSTEP_REDIS_SOURCE, or the directory in which Fetch puts it. The directory
+// need not exist.
 func Source() (string, error) {
 	if dir := os.Getenv("LOCKSTEP_REDIS_SOURCE"); dir != "" {
 		return dir, nil
@@ -27,7 +28,7 @@ func There(source string) bool {
 	return err == nil
 }
 
-// Fetch has apt get the source package into the directory of Source.
+// Fetch lets apt get the source package into the directory that Source returns.
 func Fetch(source string) error {
 	into := filepath.Dir(source)
 	if err := os.MkdirAll(into, 0o755); err != nil {
@@ -69,8 +70,8 @@ func Copy(source, dir string, within string) error {
 
 var leftOut = regexp.MustCompile(`\bexternal:skip\b`)
 
-// runWithin makes the suite run the tests that a file leaves out on an external server. The suite then sets the parameters
-// with which it would start a server, and goes on if the node refuses one.
+// runWithin makes the suite run the tests that a file leaves out on an external server. Instead of starting a server with
+// parameters, the suite then sets the parameters on the node, and goes on if the node refuses one.
 func runWithin(dir, unit string) error {
 	file := filepath.Join(dir, "tests", unit+".tcl")
 	src, err := os.ReadFile(file)

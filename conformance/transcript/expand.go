@@ -35,8 +35,8 @@ func (p *player) expand(s string) (string, error) {
 	return head + value + rest, err
 }
 
-// variable is what a transcript cannot know when it is written: the id and addresses of a connection, and times
-// relative to the server's clock (${unix+100} in seconds, ${unixms-5000} in milliseconds).
+// variable returns a value that a transcript cannot contain: the id or an address of a connection, or a time relative to the
+// server's clock (${unix+100} in seconds, ${unixms-5000} in milliseconds).
 func (p *player) variable(name string) (string, error) {
 	if kind, conn, ok := strings.Cut(name, ":"); ok {
 		w := p.conns[conn]
@@ -65,7 +65,7 @@ func (p *player) variable(name string) (string, error) {
 	return "", fmt.Errorf("unknown variable ${%s}", name)
 }
 
-// clock asks the server for its time, which need not be ours.
+// clock asks the server for its time, which may differ from ours.
 func (p *player) clock(unit, offset string) (string, error) {
 	n, err := strconv.ParseInt(offset, 10, 64)
 	if err != nil {

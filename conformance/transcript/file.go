@@ -16,7 +16,7 @@ const (
 	Text    Kind = iota // a comment ("# ...") or a blank line
 	Command             // > SET k v
 	Raw                 // >> "raw\r\nbytes"
-	Push                // @push: one more value on this connection
+	Push                // @push: reads one more value on this connection
 	Hello               // @hello 3: HELLO, whose reply shows only the type of what differs between servers
 	Conn                // @conn b
 	Advance             // @advance 1500ms: the server's time moves
@@ -27,13 +27,13 @@ const (
 
 // File is one transcript.
 type File struct {
-	Name  string // for messages: the path it was read from
+	Name  string // the path from which the file was read, for messages
 	Steps []Step
 	// Server holds the settings that the server must be started with, from @server lines: "name", "value" pairs.
 	Server [][2]string
 }
 
-// Step is one line of a transcript that is not part of a reply, together with the reply below it.
+// Step is a line of a transcript that is not part of a reply, together with the reply that follows it.
 type Step struct {
 	Line   int
 	Kind   Kind
@@ -45,19 +45,19 @@ type Step struct {
 	Reply  []string
 }
 
-// Mods is what the modifier lines above a step ask for.
+// Mods is what the modifier lines above a step say.
 type Mods struct {
 	NoReply bool
 	Until   string // the command is sent again and again, until the first line of its reply begins with this text
-	Shape   bool   // types and counts only
-	Type    bool   // the first line's type only
+	Shape   bool   // only types and counts are compared
+	Type    bool   // only the type of the first line is compared
 	Sort    bool
-	Pairs   bool // the unit of Sort is a pair, not an element
-	Depth   int  // of the arrays to sort
+	Pairs   bool // Sort moves pairs, not elements
+	Depth   int  // nesting depth of the arrays to sort
 	Subs    []Sub
 }
 
-// Sub is a substitution on every line of a reply.
+// Sub is a substitution in every line of a reply.
 type Sub struct {
 	Pattern *regexp.Regexp
 	Repl    string
@@ -66,7 +66,7 @@ type Sub struct {
 // Replies tells whether a step of this kind is followed by a reply.
 func (k Kind) Replies() bool { return k == Command || k == Raw || k == Push || k == Hello }
 
-// Parse reads a transcript; name is for messages.
+// Parse reads a transcript. It uses name only in messages.
 func Parse(name string, src []byte) (*File, error) {
 	p := parser{file: &File{Name: name}}
 	text := strings.TrimSuffix(string(src), "\n")
@@ -95,11 +95,11 @@ func (f *File) Format() []byte {
 
 type parser struct {
 	file *File
-	mods *Mods // gathered for the next step that has a reply
+	mods *Mods // the modifiers so far for the next step that has a reply
 	open bool  // reply lines may follow
 }
 
-// isReply tells whether a line of a transcript belongs to a reply: it is no step, no comment and not blank.
+// isReply reports whether a line of a transcript belongs to a reply: whether it is no step, no comment and not blank.
 func isReply(line string) bool {
 	if line == "" || line == "#" {
 		return false
@@ -232,7 +232,7 @@ func (m *Mods) set(word, rest string) error {
 	return nil
 }
 
-// parseSub reads /pattern/replacement/; any character may stand for the slash.
+// parseSub reads /pattern/replacement/. Any other character may take the place of the slash.
 func parseSub(s string) (Sub, error) {
 	if s == "" {
 		return Sub{}, errors.New("want @sub /pattern/replacement/")

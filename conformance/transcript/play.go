@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// Target is a server under test. It is empty, or may be emptied, when a file begins.
+// Target is a server under test. When a file begins, it must be empty, or allow that it is emptied.
 type Target interface {
 	// Dial opens a new client connection.
 	Dial() (net.Conn, error)
-	// Advance lets d pass on the server's clock: by sleeping, or by moving a clock that the test owns.
+	// Advance lets the time d pass on the server's clock: it sleeps, or moves a clock of the test.
 	Advance(d time.Duration)
 }
 
-// Configurable is a Target that can start a server with given settings (pairs of name and value, named as in
-// redis.conf), for the files that have @server lines. The function returned stops that server.
+// Configurable is a Target that can start a server with given settings, for the files that have @server lines. A setting is a pair
+// of a name, as in redis.conf, and a value. The returned function stops that server.
 type Configurable interface {
 	With(settings [][2]string) (Target, func(), error)
 }
 
-// ErrNotConfigurable is what playing a file with @server lines gives on a Target that is not Configurable.
+// ErrNotConfigurable is the error for a file with @server lines on a Target that is not Configurable.
 var ErrNotConfigurable = errors.New("the file needs a server with settings of its own, which this target cannot start")
 
 const (
-	// quiet is how long a recording waits after raw bytes for one more reply.
+	// quiet is how long a recording waits for one more reply to raw bytes.
 	quiet = 250 * time.Millisecond
-	// A command with @until is sent again after untilPause, and the last time untilMost after the first.
+	// A command with @until is sent again every untilPause, for the last time untilMost after the first time.
 	untilPause = 10 * time.Millisecond
 	untilMost  = 10 * time.Second
-	// firstConn is the connection that a file begins on.
+	// firstConn is the name of the connection on which a file begins.
 	firstConn = "main"
 )
 
@@ -49,8 +49,8 @@ func (m Mismatch) String() string {
 		strings.Join(m.Want, "\n       "), strings.Join(m.Got, "\n       "))
 }
 
-// Check plays the file and returns what differs from its golden replies. The error tells why the file could not be
-// played to its end; the mismatches before it are returned too.
+// Check plays the file and returns the replies that differ from its golden ones. The error says why the file could not be played to
+// its end. Check also returns the mismatches before an error.
 func Check(f *File, t Target) ([]Mismatch, error) {
 	var diffs []Mismatch
 	err := play(f, t, false, func(s *Step, got []string) {
@@ -61,7 +61,7 @@ func Check(f *File, t Target) ([]Mismatch, error) {
 	return diffs, err
 }
 
-// Record plays the file and replaces its golden replies by what the target answers.
+// Record plays the file and replaces its golden replies by the target's replies.
 func Record(f *File, t Target) error {
 	return play(f, t, true, func(s *Step, got []string) { s.Reply = got })
 }
@@ -73,7 +73,7 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// Run plays the file and fails the test for every reply that is not the golden one.
+// Run plays the file. It reports a test failure for every reply that differs from the golden one.
 func Run(t TB, f *File, target Target) {
 	t.Helper()
 	diffs, err := Check(f, target)
@@ -88,11 +88,11 @@ func Run(t TB, f *File, target Target) {
 	}
 }
 
-// player is the state of one file being played.
+// player is the state of a file that is being played.
 type player struct {
 	target    Target
 	recording bool
-	control   *wire // for the player's own questions, never for a step
+	control   *wire // for questions of the player, never for a step
 	conns     map[string]*wire
 	order     []string // names of conns, oldest first
 	cur       *wire
@@ -152,7 +152,7 @@ func (p *player) start() error {
 	return p.use(firstConn)
 }
 
-// use makes the named connection current; a name not met before is dialed.
+// use makes the named connection the current one. It dials a connection whose name is new.
 func (p *player) use(name string) error {
 	w, ok := p.conns[name]
 	if !ok {
@@ -199,7 +199,7 @@ func (p *player) close() {
 	}
 }
 
-// step does what one line asks and returns the rendered reply.
+// step does what a line says and returns the rendered reply.
 func (p *player) step(s *Step) ([]string, error) {
 	switch s.Kind {
 	case Command, Hello:
@@ -233,7 +233,7 @@ func (p *player) step(s *Step) ([]string, error) {
 	return nil, nil
 }
 
-// one reads a single value, or the close of the connection.
+// one reads a single value, or the end of the connection.
 func (p *player) one(s *Step) ([]string, error) {
 	v, err := p.cur.read()
 	if errors.Is(err, io.EOF) {
@@ -251,7 +251,7 @@ func (p *player) one(s *Step) ([]string, error) {
 	return lines, nil
 }
 
-// some reads the replies to raw bytes: when recording all that come until it is quiet, when checking as many as the
+// some reads the replies to raw bytes. A recording reads replies until none comes for a while. A check reads as many replies as the
 // golden reply has.
 func (p *player) some(s *Step) ([]string, error) {
 	var out []string
@@ -271,7 +271,7 @@ func (p *player) some(s *Step) ([]string, error) {
 	return out, nil
 }
 
-// topLevel counts the values, and the close, in a rendered reply.
+// topLevel counts the values in a rendered reply. The end of the connection counts as one.
 func topLevel(lines []string) int {
 	n := 0
 	for _, l := range lines {

@@ -9,10 +9,10 @@ import (
 // closed is the line that stands for the end of the connection.
 const closed = "(closed)"
 
-// volatile are the fields of HELLO that differ between servers; @hello shows only the types of their values.
+// volatile are the fields of HELLO that differ between servers. @hello shows only the types of their values.
 var volatile = []string{"version", "id"}
 
-// lines renders one value as the step's modifiers ask.
+// lines renders one value as the step's modifiers say.
 func (s *Step) lines(v Value) []string {
 	if s.Mods.Sort {
 		v = sorted(v, s.Mods.Depth, s.Mods.Pairs)
@@ -36,12 +36,12 @@ func (s *Step) lines(v Value) []string {
 	return out
 }
 
-// Literal tells whether the step's reply is in the notation that ParseReply reads back.
+// Literal reports whether the step's reply is in the notation that ParseReply reads.
 func (s *Step) Literal() bool {
 	return s.Kind != Hello && !s.Mods.Type && !s.Mods.Shape && len(s.Mods.Subs) == 0
 }
 
-// helloLines shows HELLO's reply, a map or a flat array of pairs, with the values of volatile fields as shapes.
+// helloLines renders HELLO's reply, a map or a flat array of pairs. It shows only the shapes of the values of volatile fields.
 func helloLines(v Value) []string {
 	if !isAggregate(v.Type) {
 		return v.Lines()
@@ -54,8 +54,8 @@ func helloLines(v Value) []string {
 	return out
 }
 
-// sorted returns v with the aggregates at the given depth in order of their elements' notation. A map is always sorted by
-// pairs: a key without its value has no place of its own.
+// sorted returns v with the elements of the aggregates at the given depth sorted by their notation. The elements of a map are
+// always sorted as pairs, because a key and its value belong together.
 func sorted(v Value, depth int, pairs bool) Value {
 	if !isAggregate(v.Type) {
 		return v

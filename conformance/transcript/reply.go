@@ -31,7 +31,7 @@ const (
 	maxElems = 1 << 20
 )
 
-// errWire marks bytes that are not RESP, or RESP of a form that the notation could not tell from another.
+// errWire is the error for bytes that are not RESP, or whose form the notation could not distinguish from another form.
 var errWire = errors.New("malformed reply")
 
 // ReadValue reads exactly one value.
@@ -62,8 +62,8 @@ func readValue(r *bufio.Reader, depth int) (Value, error) {
 	return Value{}, fmt.Errorf("%w: unknown type in %q", errWire, line)
 }
 
-// checkLine refuses texts of the RESP3 line types that would look like another line of a transcript ("#" a comment,
-// "(closed)" the end of a connection).
+// checkLine refuses a value of a RESP3 type of one line if it would look like another line of a transcript: a "#" with a wrong text
+// would look like a comment, and "(closed)" like the end of a connection.
 func checkLine(v Value) error {
 	ok := false
 	switch v.Type {
@@ -102,7 +102,7 @@ func readLine(r *bufio.Reader) (string, error) {
 	}
 }
 
-// length reads a length; only the canonical spelling is taken, because the notation shows no other.
+// length reads a length. It accepts only the canonical spelling, because the notation cannot show another one.
 func length(text string, limit int) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || strconv.Itoa(n) != text || n < 0 || n > limit {
@@ -150,7 +150,7 @@ func readElems(r *bufio.Reader, v Value, depth int) (Value, error) {
 	return v, nil
 }
 
-// elemCount tells how many values follow a header that announces n.
+// elemCount returns how many values follow a header that announces n elements.
 func elemCount(typ byte, n int) int {
 	switch typ {
 	case '%':
@@ -161,7 +161,7 @@ func elemCount(typ byte, n int) int {
 	return n
 }
 
-// headerCount is the inverse of elemCount.
+// headerCount is the inverse of elemCount: it returns the number in the header of v.
 func headerCount(v Value) int {
 	switch v.Type {
 	case '%', '|':
@@ -170,7 +170,7 @@ func headerCount(v Value) int {
 	return len(v.Elems)
 }
 
-// midValue makes the end of the stream inside a value an error of its own: only between values it is a clean close.
+// midValue turns the end of the stream inside a value into an error of its own. Only between two values is that end a clean close.
 func midValue(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -178,7 +178,7 @@ func midValue(err error) error {
 	return err
 }
 
-// Append writes v as it goes over the wire.
+// Append appends v in its form on the wire.
 func (v Value) Append(b []byte) []byte {
 	b = append(b, v.Type)
 	switch {
@@ -203,7 +203,7 @@ func (v Value) Append(b []byte) []byte {
 func isBulk(typ byte) bool      { return typ == '$' || typ == '=' || typ == '!' }
 func isAggregate(typ byte) bool { return strings.IndexByte("*~>%|", typ) >= 0 }
 
-// AppendCommand writes a command as a client sends it: an array of bulk strings.
+// AppendCommand appends a command in the form in which clients send it: an array of bulk strings.
 func AppendCommand(b []byte, args ...string) []byte {
 	v := Value{Type: '*'}
 	for _, a := range args {
@@ -212,10 +212,10 @@ func AppendCommand(b []byte, args ...string) []byte {
 	return v.Append(b)
 }
 
-// Lines renders v, one line an element, elements indented by two spaces under their header.
+// Lines renders v with one line for each element. Elements are indented by two spaces below their header.
 func (v Value) Lines() []string { return v.lines("", false) }
 
-// ShapeLines renders only types, counts and nulls: for values that differ from run to run.
+// ShapeLines renders only types, counts and nulls, for values that differ from run to run.
 func (v Value) ShapeLines() []string { return v.lines("", true) }
 
 func (v Value) lines(indent string, shape bool) []string {
@@ -239,8 +239,8 @@ func (v Value) lines(indent string, shape bool) []string {
 	return []string{head + strconv.Quote(v.Text)}
 }
 
-// isPlain tells whether a line can stand in a file without quotes and come back unchanged, also from an editor that
-// strips blanks at the end of lines.
+// isPlain reports whether a line can stand in a file without quotes and come back unchanged, even from an editor that strips blanks
+// at the ends of lines.
 func isPlain(s string) bool {
 	if strings.HasPrefix(s, `"`) || strings.TrimSpace(s) != s || !utf8.ValidString(s) {
 		return false
@@ -253,7 +253,7 @@ func isPlain(s string) bool {
 	return true
 }
 
-// ParseReply reads one value back from the notation that [Value.Lines] writes; it returns the lines it did not use.
+// ParseReply reads one value from the notation that [Value.Lines] writes. It also returns the lines after the value.
 func ParseReply(lines []string) (Value, []string, error) { return parseReply(lines, "") }
 
 func parseReply(lines []string, indent string) (Value, []string, error) {

@@ -12,8 +12,8 @@ var (
 	errAfterQuote = errors.New("a closing quote must be followed by a space")
 )
 
-// SplitArgs cuts a command line into arguments by the rules of redis-cli: blanks separate, "..." understands
-// \n \r \t \b \a \xHH and a backslash before anything else, '...' understands only \'.
+// SplitArgs cuts a command line into arguments by the rules of redis-cli. Blanks separate arguments. In "..." the escapes are \n \r
+// \t \b \a \xHH and a backslash before any other byte; in '...' only \' is an escape.
 func SplitArgs(line string) ([]string, error) {
 	var args []string
 	for {
@@ -30,7 +30,7 @@ func SplitArgs(line string) ([]string, error) {
 	}
 }
 
-// nextArg takes one argument from the front of line, which starts with no blank.
+// nextArg takes the first argument from line, which must not begin with a blank.
 func nextArg(line string) (arg, rest string, err error) {
 	var out []byte
 	for i := 0; i < len(line); {
@@ -54,7 +54,7 @@ func nextArg(line string) (arg, rest string, err error) {
 	return string(out), "", nil
 }
 
-// quoted appends the content of the quoted piece that s starts with, and tells how many bytes of s it took.
+// quoted appends the content of the quoted piece at the start of s. It also returns how many bytes of s the piece takes.
 func quoted(out []byte, s string, quote byte) ([]byte, int, error) {
 	for i := 1; i < len(s); i++ {
 		switch {
@@ -74,7 +74,7 @@ func quoted(out []byte, s string, quote byte) ([]byte, int, error) {
 	return nil, 0, errUnbalanced
 }
 
-// unescape reads what follows a backslash: the byte it stands for and its length.
+// unescape decodes what follows a backslash. It returns the byte that the escape stands for, and the length of the escape.
 func unescape(s string) (byte, int) {
 	if s[0] == 'x' && len(s) >= 3 {
 		if b, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {
@@ -87,10 +87,10 @@ func unescape(s string) (byte, int) {
 	return s[0], 1
 }
 
-// maxRaw bounds what one raw step may send, so that a slip of the pen in a repeat count does not fill the memory.
+// maxRaw bounds how many bytes one raw step may send, so that a mistyped repeat count does not fill the memory.
 const maxRaw = 64 << 20
 
-// parseRaw reads the operand of ">>": Go-quoted pieces, each optionally repeated, as in "a"*65537 "\r\n".
+// parseRaw reads the operand of ">>": quoted pieces in Go's syntax, each with an optional repeat count, as in "a"*65537 "\r\n".
 func parseRaw(s string) ([]byte, error) {
 	var out []byte
 	for s = strings.TrimSpace(s); s != ""; s = strings.TrimLeft(s, " ") {

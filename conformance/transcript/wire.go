@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// timeout bounds the wait for one reply: a reply that is late by so much is missing. It bounds sending likewise.
+// timeout bounds the wait for one reply: after this time, the reply counts as missing. It also bounds the time to send.
 const timeout = 10 * time.Second
 
 // wire is one connection and what has arrived on it.
@@ -19,13 +19,13 @@ type wire struct {
 	conn   net.Conn
 	r      *bufio.Reader
 	closed bool
-	id     string // client id, once it was asked for: a client that is blocked cannot be asked
+	id     string // client id, once it was asked for: a blocked client cannot be asked
 }
 
 func newWire(conn net.Conn) *wire { return &wire{conn: conn, r: bufio.NewReader(conn)} }
 
-// send writes to the connection. That the server has closed it already is for the next read to tell: its last reply may
-// still be waiting.
+// send writes to the connection. If the server has already closed the connection, send reports no error: the last reply may still
+// wait to be read, and the next read reports the close.
 func (w *wire) send(b []byte) error {
 	if w.closed {
 		return errors.New("the connection is closed")
@@ -57,7 +57,7 @@ func (w *wire) ask(args ...string) (Value, error) {
 	return w.read()
 }
 
-// pending tells whether anything, a close included, arrives within d.
+// pending reports whether anything arrives within the time d. A close counts, too.
 func (w *wire) pending(d time.Duration) bool {
 	err := w.within(d, func() error {
 		_, err := w.r.Peek(1)
@@ -66,12 +66,12 @@ func (w *wire) pending(d time.Duration) bool {
 	return err == nil || w.closed
 }
 
-// within bounds what do reads or writes. It does not ask for the time: a timer moves the deadline into the past.
+// within bounds the time for which do reads or writes. It does not ask for the time: a timer sets a deadline in the past.
 func (w *wire) within(d time.Duration, do func() error) error {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(d, func() {
 		defer close(fired)
-		// A connection that refuses a deadline is a closed one, which ends the wait as well.
+		// If a connection refuses a deadline, it is closed, and a closed connection ends the wait as well.
 		_ = w.conn.SetDeadline(time.Unix(1, 0))
 	})
 	err := do()
@@ -90,8 +90,8 @@ func (w *wire) within(d time.Duration, do func() error) error {
 	return err
 }
 
-// gone are the errors that say that the other end has closed. A server that closes with unread input resets the
-// connection; to a client that is the same. An in-memory connection returns io.ErrClosedPipe.
+// gone are the errors that say that the other end has closed the connection. A server that closes with unread input resets the
+// connection; to a client both are the same. An in-memory connection returns io.ErrClosedPipe.
 var gone = []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe}
 
 func isGone(err error) bool {
@@ -100,6 +100,6 @@ func isGone(err error) bool {
 
 func (w *wire) shut() {
 	w.closed = true
-	// Nothing is left to be lost: every reply has been read or is of no interest.
+	// Nothing can be lost here: every reply has been read, or does not matter.
 	_ = w.conn.Close()
 }

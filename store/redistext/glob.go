@@ -112,7 +112,7 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 }
 
 // globNear cuts the end of a pattern off. It keeps the bytes before index p, and as many behind p as a match can read in left+1
-// steps. A match that reads up to the end of a pattern that was cut off has made too many steps.
+// steps. A match that reads up to the cut has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// Kind names a model.
+// Kind is the name of a model.
 type Kind string
 
 // The models.
@@ -28,8 +28,8 @@ const (
 	Message Kind = "message" // PUBLISH: no model, but CheckMessages
 )
 
-// model is a sequential specification: the states that may follow a state when
-// an operation takes effect. None: its reply cannot be true.
+// model is a sequential specification. step returns the states that may follow a state when an operation takes effect. If it
+// returns none, the reply to the operation cannot be true.
 type model struct {
 	init func() any
 	step func(state any, op *Op) []any
@@ -58,7 +58,7 @@ func (m model) porcupine() porcupine.Model {
 	return pm.ToModel()
 }
 
-// Violation is a key whose history no order explains.
+// Violation is a key whose history no order of its operations explains.
 type Violation struct {
 	Kind    Kind
 	Key     string
@@ -73,8 +73,8 @@ func (v *Violation) String() string {
 	return fmt.Sprintf("%s %s: %s (%d operations)", v.Kind, v.Key, v.Verdict, len(v.Ops))
 }
 
-// Check judges each key by itself. limit bounds the search for one key; a
-// history that was not decided in it is reported, too.
+// Check judges each key by itself. limit bounds the search for one key. Check also reports a history for which the search did not
+// end within the limit.
 func Check(ops []Op, limit time.Duration) ([]*Violation, error) {
 	type id struct {
 		kind Kind
@@ -114,7 +114,7 @@ func checkKey(m porcupine.Model, ops []Op, limit time.Duration) *Violation {
 	case porcupine.Unknown:
 		return &Violation{Verdict: fmt.Sprintf("not decided in %v", limit), Ops: ops}
 	}
-	// Once more, with what is needed to draw it.
+	// Search again, this time for the data of the picture.
 	_, info := porcupine.CheckOperationsVerbose(m, list, limit)
 	return &Violation{Verdict: "not linearizable", Ops: ops, info: info, model: m}
 }

@@ -2,30 +2,30 @@ package history
 
 import "strconv"
 
-// resolution is that of the servers' lease clock. They count whole
-// milliseconds, so a lease may be seen to end by up to one millisecond too early.
+// resolution is the resolution of the servers' lease clock, in nanoseconds. The servers count whole milliseconds, so a lease may
+// seem to end up to one millisecond too early.
 const resolution = 1e6
 
-// lockState is a lock between two operations.
+// lockState is the state of a lock between two operations.
 //
-// A lease may not end before its time and may end late. When it ends is not
-// written in any reply, so it ends in the model when an operation needs that.
+// A lease must not end before its time, but may end late. No reply says when it ends. So in the model a lease ends when an
+// operation can only be explained in that way.
 type lockState struct {
 	owner string
 	count int   // of a reentrant lock
 	token int64 // of the last fenced owner
-	safe  int64 // the lease cannot have ended before
+	safe  int64 // the lease cannot have ended before this instant
 	now   int64 // the earliest instant at which the last operation can have taken effect
 }
 
-// at moves the clock to where op can take effect; false if it returned before.
+// at moves the clock to the earliest instant at which op can take effect. It returns false if op returned before that instant.
 func (s lockState) at(op *Op) (lockState, bool) {
 	s.now = max(s.now, op.Invoke)
 	return s, s.now <= op.until()
 }
 
-// free returns the state without an owner, if it can have none by the time of
-// op: there is none, or its lease may be over.
+// free returns the state without an owner. It returns false if the lock still has an owner whose lease cannot be over by the time
+// of op.
 func (s lockState) free(op *Op) (lockState, bool) {
 	if s.owner == "" {
 		return s, true
@@ -38,8 +38,8 @@ func (s lockState) free(op *Op) (lockState, bool) {
 	return s, true
 }
 
-// extended returns the state with a lease that begins with op: the earliest
-// instant at which it can have begun is what its owner may count on.
+// extended returns the state with a lease that begins with op. The owner can only rely on a lease that began at the earliest
+// instant at which op can have taken effect.
 func (s lockState) extended(op *Op) lockState {
 	s.safe = s.now + op.TTL - resolution
 	return s
@@ -50,7 +50,7 @@ func (s lockState) released() lockState {
 	return s
 }
 
-// stepLock knows
+// stepLock is the model of a lock. It knows these operations and replies:
 //
 //	acquire  SET key owner NX PX ttl                1, or 0: held
 //	fenced   the same, and a token that only grows  the token, or 0: held
@@ -102,8 +102,8 @@ func (s lockState) acquire(op *Op) []any {
 	return []any{s.extended(op)}
 }
 
-// ifOwner is an operation that does something if its owner holds the lock,
-// answered with 1, and else nothing, answered with 0.
+// ifOwner is the step for an operation that depends on the owner. If the operation's owner holds the lock, the operation has an
+// effect and the reply 1; otherwise it has no effect and the reply 0.
 func (s lockState) ifOwner(op *Op, does func(lockState) lockState) []any {
 	switch {
 	case op.Unknown && s.owner == op.Owner, op.Result == "1" && s.owner == op.Owner:
@@ -114,7 +114,7 @@ func (s lockState) ifOwner(op *Op, does func(lockState) lockState) []any {
 	return s.absent(op, op.Result == "0")
 }
 
-// absent is an operation that found no owner, if it says so.
+// absent is the step for an operation whose reply says that there is no owner. says tells whether the reply says so.
 func (s lockState) absent(op *Op, says bool) []any {
 	if !says {
 		return nil
@@ -125,8 +125,7 @@ func (s lockState) absent(op *Op, says bool) []any {
 	return nil
 }
 
-// left checks a lease before it is over: less than its owner was promised is a
-// shortened lease.
+// left is the step for PTTL. If less time is left than the owner was promised, the lease was shortened.
 func (s lockState) left(op *Op) []any {
 	ms, err := strconv.ParseInt(op.Result, 10, 64)
 	if err != nil {
@@ -141,7 +140,7 @@ func (s lockState) left(op *Op) []any {
 	return []any{s}
 }
 
-// stepHash knows a lock that its owner may take several times:
+// stepHash is the model of a lock that its owner may take several times. It knows these operations and replies:
 //
 //	lock    HINCRBY if free or the owner's   the count, or 0: held by another
 //	unlock  HINCRBY -1, DEL at zero          the count that is left, or -1: not the owner's

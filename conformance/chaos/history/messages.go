@@ -5,25 +5,23 @@ import (
 	"strings"
 )
 
-// Publication is a message that was published, once, and when. One that was not
-// acknowledged may have been delivered or not.
+// Publication is a message that was published once, with the time. If nobody acknowledged it, the message may have been delivered
+// or not.
 type Publication struct {
 	Text           string
 	Invoke, Return int64
 	Acknowledged   bool
 }
 
-// Subscription is what one connection heard from the confirmation of its
-// SUBSCRIBE until it ended.
+// Subscription is what one connection heard, from the confirmation of its SUBSCRIBE until the connection ended.
 type Subscription struct {
 	Via   string
 	Since int64
 	Heard []string
 }
 
-// CheckMessages returns what speaks against this: as long as a connection lives,
-// its subscriber hears every message, once, in the one order that all hear.
-// Clients that wait for a lock rely on it.
+// CheckMessages returns what contradicts this rule: as long as a connection lives, its subscriber hears every message once, and all
+// subscribers hear the messages in the same order. Clients that wait for a lock rely on the rule.
 func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	known := map[string]*Publication{}
@@ -33,7 +31,7 @@ func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	places := make([]map[string]int, len(subs))
 	for i, s := range subs {
 		places[i] = map[string]int{}
-		last := s.Since // when the latest of what was heard was sent
+		last := s.Since // when the latest message heard so far was sent
 		for at, text := range s.Heard {
 			if _, again := places[i][text]; again {
 				fault("the subscriber at %s heard %s twice", s.Via, text)
@@ -65,8 +63,8 @@ func CheckMessages(sent []Publication, subs []Subscription) (faults []string) {
 	return faults
 }
 
-// differ returns where two lists differ between the first and the last message
-// that both have; "" if they do not. places says where a message is in b.
+// differ compares two lists between the first and the last message that both have. It returns where they differ, or "" if they do
+// not. places maps each message of b to its index.
 func differ(a, b []string, places map[string]int) string {
 	first, last := -1, -1
 	for i, text := range a {

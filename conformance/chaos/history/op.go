@@ -26,7 +26,7 @@ type Op struct {
 	Result  string `json:"result"`            // the reply; "" is nil
 }
 
-// never is when an operation of unknown outcome returned.
+// never is the return time of an operation whose outcome is unknown.
 const never = math.MaxInt64
 
 // until is the last instant at which the operation can have taken effect.
@@ -64,7 +64,7 @@ type Recorder struct {
 	err  error
 }
 
-// NewRecorder writes to the file as well, one operation a line.
+// NewRecorder returns a Recorder that also writes each operation to the file, as one line.
 func NewRecorder(path string) (*Recorder, error) {
 	f, err := os.Create(path)
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// stepRegister knows set, get, and swap: SET with GET, which returns the value
-// that it replaced.
+// stepRegister is the model of a register, with the operations set, get and swap. swap is SET with the option GET, which returns
+// the value that it replaced.
 func stepRegister(state any, op *Op) []any {
 	value := state.(string)
 	switch {
@@ -18,7 +18,7 @@ func stepRegister(state any, op *Op) []any {
 	return nil
 }
 
-// stepCounter knows incr and get.
+// stepCounter is the model of a counter, with the operations incr and get.
 func stepCounter(state any, op *Op) []any {
 	n := state.(int64)
 	if op.Call == "incr" {
@@ -34,13 +34,12 @@ func stepCounter(state any, op *Op) []any {
 	return nil
 }
 
-// A list is its elements, each followed by a comma: no element is empty or
+// In the models of list and queue, the state has all elements in one text, each followed by a comma. No element is empty or
 // contains a comma.
 func length(list string) string { return strconv.Itoa(strings.Count(list, ",")) }
 
-// stepList knows push, which returns the length, and range, which returns
-// everything: another order, or an element that was appended twice, shows in every
-// later range.
+// stepList is the model of a list, with the operations push and range. push returns the length, range returns all elements. A wrong
+// order, or an element that was appended twice, shows in every later range.
 func stepList(state any, op *Op) []any {
 	list := state.(string)
 	if op.Call == "push" {
@@ -56,7 +55,7 @@ func stepList(state any, op *Op) []any {
 	return nil
 }
 
-// stepQueue knows push and pop: what was popped for one client is not there for
+// stepQueue is the model of a queue, with the operations push and pop. An element that one client has popped must not come to
 // another.
 func stepQueue(state any, op *Op) []any {
 	list := state.(string)

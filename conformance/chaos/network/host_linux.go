@@ -22,27 +22,25 @@ type Host struct {
 	work chan func()
 }
 
-// Values of linux/if_tun.h and linux/if.h that package syscall does not have.
+// These values of linux/if_tun.h and linux/if.h are not in package syscall.
 const (
 	tunSetIff  = 0x400454ca
 	iffTun     = 0x0001
 	iffNoPI    = 0x1000
 	ifNameSize = 16
-	sysSetns   = 308 // of linux/amd64; func setns has that of arm64
+	sysSetns   = 308 // for linux/amd64; the function setns has the number for arm64
 	mtu        = 1500
 )
 
-// ErrForbidden says that the kernel does not let this process make what a host
-// is made of.
+// ErrForbidden says that the kernel does not let this process make namespaces or TUN devices.
 var ErrForbidden = errors.New("this kernel or user may not make network namespaces with TUN devices")
 
-// newHost makes the namespaces. They live as long as the thread that made them
-// or a process that was started in them.
+// newHost makes the namespaces. They live as long as the thread that made them, or a process that was started in them.
 func newHost(addr netip.Addr) (*Host, error) {
 	h := &Host{Addr: addr, work: make(chan func())}
 	made := make(chan error)
 	go func() {
-		// The thread ends with the goroutine: it is never unlocked.
+		// The thread is never unlocked, so it ends with the goroutine.
 		runtime.LockOSThread()
 		err := h.make()
 		made <- err
@@ -63,7 +61,7 @@ func (h *Host) make() (err error) {
 	if err := syscall.Unshare(syscall.CLONE_NEWNET | syscall.CLONE_NEWNS); err != nil {
 		return os.NewSyscallError("unshare", err)
 	}
-	// Mounts made here stay here.
+	// Mounts that are made in this namespace do not appear outside it.
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return os.NewSyscallError("mount", err)
 	}
@@ -85,7 +83,7 @@ func (h *Host) make() (err error) {
 	return h.configure()
 }
 
-// configure gives the device its address and brings it and loopback up.
+// configure gives the TUN device its address, and brings up the device and loopback.
 func (h *Host) configure() error {
 	s, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -129,8 +127,8 @@ func ioctl(fd int, code uintptr, arg []byte) error {
 	return nil
 }
 
-// Do runs f inside the host. A process that f starts is a process of the host,
-// and it may be told to die with its parent: this thread lives on.
+// Do runs f inside the host, on the thread that made the host. A process that f starts belongs to the host. f may have that process
+// die with its parent, because the thread lives on.
 func (h *Host) Do(f func() error) error {
 	done := make(chan error)
 	h.work <- func() { done <- f() }
@@ -145,8 +143,8 @@ func (h *Host) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 	done := make(chan result)
 	go func() {
-		// Only the making of the socket must happen here; the thread is
-		// thrown away with its namespace.
+		// Only the socket must be made in the host's namespace. The thread stays in that namespace, so it is thrown away
+		// afterwards.
 		runtime.LockOSThread()
 		if _, _, e := syscall.RawSyscall(setns(), h.ns.Fd(), syscall.CLONE_NEWNET, 0); e != 0 {
 			done <- result{err: os.NewSyscallError("setns", e)}
@@ -161,7 +159,7 @@ func (h *Host) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	return r.conn, r.err
 }
 
-// setns is the number of the system call, which package syscall does not name.
+// setns returns the number of the system call setns, which package syscall does not name.
 func setns() uintptr {
 	if runtime.GOARCH == "arm64" {
 		return 268

@@ -11,17 +11,16 @@ import (
 	"time"
 )
 
-// Link is how packets fare from one host to another. The zero value is a good
-// link.
+// Link says what happens to packets on the way from one host to another. The zero value is a good link.
 type Link struct {
 	Cut       bool
-	Loss      float64       // of each packet
-	Duplicate float64       // of each packet
-	Delay     time.Duration // of all packets
-	Jitter    time.Duration // on top, up to so much; packets overtake each other
+	Loss      float64       // probability that a packet is lost
+	Duplicate float64       // probability that a packet arrives twice
+	Delay     time.Duration // of every packet
+	Jitter    time.Duration // the most that is added to Delay, at random: packets overtake each other
 }
 
-// pair is a direction.
+// pair is a direction between two hosts.
 type pair struct{ from, to netip.Addr }
 
 // Switch carries packets between its hosts.
@@ -60,7 +59,7 @@ func (s *Switch) Add(addr netip.Addr) (*Host, error) {
 	return h, nil
 }
 
-// Remove unplugs a host; no process of it may run any more.
+// Remove unplugs a host. No process of that host may run any more.
 func (s *Switch) Remove(addr netip.Addr) error {
 	s.mu.Lock()
 	h := s.hosts[addr]
@@ -94,14 +93,14 @@ func (s *Switch) Heal() {
 	clear(s.links)
 }
 
-// Packets returns how many packets were carried and how many lost.
+// Packets returns how many packets were carried and how many were lost.
 func (s *Switch) Packets() (carried, dropped uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.carried, s.dropped
 }
 
-// carry takes what a host sends.
+// carry takes the packets that a host sends.
 func (s *Switch) carry(h *Host) {
 	buf := make([]byte, 1<<16)
 	for {
@@ -114,14 +113,14 @@ func (s *Switch) carry(h *Host) {
 		}
 		packet := buf[:n]
 		if n < 20 || packet[0]>>4 != 4 {
-			continue // IPv6 looks for neighbours
+			continue // an IPv6 packet that looks for neighbours
 		}
 		to := netip.AddrFrom4([4]byte(packet[16:20]))
 		s.forward(pair{h.Addr, to}, packet)
 	}
 }
 
-// forward delivers a packet, or keeps a copy of it for later, or neither.
+// forward delivers a packet, keeps a copy of it for later, or loses it.
 func (s *Switch) forward(way pair, packet []byte) {
 	s.mu.Lock()
 	to, l := s.hosts[way.to], s.links[way]

@@ -51,18 +51,18 @@ func run() error {
 	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// recorder is what has been started.
+// recorder holds the servers that have been started.
 type recorder struct {
 	bin, dir string
 	stops    []func()
 }
 
-// node is one server, as its address.
+// node is the address of one server.
 type node struct{ host, port string }
 
 func (n node) dial() (net.Conn, error) { return net.Dial("tcp", net.JoinHostPort(n.host, n.port)) }
 
-// ask sends one command and returns the answer; an error reply is an error.
+// ask sends one command and returns the answer. It turns an error reply into an error.
 func (n node) ask(words ...string) (transcript.Value, error) {
 	conn, err := n.dial()
 	if err != nil {
@@ -98,10 +98,10 @@ func (r *recorder) server(settings ...[2]string) (node, error) {
 	return node{host, port}, err
 }
 
-// patience is how long a cluster may take to come about.
+// patience is how long a cluster may take to come up.
 const patience = 30 * time.Second
 
-// until asks a node until its answer contains a word.
+// until repeats a question to a node until the answer contains a word.
 func until(what string, n node, word string, command ...string) error {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		v, err := n.ask(command...)
@@ -112,7 +112,7 @@ func until(what string, n node, word string, command ...string) error {
 	return fmt.Errorf("%s did not come about", what)
 }
 
-// sentinel records a Sentinel, and what two of them publish during a failover.
+// sentinel records the answers of a Sentinel, and what two Sentinels publish during a failover.
 func (r *recorder) sentinel() error {
 	var servers []node
 	for i := range 3 {
@@ -177,12 +177,12 @@ func (r *recorder) watcher(i int, master node) (node, error) {
 		if err := cmd.Process.Kill(); err != nil {
 			fmt.Fprintln(os.Stderr, "record:", err)
 		}
-		_ = cmd.Wait() // it says that the process was killed
+		_ = cmd.Wait() // the error says that the process was killed
 	})
 	return node{"127.0.0.1", port}, nil
 }
 
-// recordFailover records the events of the Sentinel that carries out a failover and of one that learns of it.
+// recordFailover records the events of two Sentinels: of the one that carries out a failover, and of one that learns of it.
 func recordFailover(watchers []node) error {
 	var files [][]string
 	var conns []net.Conn
@@ -212,7 +212,7 @@ func recordFailover(watchers []node) error {
 				return fmt.Errorf("events: %w", err)
 			}
 			if len(v.Elems) < 4 {
-				continue // the confirmation
+				continue // the confirmation of the subscription
 			}
 			files[i] = append(files[i], v.Elems[2].Text+" "+discovery.Plain(v.Elems[3].Text))
 			if v.Elems[2].Text == "+slave" {
@@ -223,7 +223,7 @@ func recordFailover(watchers []node) error {
 	return errors.Join(write("events-promoting", files[0]), write("events-learning", files[1]))
 }
 
-// cluster records the node of a Redis Cluster that has all slots, and a replica.
+// cluster records the answers of two nodes of a Redis Cluster: the one that has all slots, and a replica.
 func (r *recorder) cluster() error {
 	var nodes []node
 	for range 3 {
@@ -272,7 +272,7 @@ func (r *recorder) cluster() error {
 			return err
 		}
 	}
-	// The owner hears with the next ping that its replicas are online.
+	// Only with the next ping does the owner hear that its replicas are online.
 	for _, n := range nodes {
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 			v, err := n.ask("CLUSTER", "SLOTS")
@@ -293,7 +293,7 @@ func busOf(n node) string {
 	return v.Elems[1].Text
 }
 
-// record asks in both protocols and writes what came.
+// record asks the questions over both protocols and writes the answers.
 func record(name string, n node, questions []string) error {
 	for _, resp := range []string{"2", "3"} {
 		conn, err := n.dial()

@@ -1,6 +1,6 @@
 package scripts
 
-// The productions: $NAME stands for what one makes. In contexts $$ is the statement.
+// productions has the functions that make text: each makes the text for one $NAME. In contexts, $$ stands for the statement.
 var productions map[string]func(*generator) string
 
 func init() {
@@ -23,7 +23,7 @@ func init() {
 		"PATTERN": word("'a'", "'.'", "'.-'", "'%w+'", "'^a'", "'(.)(.)'", "'[a-c]'", "'[^a]*'", "'%b()'", "'%f[%w]'", "'()'", "'%1'", "'(.)%1'", "'['", "'%'", "'(a'", "'a)'", "'[]a]'", "'[%a_-]+'", "'.*b?'", "'%z'", "'[a-'", "'%f'", "'%b'", "('(a)'):rep(33)", "('a?'):rep(10)", "'[%]'"),
 		"SUBJECT": word("'abcabc'", "'hello world'", "''", `'a\0b\0'`, "'(a(b)c)'", "('ab'):rep(20)", "'aaaa'", "'THE (quick) fox'", "12345"),
 		"REPL":    word("'%0%0'", "'%1'", "'%2'", "'x'", "'%'", "'%%'", "$LAMBDA", "{a='A',b=false}", "setmetatable({},{__index=$LAMBDA})", "7", "'%9'"),
-		// Not __unm, which gets its operand twice from Redis's Lua and once here (luavm/doc.go).
+		// This leaves out __unm, because Redis's Lua passes its operand twice and lockstep passes it once (luavm/doc.go).
 		"EVENT":     word("__index", "__newindex", "__call", "__add", "__concat", "__eq", "__lt", "__le", "__tostring", "__metatable", "__mode", "__gc", "__mod", "__div"),
 		"FORMAT":    word("'%d'", "'%5.2f'", "'%s'", "'%q'", "'%x'", "'%-10s|'", "'%+d'", "'%c'", "'%g'", "'%e'", "'%o'", "'%i'", "'%u'", "'%05d'", "'%.3s'", "'%#x'", "'%'", "'%y'", "'%100d'", "'%.100f'", "'%s%s'", "'%5'", "'% d'", "'%%'", "'%.0f'", "'%-+ #0d'"),
 		"PACK":      word("'b'", "'B'", "'h'", "'H'", "'l'", "'i2'", "'i8'", "'>i4'", "'<I3'", "'f'", "'d'", "'s'", "'c3'", "'c0'", "'x'", "'!4i4'", "'i33'", "'!3'", "'z'", "'bc0'", "'i0'", "'>!8bd'", "'c999'", "'Bc0'", "'i16'"),
@@ -37,7 +37,7 @@ func init() {
 
 var numbers = []string{"0", "1", "-1", "2", "100", "255", "256", "65535", "65536", "2147483647", "-2147483648", "4294967296", "9007199254740993", "1e15", "1e100", "-1e100", "0.1", "-0.5", "1/0", "-1/0", "0/0", "3.7", "1e308", "2^63", "-2^63"}
 
-// writes are the ways to write a table, into tables that all scripts share.
+// writes are the ways to write a table. The scripts use them on tables that all scripts share.
 var writes = []string{
 	"local t=$CHAIN t[$KEY]=$VALUE return rawget(t,$KEY)", "local t=$CHAIN t.evil=$VALUE", "local t=$CHAIN t.tostring,t.call=$VALUE,$VALUE", "rawset($ANY,$KEY,$VALUE)",
 	"local t=setmetatable({},{__newindex=rawset}) t[$KEY]=$VALUE return t", "local t=setmetatable({},{__newindex=function(t,k,v) rawset($ANY,k,v) end}) t[$KEY]=$VALUE", "local t=setmetatable({},{__newindex=function(t,k,v) local s=$ANY s[k]=v end}) t[$KEY]=$VALUE",
@@ -49,7 +49,7 @@ var writes = []string{
 	"KEYS[$SMALL]=$VALUE return KEYS", "ARGV.x=$VALUE return #ARGV", "return rawequal($ANY,$ANY)", "local r=redis.pcall($COMMAND) if type(r)=='table' then r.evil=1 end return r",
 }
 
-// nesters go a level deeper by calling f(n-1); f is the function that they are in.
+// nesters are statements that go one level deeper by calling f(n-1), where f is the function that contains them.
 var nesters = []string{
 	"return string.gsub('x','x',function() f(n-1) end)", "table.sort({2,1},function() f(n-1) end)", "return pcall(f,n-1)", "local a=f(n-1) return a", "return f(n-1)", "return coroutine.wrap(f)(n-1)", "return setmetatable({},{__index=function() return f(n-1) end}).x",
 	"setmetatable({},{__newindex=function() f(n-1) end}).x=1", "return setmetatable({},{__add=function() return f(n-1) end})+1", "return setmetatable({},{__concat=function() return f(n-1) end})..'x'", "return tostring(setmetatable({},{__tostring=function() f(n-1) return 'x' end}))",
@@ -57,7 +57,7 @@ var nesters = []string{
 	"return -setmetatable({},{__unm=function() return f(n-1) end})", "local m={__lt=function() return f(n-1) end} return setmetatable({},m)<setmetatable({},m)", "local m={__eq=function() return f(n-1) end} return setmetatable({},m)==setmetatable({},m)", "return select('#',coroutine.resume(coroutine.create(f),n-1))", "string.gsub('x','.',setmetatable({},{__index=function() f(n-1) end}))",
 }
 
-// nestings go deep.
+// nestings are statements that nest deeply.
 var nestings = []string{
 	"local f f=function(n) if n<=0 then return 'end' end $NEST end return f($DEPTH)", "local f f=function(n) if n<=0 then return 'end' end if n%2==0 then $NEST else $NEST end end return f($DEPTH)",
 	"local f f=function(n) if n<=0 then error($VALUE) end $NEST end return f($DEPTH)", "local f f=function(n) if n<=0 then $STATEMENT end $NEST end return f($DEPTH)", "local t={} for i=1,$DEEP do t={t} end cjson.encode_max_depth($NUMBER) return #cjson.encode(t)",
@@ -67,7 +67,7 @@ var nestings = []string{
 	"local t={} for i=1,$DEPTH do t=setmetatable({},{__index=t}) end return t.x", "local t={x=1} for i=1,$DEPTH do t=setmetatable({},{__newindex=t}) end t.x=1 return t.x", "local t={} t[t]=table.foreach table.foreach(t,table.foreach)", "return tostring(setmetatable({},{__tostring=tostring}))",
 }
 
-// contexts run a statement from elsewhere.
+// contexts are texts that run a statement indirectly, for example in a callback.
 var contexts = []string{
 	"return coroutine.wrap(function() $$ end)()", "return pcall(function() $$ end)", "return xpcall(function() $$ end,function(e) return {e} end)", "return string.gsub('x','x',function() $$ end)", "table.sort({2,1},function() $$ end)", "return setmetatable({},{__index=function() $$ end}).x",
 	"return tostring(setmetatable({},{__tostring=function() $$ end}))", "return select(2,coroutine.resume(coroutine.create(function() $$ end)))", "table.foreach({1},function() $$ end)", "return xpcall(error,function() $$ end)", "local t=setmetatable({},{__call=function() $$ end}) return t()", "for x in function() $$ end do break end",
@@ -117,7 +117,7 @@ var commands = []string{
 	"return redis.call($COMMAND)", "return redis.pcall($COMMAND)", "return redis.call($COMMAND),redis.call($COMMAND)", "return string.gsub('ab','.',function() return redis.call($COMMAND) end)", "table.sort({3,2,1},function(a,b) redis.call($COMMAND) return a<b end)", "return setmetatable({},{__index=function() return redis.call($COMMAND) end}).x", "return pcall(redis.call,$COMMAND)", "return coroutine.wrap(function() return redis.call($COMMAND) end)()", "return xpcall(function() return redis.call($COMMAND) end,function(e) return type(e) end)", "return redis.call(unpack({'ECHO',$VALUE}))", "return redis.log($SMALL,$TEXT)", "return redis.log($VALUE)", "return redis.acl_check_cmd($COMMAND)", "return redis.replicate_commands()", "return redis.register_function($TEXT,$LAMBDA)",
 }
 
-// floods run into limits.
+// floods are statements that run into limits.
 var floods = []string{
 	"return string.rep('x',$NUMBER)", "local s='x' while true do s=s..s end", "while true do end", "local t={} while true do t[#t+1]={} end", "local s=string.rep('x',1e7) error(s)", "local s=string.rep('x',3e7) return redis.status_reply(s)", "local s=string.rep('x',3e7) return redis.error_reply(s)", "local s=string.rep('\\1',2e7) return #cjson.encode({s})", "local s=string.rep('x',1e6) local t={} for i=1,200 do t[i]=s end return #cmsgpack.pack(t)", "local s=string.rep('x',1e6) for i=1,100 do redis.call('PUBLISH','evil',s) end", "local s=string.rep('x',1e6) for i=1,100 do redis.log(redis.LOG_DEBUG,s) end",
 	"local s=string.rep('x',1e7) assert(false,s)", "local s=string.rep('x',1e7) return _G[s]", "return struct.size(string.rep('i',1e7))", "return struct.pack('i'..string.rep('x',1e6),1)", "local function f() return f() end return f()", "return string.find(string.rep('a',3e4),string.rep('.-',6)..'b')", "return #string.format(string.rep('%99d',1e5),1)", "local t={} for i=1,1e6 do t[i]=i end table.sort(t,function(a,b) return a>b end) return 1", "return cjson.decode('['..string.rep('[],',1e6)..'1]')", "for i=1,1e5 do pcall(error,{}) end", "local c={} for i=1,1e5 do c[i]=coroutine.create(function() end) end",

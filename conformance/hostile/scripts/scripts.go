@@ -1,11 +1,9 @@
-// Package scripts makes hostile Lua scripts by a grammar that knows where a sandbox has
-// edges: tables that all scripts share and the ways to write them, nesting by every
-// mechanism that nests, settings of cjson, error objects, sizes, callbacks that call
-// commands. One seed makes one script.
+// Package scripts makes hostile Lua scripts. Its grammar knows the edges of a sandbox: tables that all scripts share and the ways
+// to write them, every mechanism that nests, the settings of cjson, error objects, sizes, and callbacks that call commands. One
+// seed makes one script.
 //
-// A script catches what its statements raise and returns what they gave, so that one
-// script tries many things. What it returns is the same on every server that behaves as
-// Redis 7.0.15 does, unless it is Loose: then its reply is not compared.
+// A script catches the errors of its statements and returns their results, so one script tries many things. Every server that
+// behaves as Redis 7.0.15 does returns the same, unless the script is Loose: the reply to such a script is not compared.
 package scripts
 
 import (
@@ -23,14 +21,14 @@ type Script struct {
 	Loose bool
 }
 
-// Command is the script as EVAL.
+// Command returns the EVAL command for the script.
 func (s Script) Command() []string {
 	args := []string{"EVAL", s.Text, fmt.Sprint(len(s.Keys))}
 	return append(append(args, s.Keys...), s.Args...)
 }
 
-// Canary is a script that tells what scripts share: what is in the tables that all of them
-// see, and how the settings stand. Its reply never changes while a server runs.
+// Canary is a script that shows what all scripts share: the contents of the tables that all scripts see, and the settings. Its
+// reply never changes while a server runs.
 const Canary = `local out, seen = {}, {}
 local function walk(name, t)
   if seen[t] then out[#out+1] = name .. ' again' return end
@@ -54,7 +52,7 @@ out[#out+1] = tostring(5) .. tonumber('7') .. type(redis.call('PING')) .. ('x'):
 out[#out+1] = type(getmetatable(redis)) .. #KEYS .. #ARGV .. tostring(coroutine.running()) .. tostring(rawget(_G, 'evil'))
 return out`
 
-// prelude are the helpers of a script: try runs a function and notes what it gave.
+// prelude has the helpers of a script. The helper try runs a function and records its results.
 const prelude = `local out = {}
 local function show(v, d)
   local kind = type(v)
@@ -79,7 +77,7 @@ type generator struct {
 	loose bool
 }
 
-// Generate makes the script of a seed.
+// Generate makes the script for a seed.
 func Generate(seed uint64) Script {
 	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x1ce))}
 	var b strings.Builder
@@ -94,10 +92,10 @@ func Generate(seed uint64) Script {
 	return Script{Text: b.String(), Keys: []string{"evil:1", "evil:2"}, Args: []string{g.pick(numbers...), "a\x00b", "{\"a\":[1,2]}"}, Loose: g.loose}
 }
 
-// pick is one of some texts.
+// pick returns one of several texts.
 func (g *generator) pick(list ...string) string { return list[g.IntN(len(list))] }
 
-// fill replaces each $name of a text by what a production makes.
+// fill replaces each $NAME in a text by the text that its production makes.
 func (g *generator) fill(text string) string {
 	for {
 		at := strings.IndexByte(text, '$')
@@ -116,7 +114,7 @@ func (g *generator) fill(text string) string {
 	}
 }
 
-// statement is something to try.
+// statement makes a statement for a script to try.
 func (g *generator) statement() string {
 	if g.IntN(25) == 0 {
 		g.loose = true
@@ -126,7 +124,7 @@ func (g *generator) statement() string {
 	return g.fill(g.context(g.pick(kinds[g.IntN(len(kinds))]...)))
 }
 
-// context puts a statement where it is run by something else than the script itself.
+// context puts a statement into a text that runs it indirectly.
 func (g *generator) context(s string) string {
 	if g.IntN(3) > 0 {
 		return s
@@ -134,7 +132,7 @@ func (g *generator) context(s string) string {
 	return strings.ReplaceAll(g.pick(contexts...), "$$", s)
 }
 
-// ending is how a script ends other than by returning what it noted.
+// ending makes an end of a script other than the return of the recorded results.
 func (g *generator) ending() string {
 	return "do " + g.fill(g.pick(
 		"error($TEXT)", "error($TEXT,$SMALL)", "return $VALUE", "return {$VALUE,$VALUE,$VALUE}", "return redis.error_reply($TEXT)",

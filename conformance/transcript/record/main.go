@@ -1,5 +1,5 @@
-// Command record writes the golden replies of the transcripts: it plays every file against a redis-server of its own and
-// puts the replies into the file. With -check it only compares.
+// Command record writes the golden replies of the transcripts. It plays every file against a redis-server of its own and puts the
+// replies into the file. With -check it only compares the replies.
 package main
 
 import (
@@ -117,7 +117,7 @@ func find(dir string) ([]string, error) {
 	return files, err
 }
 
-// each hands the files out to workers with a redis-server each, and gathers their errors.
+// each gives the files to workers, each with a redis-server of its own, and joins their errors.
 func each(bin string, files []string, workers int, do func(*redisd.Server, string) error) error {
 	var (
 		mu   sync.Mutex

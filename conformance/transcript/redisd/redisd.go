@@ -1,4 +1,4 @@
-// Package redisd runs a real redis-server on a free loopback port: the ground truth that transcripts are recorded from.
+// Package redisd runs a real redis-server on a free loopback port. Transcripts are recorded from it, so its replies count as right.
 package redisd
 
 import (
@@ -17,7 +17,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// Version is the only redis-server that golden replies may come from.
+// Version is the only version of redis-server from which golden replies may come.
 const Version = "7.0.15"
 
 // Server is a running redis-server with an empty keyspace and default settings.
@@ -49,10 +49,10 @@ func Find() (bin, version string, err error) {
 	return bin, string(m[1]), nil
 }
 
-// startAttempts allows for the free port being taken by somebody else between asking for it and starting on it.
+// startAttempts is how often Start tries to start the server: another process may take the free port before the server does.
 const startAttempts = 3
 
-// Start runs bin with the given settings (pairs of name and value) on top of the defaults.
+// Start runs the program bin. The settings are pairs of name and value that replace defaults.
 func Start(bin string, settings ...[2]string) (*Server, error) {
 	var err error
 	for range startAttempts {
@@ -73,7 +73,7 @@ func start(bin string, settings [][2]string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The only setting of our own: nothing is to be saved when the server stops.
+	// Besides the address and the directory, one setting is ours: the server must not save anything when it stops.
 	args := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", ""}
 	for _, kv := range settings {
 		args = append(args, "--"+kv[0], kv[1])
@@ -106,14 +106,15 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// awaitReady reads the server's log up to the line that says it listens, and keeps reading so that it never blocks.
+// awaitReady reads the server's log up to the line that says that the server listens. It then goes on reading, because the server
+// would block when nobody reads its log.
 func awaitReady(log io.Reader) error {
 	var seen []string
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "Ready to accept connections") {
 			go func() {
-				// The log is of no use from here on; its end is the server's end, which Close reports.
+				// The log is of no use any more. It ends when the server ends, and Close reports that.
 				_, _ = io.Copy(io.Discard, log)
 			}()
 			return nil
@@ -126,7 +127,7 @@ func awaitReady(log io.Reader) error {
 // Close ends the server and removes its directory.
 func (s *Server) Close() error {
 	err := s.cmd.Process.Kill()
-	// Wait reports the signal just sent, which is no news.
+	// The error of Wait only reports the signal that was just sent.
 	_ = s.cmd.Wait()
 	return errors.Join(err, os.RemoveAll(s.dir))
 }
@@ -137,22 +138,22 @@ func (s *Server) Addr() string { return s.addr }
 // Dial opens a client connection.
 func (s *Server) Dial() (net.Conn, error) { return net.Dial("tcp", s.addr) }
 
-// Advance sleeps: Redis has no other clock than the machine's.
+// Advance sleeps, because Redis has no other clock than the machine's.
 func (s *Server) Advance(d time.Duration) { time.Sleep(d) }
 
-// With starts a server of its own for a file with @server lines.
+// With starts a new server with settings, for a file with @server lines.
 func (s *Server) With(settings [][2]string) (transcript.Target, func(), error) {
 	own, err := Start(s.bin, settings...)
 	if err != nil {
 		return nil, nil, err
 	}
 	return own, func() {
-		// A server that died while it was used has failed the file already.
+		// If the server died while it was used, the file has failed already.
 		_ = own.Close()
 	}, nil
 }
 
-// Settings returns the whole configuration, to see whether a transcript changed it.
+// Settings returns the whole configuration. It shows whether a transcript has changed the configuration.
 func (s *Server) Settings() (string, error) {
 	conn, err := s.Dial()
 	if err != nil {
@@ -169,7 +170,7 @@ func (s *Server) Settings() (string, error) {
 	return pairs(v), errors.Join(err, conn.Close())
 }
 
-// pairs prints a flat array of names and values, one pair a line, in the order of the array.
+// pairs prints a flat array of names and values: one pair per line, in the order of the array.
 func pairs(v transcript.Value) string {
 	var lines []string
 	for i := 0; i+1 < len(v.Elems); i += 2 {

@@ -1,7 +1,8 @@
-// Command redis-server stands on the PATH where a test suite starts a redis-server of its own: it starts lockstep and leads a Unix
-// socket to it. It knows the few settings that such suites give, on the command line or, as `redis-server -`, on standard input.
+// Command redis-server is for the PATH of a test suite that starts a redis-server itself. It starts lockstep instead and connects a
+// Unix socket to it. It knows the few settings that such suites use, on the command line or, as `redis-server -`, on standard
+// input.
 //
-// LOCKSTEP_BINARY is the program to start.
+// LOCKSTEP_BINARY names the program to start.
 package main
 
 import (
@@ -22,13 +23,13 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// settings are the settings that matter here. The others mean nothing to a server that keeps nothing.
+// settings has the settings that matter here. The others have no meaning for a server that stores nothing.
 type settings struct {
 	port, socket string
 }
 
 func main() {
-	// A child may be made to end with the thread that started it.
+	// This thread must live on, because lockstep may be told to end with the thread that started it.
 	runtime.LockOSThread()
 	s, err := read(os.Args[1:], os.Stdin)
 	if err == nil {
@@ -40,7 +41,7 @@ func main() {
 	}
 }
 
-// read takes `--name value` or, after `-`, lines of `name value`.
+// read reads settings from arguments of the form `--name value` or, after `-`, from lines of the form `name value`.
 func read(args []string, stdin io.Reader) (settings, error) {
 	s := settings{port: "6379"}
 	if len(args) == 1 && args[0] == "-" {
@@ -117,7 +118,8 @@ func run(s settings) error {
 	}
 }
 
-// address is where lockstep listens: at the given port or, if that is taken and there is a socket, at any.
+// address returns where lockstep listens: at the given port. If that port is taken and there is a socket, lockstep listens at any
+// port.
 func (s settings) address() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+s.port)
 	if err != nil && s.socket != "" {
@@ -130,7 +132,7 @@ func (s settings) address() (string, error) {
 	return ln.Addr().String(), ln.Close()
 }
 
-// waitFor asks until there is an answer.
+// waitFor asks lockstep again and again until it answers.
 func waitFor(addr string, ended <-chan error) error {
 	for {
 		if c, err := source.Dial("tcp", addr); err == nil {
@@ -160,7 +162,7 @@ func forward(ln net.Listener, addr string) {
 	}
 }
 
-// join carries bytes both ways, and each end of stream with them.
+// join carries bytes in both directions, and passes on the end of each stream.
 func join(near *net.UnixConn, addr string) {
 	defer near.Close()
 	conn, err := source.Dial("tcp", addr)

@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// endWithParent: only Linux can do it.
+// endWithParent does nothing, because only Linux can end a process with its parent.
 func endWithParent(*exec.Cmd) {}
 
-// source: only Linux answers on all of 127.0.0.0/8 without being told to.
+// source sets no address, because only Linux answers at all of 127.0.0.0/8 without configuration.
 var source = &net.Dialer{}

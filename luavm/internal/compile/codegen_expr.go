@@ -62,8 +62,9 @@ func (f *function) setReturns(e *exp, n int) {
 	}
 }
 
-// oneReturn makes the call or vararg e give one result. Unlike C Lua, it puts the result of a vararg into a new register: OP_VARARG
-// of gopher-lua clears all registers above its target, so the target must not be a variable that has other variables above it.
+// oneReturn makes the call or vararg e give one result. Unlike C Lua, it puts the result of a vararg into a new register.
+// gopher-lua's OP_VARARG clears all registers above its target, so the target must not be a variable that has other variables above
+// it.
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:
@@ -276,9 +277,8 @@ func (f *function) jumpIf(e *exp, cond int) int {
 	return f.condJump(lua.OP_TESTSET, noReg, e.info, cond)
 }
 
-// goOnIfTrue lets execution go on at the next instruction if e is true, and jump (e.no) if e is
-// false. It tests even a constant false. Without the test, earlier jumps that lead to this jump
-// would join e.no, although they carry a value of their own.
+// goOnIfTrue makes the program go on at the next instruction if e is true, and jump (e.no) if e is false. Even a constant false
+// gets a test. Without the test, earlier jumps that lead to this jump would join e.no, although they carry a value of their own.
 func (f *function) goOnIfTrue(e *exp) {
 	f.discharge(e)
 	pc := noJump

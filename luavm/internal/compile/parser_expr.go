@@ -78,8 +78,8 @@ func (p *parser) keepIndexes(t *target, v *exp) {
 	}
 }
 
-// adjust makes a list of n expressions, of which e is the last, give one value in a register to each of vars variables. If n is
-// larger than vars, the expressions without a variable keep their registers, too.
+// adjust makes a list of n expressions give one value in a register to each of vars variables. e is the last expression of the
+// list. If there are more expressions than variables, the surplus expressions keep their registers, too.
 func (p *parser) adjust(vars, n int, e *exp) {
 	f := p.f
 	extra := vars - n

@@ -1,5 +1,5 @@
-// Beside plays hostile scripts on two servers, lockstep and redis-server 7.0.15, and prints
-// each script whose replies differ, that took too long, or that left something behind:
+// Beside plays hostile scripts on two servers, lockstep and redis-server 7.0.15. It prints each script whose replies differ, that
+// took too long, or that left something behind:
 //
 //	redis-server --port 7777 --save '' &
 //	lockstep serve --ephemeral --listen 127.0.0.1:7778 &
@@ -19,7 +19,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// patience is how long a server may take for one script: more than its limit.
+// patience is how long a server may take for one script. It is longer than the time limit of scripts.
 const patience = 20 * time.Second
 
 type server struct {
@@ -46,7 +46,7 @@ func (s *server) do(args ...string) (v transcript.Value, err error) {
 	return transcript.ReadValue(s.in)
 }
 
-// redial waits for a server that is started again.
+// redial waits until a server that has ended is started again.
 func redial(addr string) (s *server, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(200 * time.Millisecond) {
 		if s, err = dial(addr); err == nil {
@@ -118,7 +118,7 @@ func play(lockstep, redis string, from, n uint64, loose bool) (found int, err er
 		case theirs != nil && !s.Loose:
 			want, err := theirs.script(s)
 			switch {
-			case err != nil: // some scripts end Redis: whoever started it has to start it again
+			case err != nil: // some scripts end Redis; whoever started it has to start it again
 				fmt.Printf("seed %d: Redis did not answer: %v\n", seed, err)
 				if theirs, err = redial(redis); err != nil {
 					return found, err
