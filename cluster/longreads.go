@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -12,7 +13,8 @@ import (
 // Long reads take time in proportion to the data. They go behind all other waiting requests, so a client that
 // takes a lock waits for one long read, not for those of sixty clients. The leader may change their order,
 // because they change nothing, and each client sees only the reply to its own. While there is no room for
-// their replies, the leader puts long reads off (hasRoom). After a long read that took much time, the leader
+// their replies, the leader puts long reads off (hasRoom). Among long reads, those of users whose long reads have taken less time
+// lately go first: a read is a long one by its kind, and may well be short. After a long read that took much time, the leader
 // serves only other requests, if there are any, for as long as the read took (fair.Interval).
 
 // longPause is how long an idle leader waits before it looks again whether it may run the requests that go
@@ -25,6 +27,9 @@ type longReads struct {
 	tried   int  // number of long reads that inTurn has given to the present batch
 	light   int  // number of other requests that inTurn has given to it
 	passed  bool // the last batch has run other requests, and none of its long reads
+
+	spent  map[string]time.Duration // how long the long reads of each user have taken lately; each second halves it
+	halved time.Duration            // when it was halved, monotonic
 
 	full     time.Duration // since when there has been no room for large replies (hasRoom), monotonic; 0: there is room
 	interval fair.Interval
@@ -63,6 +68,7 @@ func (s *sequencer) inTurn(q []*request) []*request {
 	if len(l.waiting) == 0 || !s.longDue(now) {
 		return light
 	}
+	l.order(now)
 	long := l.waiting
 	l.full = 0
 	l.waiting, l.tried, l.light = nil, len(long), len(light)
@@ -70,6 +76,35 @@ func (s *sequencer) inTurn(q []*request) []*request {
 		return slices.Concat(long[:1], light, long[1:])
 	}
 	return slices.Concat(light, long)
+}
+
+// note adds the time that a long read has taken to the time of its user.
+func (l *longReads) note(r *request, took time.Duration) {
+	if l.spent == nil {
+		l.spent = map[string]time.Duration{}
+	}
+	user, _ := r.User()
+	l.spent[user] += took
+}
+
+// order sorts the waiting long reads by the time that those of their users have taken. Those of one user stay in order.
+func (l *longReads) order(now time.Duration) {
+	for ; now-l.halved >= time.Second && len(l.spent) > 0; l.halved += time.Second {
+		for user, took := range l.spent {
+			if l.spent[user] = took / 2; took < time.Millisecond {
+				delete(l.spent, user) // so the map holds no more users than have run long reads in the last seconds
+			}
+		}
+	}
+	if len(l.spent) == 0 {
+		l.halved = now
+		return
+	}
+	spent := func(r *request) time.Duration {
+		user, _ := r.User()
+		return l.spent[user]
+	}
+	slices.SortStableFunc(l.waiting, func(a, b *request) int { return cmp.Compare(spent(a), spent(b)) })
 }
 
 func splitLong(q []*request) (light, long []*request) {

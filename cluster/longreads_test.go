@@ -60,6 +60,43 @@ func longReadsGoBehind(t *testing.T, takes time.Duration) {
 	}
 }
 
+// TestLongReadsOfOneUser: thirty long reads of one user wait. A short read of another user, which is a long one by its kind, waits for
+// one of them and the time that others have after it, and not for all.
+func TestLongReadsOfOneUser(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		look := store.Command{Name: "look", Arity: 2, Flags: store.ReadOnly, Run: func(c *store.Ctx) store.Reply {
+			d, err := time.ParseDuration(string(c.Args[1]))
+			if err != nil {
+				t.Error(err)
+			}
+			time.Sleep(d)
+			return store.OK
+		}}
+		n, _ := leaderAnd(t, false, look, makeUser)
+		n.do("MAKEUSER hog")
+		n.do("MAKEUSER app")
+		as := func(user, line string) {
+			calls := n.call(line)
+			calls[0].User = user
+			n.ask(nil, false, calls)
+		}
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() { as("hog", "LOOK 200ms") })
+		}
+		time.Sleep(300 * ms)
+		for range 5 {
+			at := time.Now()
+			as("app", "LOOK 0ms")
+			if took := time.Since(at); took > 450*ms {
+				t.Errorf("the read took %v", took)
+			}
+			time.Sleep(100 * ms)
+		}
+		all.Wait()
+	})
+}
+
 // Four clients ask for large values, and while the leader reads them the room for large replies ends. It puts the first one aside,
 // and its batch is over: a client that takes a lock waits for that read, not for all of them.
 func TestReadsPutAsideEndTheBatch(t *testing.T) {

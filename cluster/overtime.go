@@ -175,6 +175,7 @@ func (s *sequencer) noteUse(q []*request) {
 	for _, r := range q {
 		if isLongRead(r) {
 			long += r.used
+			s.long.note(r, r.used)
 		}
 		if r.wroteBytes <= HeavyBytes { // a larger write is charged together with its entry (largeWrites)
 			s.users.Note(r, r.used, now)
