@@ -273,8 +273,13 @@ type testNode struct {
 // newTestNode returns a node that does not lead yet. commands are added to
 // those of the store.
 func newTestNode(t testing.TB, commands ...store.Command) *testNode {
+	return newTestNodeOn(t, clustertest.NewClock(), commands...)
+}
+
+// newTestNodeOn is newTestNode for a node with another clock.
+func newTestNodeOn(t testing.TB, src TimeSource, commands ...store.Command) *testNode {
 	cfg := Default()
-	cfg.Time, cfg.Logger = clustertest.NewClock(), slog.New(slog.DiscardHandler)
+	cfg.Time, cfg.Logger = src, slog.New(slog.DiscardHandler)
 	cfg.Table = store.NewTable(store.Commands(), commands)
 	cfg.Fatal = func(err error) { t.Error(err) }
 	n := nodeOf(cfg)

@@ -26,10 +26,11 @@ func TestStoppedProcessDoesNoHeavyWork(t *testing.T) {
 				time.Sleep(d)
 				return store.OK
 			}}
-			n := newTestNode(t, step)
+			var src TimeSource = clustertest.NewClock()
 			if !heavy {
-				n.cfg.Time = stopped{n.cfg.Time}
+				src = stopped{src}
 			}
+			n := newTestNodeOn(t, src, step)
 			n.lead()
 			c := n.NewClient(heavyHost)
 			for _, d := range []string{"50ms", "200ms"} {
