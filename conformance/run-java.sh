@@ -35,6 +35,8 @@ check() {
   [[ $status -ne 0 ]] || return 0
   grep -E '^client |Tests run:|FAILURE|^\[ERROR\]   [A-Z]|^\[ERROR\] [^ ]*\.java:|<<< ' "$log" || tail -n 60 "$log"
   echo "run-java.sh: failed, see $PWD/$log" >&2
+  # What failed comes last: a log that is cut keeps its end.
+  sed -nE 's/^\[ERROR\]   ([A-Z].*)/failed: \1/p' "$log" | sort -u | head -n 20 >&2
   exit 1
 }
 

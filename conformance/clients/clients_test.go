@@ -141,10 +141,12 @@ func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, failed
 	err := cmd.Run()
 	t.Logf("%s", out.String())
 	if err != nil {
-		*failed = append(*failed, fmt.Sprintf("%s on %d nodes: %v\n%s", s.name, len(list), err, lastLines(out.String(), 60)))
+		text := fmt.Sprintf("%s on %d nodes: %v\n", s.name, len(list), err)
 		for _, n := range list {
 			t.Logf("log of %s:\n%s", n.ID, n.Log())
+			text += fmt.Sprintf("what %s said of leaders:\n%s\n", n.ID, lastLines(linesWith(n.Log(), "leader"), 8))
 		}
+		*failed = append(*failed, text+lastLines(out.String(), 60))
 		t.Fatalf("%s: %v", s.script, err)
 	}
 	results, err := compatibility.ReadResults(file)
@@ -158,6 +160,17 @@ func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, failed
 		}
 	}
 	return results
+}
+
+// linesWith returns the lines of s that contain a word.
+func linesWith(s, word string) string {
+	var list []string
+	for line := range strings.Lines(s) {
+		if strings.Contains(line, word) {
+			list = append(list, line)
+		}
+	}
+	return strings.Join(list, "")
 }
 
 func lastLines(s string, n int) string {
