@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"lockstep/cluster/turns"
 	"lockstep/server"
 	"lockstep/server/respclient"
 )
@@ -99,7 +100,7 @@ func (o *adminOptions) roots() (*x509.CertPool, error) {
 	}
 	pool, found := x509.NewCertPool(), false
 	for _, file := range files {
-		pem, err := os.ReadFile(file)
+		pem, err := turns.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}

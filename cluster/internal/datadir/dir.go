@@ -104,6 +104,9 @@ func ofData(err error) bool {
 }
 
 func (d *Dir) open(o Options) (err error) {
+	if err := checkPlain(d.path); err != nil {
+		return err
+	}
 	if !o.Unfinished {
 		if d.lock, err = acquire(d.path); err != nil {
 			return err
@@ -146,7 +149,7 @@ func acquire(path string) (*os.File, error) {
 // writes node.json.
 func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
-	b, err := os.ReadFile(path)
+	b, err := readSmall(path)
 	if errors.Is(err, os.ErrNotExist) {
 		// node.json is the first file of a new directory. If there is another file, a node has used the directory. A node.json with New
 		// set would then let the next start delete what that node has acknowledged.

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -118,7 +117,7 @@ func decodeMark(b []byte) (m mark, err error) {
 }
 
 func readMark(path string) (mark, error) {
-	b, err := os.ReadFile(path)
+	b, err := readSmall(path)
 	if err != nil {
 		return mark{}, err
 	}

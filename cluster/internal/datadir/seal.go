@@ -162,6 +162,9 @@ func clearTail(d Files, path string, end int64) error {
 	if err != nil || left == 0 {
 		return err
 	}
+	if left > maxLeft {
+		return fmt.Errorf("%s: %d bytes follow its last entry, and a torn write leaves at most %d", filepath.Base(path), left, maxLeft)
+	}
 	f, err := d.Open(path)
 	if err != nil {
 		return err
@@ -173,13 +176,32 @@ func clearTail(d Files, path string, end int64) error {
 	return errors.Join(err, f.Close())
 }
 
+const (
+	// leftPiece is the size in bytes of one read of leftFrom.
+	leftPiece = 64 << 10
+	// maxLeft bounds the remains of a torn write. One write has at most a segment and the entry that fills it.
+	maxLeft = 1 << 30
+)
+
 // leftFrom returns how many bytes a file has from the offset end on, without the zeros at its end.
-func leftFrom(path string, end int64) (int, error) {
+func leftFrom(path string, end int64) (left int64, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close() // only read
-	b, err := io.ReadAll(io.NewSectionReader(f, end, math.MaxInt64-end))
-	return len(bytes.TrimRight(b, "\x00")), err
+	in, buf := io.NewSectionReader(f, end, math.MaxInt64-end), make([]byte, leftPiece)
+	for at := int64(0); ; {
+		n, err := io.ReadFull(in, buf)
+		if end := len(bytes.TrimRight(buf[:n], "\x00")); end > 0 {
+			left = at + int64(end)
+		}
+		at += int64(n)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return left, nil
+		case err != nil:
+			return left, err
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"os"
 
 	"github.com/hashicorp/raft"
 )
@@ -52,7 +51,7 @@ func decodeSettled(b []byte) (uint64, bool) {
 
 // openSettled reads log.settled, writes it anew, and keeps it open.
 func (g *Log) openSettled(d Files, path string) error {
-	b, err := os.ReadFile(path)
+	b, err := readSmall(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

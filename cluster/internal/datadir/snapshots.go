@@ -101,7 +101,7 @@ func snapshotID(term, index, number uint64) string {
 
 // verify reads all of a snapshot, checks it, and returns its metadata.
 func (s *Snapshots) verify(name string) (snapshotMeta, error) {
-	b, err := os.ReadFile(filepath.Join(s.dir, name, metaFile))
+	b, err := readSmall(filepath.Join(s.dir, name, metaFile))
 	if err != nil {
 		return snapshotMeta{}, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"os"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -84,7 +83,7 @@ func openVotes(d Files, inner raft.StableStore, path string) (*sealedVotes, erro
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(path)
+	b, err := readSmall(path)
 	if err == nil {
 		if s.last, err = decodeVotes(b); err != nil {
 			return nil, err

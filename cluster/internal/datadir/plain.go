@@ -1,0 +1,44 @@
+package datadir
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// checkPlain fails if a directory or a subdirectory has a pipe or a device, or a link to one. A node that opens a pipe waits for its
+// writer, and a device may have no end. checkPlain skips lost+found, and what this user may not read.
+func checkPlain(dir string) error {
+	return fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return nil // who opens the file reports the error, and what to do
+		case e.IsDir() && e.Name() == lostAndFound:
+			return fs.SkipDir
+		}
+		info, err := os.Stat(filepath.Join(dir, name)) // follows links
+		if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice|fs.ModeIrregular) != 0 {
+			return fmt.Errorf("data directory %s: %s is no regular file: no node has made it; remove it, or name another directory with --data", dir, name)
+		}
+		return nil
+	})
+}
+
+// maxSmall is the largest size in bytes of a file that readSmall reads. Nodes write a hundredth of it.
+const maxSmall = 1 << 20
+
+// readSmall returns the content of a file that a node writes in one piece. It refuses a file of more than maxSmall bytes.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSmall+1))
+	if err == nil && len(b) > maxSmall {
+		return nil, fmt.Errorf("%s has more than %d bytes: a node writes less", path, maxSmall)
+	}
+	return b, err
+}
