@@ -36,7 +36,8 @@ check() {
   grep -E '^client |Tests run:|FAILURE|^\[ERROR\]   [A-Z]|^\[ERROR\] [^ ]*\.java:|<<< ' "$log" || tail -n 60 "$log"
   echo "run-java.sh: failed, see $PWD/$log" >&2
   # What failed comes last: a log that is cut keeps its end.
-  sed -nE 's/^\[ERROR\]   ([A-Z].*)/failed: \1/p' "$log" | sort -u | head -n 20 >&2
+  grep -E '^\[ERROR\] {3}[A-Z]' "$log" >"$log.failed" || grep -E '^\[ERROR\] [A-Z]' "$log" >"$log.failed" || true
+  sed -E 's/^\[ERROR\] +/failed: /; 20q' "$log.failed" >&2
   exit 1
 }
 
