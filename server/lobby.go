@@ -14,6 +14,9 @@ import (
 // beside a flood from its own address, a moment later than without the flood. If the server refused the client at once, the
 // client would hardly ever get in.
 //
+// A program that has just started may open many connections at once, and need a second or two for all of their handshakes.
+// So while few clients wait, a client whom the server has answered has more time (answeredLooks).
+//
 // If clients come faster than their handshakes begin, the lobby fills up. Then each newcomer ends the handshake of its
 // address that keeps the others out (makeRoom).
 
@@ -28,6 +31,9 @@ const (
 	// handshake waiting for its own client. The looks need not be consecutive, so that a client cannot save its handshake by
 	// sending byte by byte.
 	clientLooks = 10
+	// answeredLooks replaces clientLooks for a handshake whose client the server has answered, as long as no more than fromOne
+	// clients of the address wait. So the last of them waits for some two seconds at most.
+	answeredLooks = 40
 	// lobbyLooks is how many looks may find a client in the lobby before the server sends the client away. Together they
 	// take as long as a handshake may take.
 	lobbyLooks = int(handshakeTime / lookPause)
@@ -190,15 +196,20 @@ func (h *handshakes) look() {
 	}
 }
 
-// cutIdle counts this look for each handshake of an address that waits for its client. It ends the handshakes with
-// clientLooks looks or more, but at most as many as the parameter most says. The caller holds mu.
-func (h *handshakes) cutIdle(from netip.Addr, most int) {
+// cutIdle counts this look for each handshake of an address that waits for its client. It ends the handshakes whose clients
+// have had their time (clientLooks, answeredLooks), but at most as many as clients of the address wait in the lobby. The
+// caller holds mu.
+func (h *handshakes) cutIdle(from netip.Addr, waiting int) {
 	var idle []*wire
 	for _, w := range h.open[from] {
 		if w.WaitsForClient() {
 			w.looks++
 		}
-		if w.looks >= clientLooks && len(idle) < most {
+		most := clientLooks
+		if waiting <= h.fromOne() && w.Answered() {
+			most = answeredLooks
+		}
+		if w.looks >= most && len(idle) < waiting {
 			idle = append(idle, w)
 		}
 	}

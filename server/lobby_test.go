@@ -103,6 +103,50 @@ func TestNewcomersComeInBesideAFullLobby(t *testing.T) {
 	}
 }
 
+// lateConn is the connection of a client that needs some time for its part of the handshake after the ClientHello.
+type lateConn struct {
+	net.Conn
+	late time.Duration
+	said bool
+}
+
+func (c *lateConn) Write(p []byte) (int, error) {
+	if c.said {
+		time.Sleep(c.late)
+	}
+	c.said = true
+	return c.Conn.Write(p)
+}
+
+// TestSlowClientsOfOneAddress: programs of one address open twice as many connections at once as may be at the handshake, and take
+// a second for their part of each handshake. All get in, because nobody else wants the places.
+func TestSlowClientsOfOneAddress(t *testing.T) {
+	for _, most := range []int{maxHandshakes, 200} {
+		synctest.Test(t, func(t *testing.T) {
+			h, dial, client := floodedHandshakes(t)
+			h.most = most
+			var clients sync.WaitGroup
+			var refused atomic.Int32
+			for range 2 * h.fromOne() {
+				clients.Go(func() {
+					near := dial("192.0.2.1")
+					defer near.Close()
+					if tls.Client(&lateConn{Conn: near, late: time.Second}, client).Handshake() != nil {
+						refused.Add(1)
+					}
+					_, _ = io.Copy(io.Discard, near)
+				})
+			}
+			clients.Wait()
+			if n := refused.Load(); n > 0 {
+				t.Errorf("%d of %d clients were cut off", n, 2*h.fromOne())
+			}
+			h.stop()
+			time.Sleep(time.Second)
+		})
+	}
+}
+
 // The bounds of handshakes and of the lobby with the default of Config.MaxHandshakes.
 const (
 	maxFromOne  = maxHandshakes / 4
