@@ -8,15 +8,19 @@ import (
 	"io"
 	"math"
 	"os"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // checkBolt fails if a database of bbolt is damaged in a way that would make bbolt end the process. bbolt believes every number in its
 // pages. If one is wrong, bbolt reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its own, where
 // nobody can recover. So checkBolt reads the file as bytes, before bbolt uses it. It does not check the content of keys and values: they
 // have checksums of their own (entrysum.go, votes.go).
+//
+// checkBolt fails with errInUse if another process has locked the file, also if it only reads: raft-wal would wait for that lock for ever.
 func checkBolt(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -26,20 +30,27 @@ func checkBolt(path string) error {
 		return err
 	}
 	// With these options, bbolt reads only the two meta pages here, and these have checksums.
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second})
+	var f *os.File
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second, OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
+		f, err = os.OpenFile(name, flag, mode)
+		return f, err
+	}})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		return inUse(path)
+	}
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer db.Close() // closes f, and so releases the lock
+	// bbolt has a shared lock now. Nobody else may have one, because a node needs the file alone. Other errors than EWOULDBLOCK say
+	// nothing about that: some file systems lock a file alone only for a writer.
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == syscall.EWOULDBLOCK {
+		return inUse(path)
+	}
 	return db.View(func(tx *bbolt.Tx) error {
 		if tx.Size() > info.Size() {
 			return fmt.Errorf("it has %d of %d bytes", info.Size(), tx.Size())
 		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
 		size := db.Info().PageSize
 		c := boltCheck{file: f, size: int64(size), used: make([]bool, tx.Size()/int64(size))}
 		if err := c.tree(uint64(tx.Cursor().Bucket().Root()), nil, nil); err != nil {

@@ -95,8 +95,10 @@ func (d *Dir) Unusable(err, otherwise error) error {
 	return otherwise
 }
 
-// errInUse says that bbolt's lock of its file is taken.
-var errInUse = errors.New("another process has " + boltFile + " open")
+// errInUse says that bbolt's lock of a file is taken.
+var errInUse = errors.New("another process has this file open")
+
+func inUse(path string) error { return fmt.Errorf("%s: %w", filepath.Base(path), errInUse) }
 
 // ofData reports whether err means damaged data, and not one of the causes for which Unusable has advice.
 func ofData(err error) bool {
@@ -396,7 +398,7 @@ func (d *Dir) openBolt() (err error) {
 		},
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return errInUse
+		return inUse(path)
 	}
 	if err != nil {
 		return err

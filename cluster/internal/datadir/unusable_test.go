@@ -3,9 +3,13 @@ package datadir
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/hashicorp/raft-wal/metadb"
 )
 
 // TestDataThatCannotBeOpened: if a lack of rights or of files, or another process, is why a directory cannot be used, the error does
@@ -27,7 +31,7 @@ func TestDataThatCannotBeOpened(t *testing.T) {
 			}
 		}
 	}
-	if got := d.Unusable(errInUse, errors.New("damaged")).Error(); !strings.Contains(got, "another process has raft.db open") || !strings.Contains(got, "is intact") {
+	if got := d.Unusable(inUse(boltFile), errors.New("damaged")).Error(); !strings.Contains(got, "raft.db: another process has this file open") || !strings.Contains(got, "is intact") {
 		t.Error(got)
 	}
 	d.Close()
@@ -38,6 +42,50 @@ func TestFileSizeLimit(t *testing.T) {
 	for cause, want := range map[error]string{syscall.EFBIG: "ulimit -f", syscall.EIO: "repair the disk"} {
 		if err := notWritten("the log", &os.PathError{Op: "write", Path: "x", Err: cause}); !errors.Is(err, cause) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", cause, err)
+		}
+	}
+}
+
+// TestDataInUse: if another process has locked a database of bbolt, the start says so within a few seconds, and does not call the data
+// damaged.
+func TestDataInUse(t *testing.T) {
+	dir := t.TempDir()
+	d, err := openDir(dir, LogWAL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Finish("", false); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	for _, name := range []string{boltFile, walDir + "/" + metadb.FileName} {
+		for kind, how := range map[string]int{"alone": syscall.LOCK_EX, "shared": syscall.LOCK_SH} {
+			f, err := os.Open(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := syscall.Flock(int(f.Fd()), how); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() {
+				d, err := openDir(dir, LogWAL)
+				if err == nil {
+					d.Close()
+				}
+				ended <- err
+			}()
+			select {
+			case err = <-ended:
+			case <-time.After(5 * time.Second):
+				f.Close()
+				t.Errorf("%s, %s: the start waits for ever; then %v", name, kind, <-ended)
+				continue
+			}
+			f.Close()
+			if err == nil || !strings.Contains(err.Error(), filepath.Base(name)+": another process has this file open; what it holds is intact") {
+				t.Errorf("%s, %s: %v", name, kind, err)
+			}
 		}
 	}
 }
