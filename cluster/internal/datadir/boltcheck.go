@@ -100,13 +100,14 @@ func (c *boltCheck) use(number uint64) error {
 	return nil
 }
 
-// page returns a page together with the further pages that belong to it.
+// page returns the bytes of a page that are in use, together with those of the further pages that belong to it. It reads no more than
+// that, because the number of further pages may be damaged, and the file may have gigabytes.
 func (c *boltCheck) page(number uint64) ([]byte, error) {
 	if err := c.use(number); err != nil {
 		return nil, err
 	}
-	head := make([]byte, boltHead)
-	if _, err := c.file.ReadAt(head, int64(number)*c.size); err != nil {
+	head, err := c.read(number, boltHead)
+	if err != nil {
 		return nil, err
 	}
 	if binary.LittleEndian.Uint64(head) != number {
@@ -118,9 +119,44 @@ func (c *boltCheck) page(number uint64) ([]byte, error) {
 			return nil, err
 		}
 	}
-	b := make([]byte, int64(1+more)*c.size)
+	size := (1 + more) * uint64(c.size)
+	kind, count := binary.LittleEndian.Uint16(head[8:]), uint64(binary.LittleEndian.Uint16(head[10:]))
+	end := uint64(c.size) // of what is in use
+	switch {
+	case kind == boltFreelist && count == math.MaxUint16:
+		if head, err = c.read(number, boltHead+8); err != nil {
+			return nil, err
+		}
+		end = max(end, boltHead+8+8*min(binary.LittleEndian.Uint64(head[boltHead:]), size/8))
+	case kind == boltFreelist:
+		end = max(end, boltHead+8*count)
+	default:
+		if head, err = c.read(number, min(boltHead*(1+count), size)); err != nil {
+			return nil, err
+		}
+		for at := uint64(boltHead); at < uint64(len(head)); at += boltHead {
+			place, key, value := boltElement(kind, head[at:])
+			end = max(end, at+place+key+value)
+		}
+	}
+	return c.read(number, min(end, size))
+}
+
+// read returns the first n bytes of a page.
+func (c *boltCheck) read(number, n uint64) ([]byte, error) {
+	b := make([]byte, n)
 	_, err := c.file.ReadAt(b, int64(number)*c.size)
 	return b, err
+}
+
+// boltElement returns where the key of an element begins, counted from the element's own beginning, and how many bytes the key and the
+// value behind it have. In a branch, the value is in the element itself.
+func boltElement(kind uint16, e []byte) (place, key, value uint64) {
+	if kind == boltLeaf {
+		e = e[4:]
+		value = uint64(binary.LittleEndian.Uint32(e[8:]))
+	}
+	return uint64(binary.LittleEndian.Uint32(e)), uint64(binary.LittleEndian.Uint32(e[4:])), value
 }
 
 // tree checks a page and all pages below it. Their first key must be first, and all their keys must be less than beyond. If first or
@@ -149,22 +185,19 @@ func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
 	for i := range count {
 		at := boltHead * (1 + i)
 		e := b[at : at+boltHead]
-		value := e[8:]
-		place, length, rest := binary.LittleEndian.Uint32(e), binary.LittleEndian.Uint32(e[4:]), uint32(0)
-		if kind == boltLeaf {
-			place, length, rest = length, binary.LittleEndian.Uint32(e[8:]), binary.LittleEndian.Uint32(e[12:])
-		}
-		begin := uint64(at) + uint64(place)
-		end := begin + uint64(length)
-		if end+uint64(rest) > uint64(len(b)) {
+		place, length, rest := boltElement(kind, e)
+		begin := uint64(at) + place
+		end := begin + length
+		if end+rest > uint64(len(b)) {
 			return badPage(number, "has an element beyond its end")
 		}
 		key := b[begin:end]
 		if i == 0 && first != nil && !bytes.Equal(key, first) || i > 0 && bytes.Compare(key, keys[i-1]) <= 0 || beyond != nil && bytes.Compare(key, beyond) >= 0 {
 			return badPage(number, "has keys in the wrong order")
 		}
+		value := e[8:]
 		if kind == boltLeaf {
-			value = b[end : end+uint64(rest)]
+			value = b[end : end+rest]
 		}
 		keys, values = append(keys, key), append(values, value)
 	}

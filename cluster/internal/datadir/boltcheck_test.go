@@ -156,3 +156,39 @@ func TestSoundBolt(t *testing.T) {
 		}
 	}
 }
+
+// sparsePage has one page and then nothing but zeros. It notes how many bytes are read at once.
+type sparsePage struct {
+	page []byte
+	most int
+}
+
+func (f *sparsePage) ReadAt(b []byte, at int64) (int, error) {
+	f.most = max(f.most, len(b))
+	clear(b)
+	if at == 2*4096 {
+		copy(b, f.page)
+	}
+	return len(b), nil
+}
+
+// TestDamagedPageCount: a page that has a wrong number of further pages takes no memory for them.
+func TestDamagedPageCount(t *testing.T) {
+	page := make([]byte, 4096)
+	page[0], page[10] = 2, 1 // its number, and one element
+	element := page[boltHead:]
+	element[4], element[8], element[12] = boltHead, 3, 5
+	binary.LittleEndian.PutUint32(page[12:], 1<<18)
+	for _, kind := range []byte{boltLeaf, boltFreelist} {
+		page[8] = kind
+		f := &sparsePage{page: page}
+		c := boltCheck{file: f, size: 4096, used: make([]bool, 1<<20)}
+		b, err := c.page(2)
+		if err == nil && kind == boltLeaf {
+			err = c.elements(2, b, nil, nil)
+		}
+		if err != nil || f.most > 4096 {
+			t.Errorf("kind %d: read %d bytes at once, %v", kind, f.most, err)
+		}
+	}
+}
