@@ -6,21 +6,31 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // checkPlain fails if a directory or a subdirectory has a pipe or a device, or a link to one. A node that opens a pipe waits for its
-// writer, and a device may have no end. checkPlain skips lost+found, and what this user may not read.
-func checkPlain(dir string) error {
-	return fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
+// writer, and a device may have no end. checkPlain skips lost+found, and what this user may not read. An operator may have moved the
+// log or the snapshots to another disk, and left a link to them; checkPlain follows such a link.
+func checkPlain(dir string) error { return checkFiles(dir, ".", true) }
+
+// checkFiles checks the part of a directory that has the name at. follow says whether it follows links to directories of a node.
+func checkFiles(dir, at string, follow bool) error {
+	return fs.WalkDir(os.DirFS(filepath.Join(dir, at)), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return nil // who opens the file reports the error, and what to do
 		case e.IsDir() && e.Name() == lostAndFound:
 			return fs.SkipDir
 		}
+		name = filepath.Join(at, name)
 		info, err := os.Stat(filepath.Join(dir, name)) // follows links
-		if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice|fs.ModeIrregular) != 0 {
+		switch {
+		case err != nil:
+		case info.Mode()&(fs.ModeNamedPipe|fs.ModeDevice|fs.ModeIrregular) != 0:
 			return fmt.Errorf("data directory %s: %s is no regular file: no node has made it; remove it, or name another directory with --data", dir, name)
+		case follow && info.IsDir() && e.Type() == fs.ModeSymlink && slices.Contains(ownFiles, name):
+			return checkFiles(dir, name, false)
 		}
 		return nil
 	})

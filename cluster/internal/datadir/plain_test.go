@@ -34,6 +34,26 @@ func TestFilesThatAreNoFiles(t *testing.T) {
 	}
 }
 
+// The log may be on another disk, behind a link. The check ends, whatever the link leads to.
+func TestPipeBehindALink(t *testing.T) {
+	dir, far := t.TempDir(), t.TempDir()
+	if err := os.Symlink(far, filepath.Join(dir, walDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, filepath.Join(far, walDir)); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPlain(dir); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Mkfifo(filepath.Join(far, "segment"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkPlain(dir); err == nil || !strings.Contains(err.Error(), walDir+"/segment is no regular file") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A file that is longer than a node writes it takes no memory.
 func TestSmallFilesThatAreLarge(t *testing.T) {
 	for _, name := range []string{nodeFile, markFile, settledPath, votesFile} {
