@@ -141,3 +141,36 @@ func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
 		c.same()
 	}, change)
 }
+
+// TestExpiredKeyThatFitsNoDisk: no disk has room for the entry that would delete an expired key with a long name. The leader stays, locks
+// go on, and the key is gone for clients. When there is room, it is deleted.
+func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
+	disks, change := narrowNodes()
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		name := strings.Repeat("x", 2<<20)
+		c.expect(leader, "OK OK", "SET "+name+" v PX 5000", "SET short v PX 5000")
+		for _, d := range disks {
+			d.narrow(3<<19, 3<<19)
+		}
+		time.Sleep(2 * time.Second) // the nodes hear of it
+		term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
+		time.Sleep(8 * time.Second)
+		for i := range c.nodes {
+			c.expect(i, "OK nil 1", "SET lock owner NX PX 9000", "GET "+name, "DEL lock")
+			if !c.nodes[i].Ready() {
+				t.Errorf("%s is not ready: %s", c.cfg[i].ID, c.nodes[i].Trouble())
+			}
+		}
+		if now := raftOf(c.nodes[leader]).Raft.CurrentTerm(); now != term || c.leader() != leader {
+			t.Errorf("the term changed from %d to %d", term, now)
+		}
+		c.expect(leader, "1", "DBSIZE")
+		for _, d := range disks {
+			d.narrow(ample, ample)
+		}
+		time.Sleep(2 * time.Second)
+		c.expect(leader, "OK 1", "SET k v", "DBSIZE")
+		c.same()
+	}, change)
+}

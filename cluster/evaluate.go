@@ -74,7 +74,8 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 				s.work.ran(q[len(q)-1], s.node.cfg.Time.Monotonic())
 				s.noteUse(q[from:]) // evaluateOn has shortened q if a request was stopped for now
 			}
-			txn.ExpireSeen(maxBatchBytes) // an entry has room for that beside the largest write
+			bytes, _ := s.expiryRoom()
+			txn.ExpireSeen(bytes) // an entry has room for that beside the largest write
 			b.correctRecords(txn)
 			return q, rest
 		}
@@ -92,8 +93,8 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	s.blockedClients.rollback()
 	s.gather.Told = 0
 	s.moveDeadlines(txn)
-	if txn.Writes().Size() < maxBatchBytes {
-		txn.ExpireDue(expireLimit, maxBatchBytes)
+	if bytes, longest := s.expiryRoom(); txn.Writes().Size() < maxBatchBytes {
+		txn.ExpireDue(expireLimit, bytes, longest)
 	}
 	s.serveTurns.alone = false
 	if b.served = !s.correcting && s.serves(); !b.served && !s.blockedClients.pending() {

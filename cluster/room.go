@@ -19,6 +19,25 @@ func (n *Node) roomForEntry() int {
 	return int(min(max(n.peers.Room(), raftnode.ShortEntry), maxEntryBytes))
 }
 
+// expiryRoom returns how many bytes of an entry may delete expired keys, and how long the names of these keys may be. If no request causes
+// these deletions, no client can be refused instead. So where room is short, keys with long names stay, and clients do not see them.
+func (s *sequencer) expiryRoom() (bytes, longest int) {
+	if s.room == maxEntryBytes {
+		return maxBatchBytes, maxEntryBytes
+	}
+	bytes = min(maxBatchBytes, s.room/2)
+	return bytes, bytes / 4 // a deletion and its events repeat the name
+}
+
+// expiryPause is how long an idle leader waits at least before it looks for expired keys again. Where keys with long names stay, it would
+// find the same ones each time.
+func (s *sequencer) expiryPause() time.Duration {
+	if s.room < maxEntryBytes {
+		return 20 * time.Millisecond
+	}
+	return time.Millisecond
+}
+
 // tooLong returns the error for a request that would make an entry of its own too long.
 func (s *sequencer) tooLong(txn *store.Txn) store.Error {
 	if txn.Writes().Size() > maxEntryBytes {

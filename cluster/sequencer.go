@@ -321,7 +321,7 @@ func (s *sequencer) idle() time.Duration {
 		left := min(next-s.node.clock.Now().Lease, stampInterval.Milliseconds()) + 1
 		due := time.Duration(left) * time.Millisecond
 		stamp := s.stamped + stampInterval - s.node.cfg.Time.Monotonic()
-		wait = max(min(due, stamp), time.Millisecond)
+		wait = max(min(due, stamp), s.expiryPause())
 	})
 	return wait
 }

@@ -61,7 +61,7 @@ func TestGoldenEntry(t *testing.T) {
 		t.LoadScript(strings.Repeat("ef", 20), "return 0", false)
 	}))
 	golden(t, "entry-writes.hex", propose(f, 1000, func(t *store.Txn) {
-		t.ExpireDue(10, math.MaxInt)
+		t.ExpireDue(10, math.MaxInt, math.MaxInt)
 		sampleWrites(t)
 	}))
 	golden(t, "entry-keep.hex", propose(f, 1000, func(t *store.Txn) {
@@ -99,7 +99,7 @@ func TestGoldenSnapshot(t *testing.T) {
 		t.SetString(0, []byte("gone"), "soon", 2001)
 		t.HashSet(0, []byte("large"), "field", strings.Repeat("v", 65))
 	}))
-	apply(t, f, 7, propose(f, 3000, func(t *store.Txn) { t.ExpireDue(10, math.MaxInt) }))
+	apply(t, f, 7, propose(f, 3000, func(t *store.Txn) { t.ExpireDue(10, math.MaxInt, math.MaxInt) }))
 	f.done.add(sampleAnswers(), 3000, 3000)
 	golden(t, "snapshot.hex", encode(t, f))
 	empty := New(nil)

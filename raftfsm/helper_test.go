@@ -74,7 +74,7 @@ func restored(t testing.TB, snapshot []byte) *FSM {
 // randomWrite returns one evaluation with random writes, of any kind.
 func randomWrite(r *rand.Rand, lease int64) func(*store.Txn) {
 	return func(t *store.Txn) {
-		t.ExpireDue(10, math.MaxInt)
+		t.ExpireDue(10, math.MaxInt, math.MaxInt)
 		if r.IntN(10) == 0 {
 			t.SetConfig(fmt.Sprint("p", r.IntN(3)), fmt.Sprint(r.IntN(5)))
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func TestExpiryIsBoundedInBytes(t *testing.T) {
 	rounds := 0
 	for n := 1; n > 0; rounds++ {
 		txn := d.begin()
-		n = txn.ExpireDue(500, most)
+		n = txn.ExpireDue(500, most, math.MaxInt)
 		if size := txn.Writes().Size(); size > most+4*name {
 			t.Fatalf("an entry has %d bytes", size)
 		}
@@ -32,7 +33,7 @@ func TestExpiryIsBoundedInBytes(t *testing.T) {
 	d.do("SET", strings.Repeat("x", maxEventKey+1), "v", "PX", "100")
 	d.advance(200)
 	txn := d.begin()
-	if txn.ExpireDue(500, most); txn.Writes().Len() != 1 {
+	if txn.ExpireDue(500, most, math.MaxInt); txn.Writes().Len() != 1 {
 		t.Errorf("the expiry of a key with a very long name is %d writes", txn.Writes().Len())
 	}
 }

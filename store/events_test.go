@@ -49,7 +49,7 @@ func TestEventsFollowTheWrite(t *testing.T) {
 	}
 	d.advance(1001)
 	txn := d.begin()
-	txn.ExpireDue(10, math.MaxInt)
+	txn.ExpireDue(10, math.MaxInt, math.MaxInt)
 	d.apply(txn)
 	if got, want := h.take(), "__keyspace@0__:k expired, __keyevent@0__:expired k"; got != want {
 		t.Errorf("published %q, want %q", got, want)

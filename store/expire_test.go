@@ -124,12 +124,12 @@ func TestGrace(t *testing.T) {
 		DBSIZE => :3
 	`)
 	txn := d.begin()
-	if n := txn.ExpireDue(10, math.MaxInt); n != 0 {
+	if n := txn.ExpireDue(10, math.MaxInt, math.MaxInt); n != 0 {
 		t.Errorf("%d keys were deleted within their grace", n)
 	}
 	d.advance(1)
 	txn = d.begin()
-	if n := txn.ExpireDue(10, math.MaxInt); n != 2 {
+	if n := txn.ExpireDue(10, math.MaxInt, math.MaxInt); n != 2 {
 		t.Errorf("%d keys were deleted after their grace, want 2", n)
 	}
 	if !asked[2] || !asked[4] || len(asked) != 2 {
@@ -181,6 +181,23 @@ func TestExpireSeen(t *testing.T) {
 	}
 }
 
+// TestExpireDueLeavesLongNames: keys with longer names than an entry has room for stay, and keep no other key from being deleted.
+func TestExpireDueLeavesLongNames(t *testing.T) {
+	d := newTestDB(t)
+	for i := range 8 {
+		d.do("SET", fmt.Sprint("longer", i), "v", "PX", "10")
+	}
+	d.do("SET", "short", "v", "PX", "20")
+	d.advance(100)
+	for _, tc := range []struct{ longest, want int }{{6, 1}, {6, 0}, {7, 4}, {7, 4}, {7, 0}} {
+		txn := d.begin()
+		if n := txn.ExpireDue(4, math.MaxInt, tc.longest); n != tc.want {
+			t.Fatalf("deleted %d keys with names of at most %d bytes, want %d", n, tc.longest, tc.want)
+		}
+		d.apply(txn)
+	}
+}
+
 func TestExpireDue(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 20 {
@@ -194,7 +211,7 @@ func TestExpireDue(t *testing.T) {
 	d.advance(101)
 	for _, want := range []int{4, 4, 3, 0} {
 		txn := d.begin()
-		if n := txn.ExpireDue(4, math.MaxInt); n != want {
+		if n := txn.ExpireDue(4, math.MaxInt, math.MaxInt); n != want {
 			t.Fatalf("deleted %d, want %d", n, want)
 		}
 		d.apply(txn)

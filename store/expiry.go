@@ -13,9 +13,9 @@ func (t *Txn) expire(db int, key string) {
 // Otherwise it could look at any number of keys that are in their grace, and so must stay.
 const lookAtDue = 20
 
-// ExpireDue deletes keys whose deadline and grace have passed, at most limit of them. It ends once its deletions take the given
-// number of bytes in the write set. It returns the number of deleted keys.
-func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
+// ExpireDue deletes keys whose deadline and grace have passed, at most limit of them, and only keys with names of at most longest bytes.
+// It ends once its deletions take the given number of bytes in the write set. It returns the number of deleted keys.
+func (t *Txn) ExpireDue(limit, bytes, longest int) (deleted int) {
 	from := t.ws.Size()
 	var due []*Entry
 	for db := range t.views {
@@ -26,7 +26,7 @@ func (t *Txn) ExpireDue(limit, bytes int) (deleted int) {
 		due = due[:0]
 		looked := 0
 		ks.deadlines.before(t.now.Lease, func(e *Entry) bool {
-			if t.dead(e) { // a key in its grace stays, and does not count towards the limit
+			if len(e.key) <= longest && t.dead(e) { // a key that stays, such as one in its grace, does not count towards the limit
 				due = append(due, e)
 			}
 			looked++

@@ -215,7 +215,7 @@ func runModel(t *testing.T, seed uint64, batches int) {
 		m.now = d.now.Lease
 		txn := d.begin()
 		if g.IntN(4) == 0 {
-			txn.ExpireDue(1+g.IntN(4), math.MaxInt)
+			txn.ExpireDue(1+g.IntN(4), math.MaxInt, math.MaxInt)
 		}
 		for range 1 + g.IntN(8) {
 			g.step(t, d, txn, m)

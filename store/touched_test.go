@@ -109,7 +109,7 @@ func TestOrigins(t *testing.T) {
 	if txn.Writes().Size() != size {
 		t.Error("an origin that writes nothing takes room")
 	}
-	txn.ExpireDue(10, math.MaxInt)
+	txn.ExpireDue(10, math.MaxInt, math.MaxInt)
 	txn.SetString(0, []byte("b"), "v", 0)
 	sp := txn.Savepoint()
 	txn.SetOrigin(2)

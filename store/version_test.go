@@ -202,7 +202,7 @@ func TestVersionOfAKeyThatComesBack(t *testing.T) {
 		d.advance(11)
 		gone := d.version("k")
 		txn := d.begin()
-		txn.ExpireDue(10, math.MaxInt)
+		txn.ExpireDue(10, math.MaxInt, math.MaxInt)
 		for _, write := range c.writes {
 			write(txn)
 		}
