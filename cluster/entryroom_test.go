@@ -174,3 +174,27 @@ func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 		c.same()
 	}, change)
 }
+
+// TestKeptReplyThatFitsNoDisk: an entry does not keep a reply for which no disk has room. The leader stays, and the client gets the reply.
+func TestKeptReplyThatFitsNoDisk(t *testing.T) {
+	disks, change := narrowNodes()
+	inBubble(t, func(c *bubbled) {
+		leader := c.leader()
+		value := strings.Repeat("x", maxRecorded-100)
+		for i := range c.nodes {
+			c.expect(leader, "OK", "SET big"+c.cfg[i].ID+" "+value)
+		}
+		for _, d := range disks {
+			d.narrow(300<<10, 300<<10)
+		}
+		time.Sleep(2 * time.Second) // the nodes hear of it
+		term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
+		for i := range c.nodes {
+			c.expect(i, value, "SET big"+c.cfg[i].ID+" v GET")
+			c.expect(i, "OK 1", "SET lock owner NX PX 9000", "DEL lock")
+		}
+		if now := raftOf(c.nodes[leader]).Raft.CurrentTerm(); now != term || c.leader() != leader {
+			t.Errorf("the term changed from %d to %d", term, now)
+		}
+	}, change)
+}

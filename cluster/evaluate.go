@@ -89,6 +89,7 @@ func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	s.undoFunctions()
 	b.started = now
 	s.room = s.node.roomForEntry()
+	b.keeps = min(maxRecorded, s.room/2)
 	txn.Restart(now, b.prev+1)
 	s.blockedClients.rollback()
 	s.gather.Told = 0

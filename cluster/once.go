@@ -69,7 +69,7 @@ func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 }
 
 // maxRecorded bounds the bytes that an entry keeps for one request, in case the request is sent again: its replies, with the
-// names of the leased keys.
+// names of the leased keys. Where the disks have little room, the bound is lower (sequencer.restart).
 const maxRecorded = 512 << 10
 
 const (
@@ -95,7 +95,7 @@ func (b *batch) recordOf(r *request, writes []byte) []byte {
 	if g := b.granted(r, b.prev+1, writes); len(g.list) > 0 {
 		replies = appendGrants(replies, g)
 	}
-	if len(replies) > maxRecorded || r.crowded && len(replies) > smallRecord {
+	if len(replies) > b.keeps || r.crowded && len(replies) > smallRecord {
 		replies = forward.AppendReplies(nil, errorReplies(nil, len(r.replies), ErrReplyLost))
 	}
 	return replies

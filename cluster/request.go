@@ -161,6 +161,7 @@ type batch struct {
 	requests []*request
 	answers  []raftfsm.Answer // replies that the entry keeps, to numbered writes (once.go)
 	recorded int              // bytes of those replies
+	keeps    int              // how many bytes of the replies to one request the entry keeps at most
 	replied  int              // about how many bytes the replies to all requests have
 	answered atomic.Bool
 	watchdog *time.Timer     // answers a proposed batch that has waited for too long
