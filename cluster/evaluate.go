@@ -180,7 +180,7 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 			s.work.ran(q[i-1], began)
 			told = i
 		}
-		if begun && (r.tried || r.tooEarly(txn, b) || txn.Now().Lease-b.started.Lease > s.spread) {
+		if r.tooEarly(txn, b) || begun && (r.tried || txn.Now().Lease-b.started.Lease > s.spread) {
 			return q[:i], q[i:], false
 		}
 		begun = true

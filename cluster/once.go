@@ -125,9 +125,10 @@ func (b *batch) correctRecords(txn *store.Txn) {
 	}
 }
 
-// tooEarly reports whether a request that is not the first of its batch must wait for the next batch. A claim must wait if the
-// batch has recorded replies. A WATCH must wait if the batch has changed one of its keys. All changes by one batch give the key
-// the same version, so WATCH would not see a later change in the same batch.
+// tooEarly reports whether a request must wait for the next batch. A claim must wait if the batch has recorded replies. A WATCH
+// must wait if the batch has changed one of its keys. All changes by one batch give the key the same version, so WATCH would not
+// see a later change in the same batch. That holds also for the first request: before it, the batch may have moved the deadline
+// of a key, or served blocked clients (restart).
 func (r *request) tooEarly(txn *store.Txn, b *batch) bool {
 	if r.claim != nil {
 		return len(b.answers) > 0

@@ -11,6 +11,7 @@ import (
 	"lockstep/cluster/internal/call"
 	"lockstep/cluster/internal/forward"
 	"lockstep/cluster/internal/frame"
+	"lockstep/raftfsm"
 	"lockstep/store"
 )
 
@@ -142,6 +143,29 @@ func TestWatchBehindAWriteInOneRequest(t *testing.T) {
 		w := seen(t, calls, replies[1:])
 		n.expectTxn("changed", w, "GET k")
 		n.expectTxn("[a]", w[1:], "GET k")
+	})
+}
+
+// Who has locked by a slow disk and watches the lock at once sees no change that nobody has made: the batch before the
+// WATCH takes back what the lease was lengthened by too much.
+func TestWatchOfALeaseThatWasLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n := newTestNode(t)
+		n.lead()
+		writes := 0
+		n.log.decides(0, func(raftfsm.Entry) verdict {
+			if writes++; writes <= 2 {
+				time.Sleep(300 * ms)
+			}
+			return commit
+		})
+		n.expect("OK", "SET lock mine NX PX 30000")
+		proposals, _ := n.log.count()
+		w := watch(t, n.Node, "lock")
+		if after, _ := n.log.count(); after != proposals+1 {
+			t.Errorf("%d entries at the WATCH, want one that takes back a part of the lease", after-proposals)
+		}
+		n.expectTxn("[mine 1]", w, "GET lock", "DEL lock")
 	})
 }
 

@@ -103,8 +103,8 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	for i := range t.Watched {
 		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
 		if !settled {
-			// This batch has changed the key before the WATCH, for example by serving a client that was blocked, and the WATCH was not
-			// delayed for that (function tooEarly of package cluster). NeverWatched makes EXEC fail rather than miss a change.
+			// This batch has changed the key before the WATCH, and the WATCH was not delayed for that (function tooEarly of package
+			// cluster): its own request has changed the key. NeverWatched makes EXEC fail rather than miss a change.
 			v = NeverWatched
 		}
 		r.Elems = append(r.Elems, store.Int(int64(v)))
