@@ -15,14 +15,14 @@ import (
 type Dialer struct {
 	gate      *peerGate  // nil: peers need not prove anything
 	Strangers *Strangers // logs who turns this node away, and whom this node turns away
-	// Network connects to an address. It is DialTCP, except in tests.
+	// Network connects to an address. Tests replace it.
 	Network func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 }
 
 // NewDialer returns a Dialer. If the configuration names files, NewDialer reads them.
 func NewDialer(with TLS, wall func() time.Time, log *slog.Logger) (*Dialer, error) {
 	gate, err := openGate(with, wall, log)
-	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: DialTCP}, err
+	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: newNames().dialAgain}, err
 }
 
 // Reload reads again the secrets or certificates by which this node and its peers prove themselves. On an error it
@@ -96,14 +96,13 @@ func (d *Dialer) dialOnly(addr string, proto byte, timeout time.Duration) (net.C
 	return quiet(conn), nil
 }
 
-// DialTCP connects by TCP and looks up the name with a new resolver each time. The default resolver shares
-// one query among all callers that ask for a name. A query that was lost while the network was
-// partitioned would delay all of them for ten seconds after the network is back.
-func DialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
-	return dialAgain(timeout, func(ctx context.Context) (net.Conn, error) {
-		d := net.Dialer{Resolver: new(net.Resolver)}
-		return d.DialContext(ctx, "tcp", addr)
-	})
+// DialTCP connects by TCP. It remembers nothing of a peer.
+func DialTCP(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
+	return newNames().dialAgain(addr, proto, timeout)
+}
+
+func (n *names) dialAgain(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
+	return dialAgain(timeout, func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, addr) })
 }
 
 const (
