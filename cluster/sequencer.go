@@ -341,13 +341,17 @@ func (s *sequencer) stampDue() bool {
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
-		if s.blockedClients.pending() {
+		if !first || s.blockedClients.pending() {
+			// A batch ends after a while, and may leave over hundreds of requests. New ones do not wait for all of them.
 			q = s.in.TakeMore(q)
+		}
+		if !first {
+			stamp = !s.node.cfg.Ephemeral && s.stampDue()
 		}
 		if len(q) > 0 {
 			s.awaitRoom(ctx)
 		}
-		if q, leads = s.runBatch(ctx, s.inTurn(q), stamp && first); !leads {
+		if q, leads = s.runBatch(ctx, s.inTurn(q), stamp); !leads {
 			return false
 		}
 		q = s.leftOver(q)

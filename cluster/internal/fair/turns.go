@@ -63,18 +63,16 @@ const (
 	// The time of a long commit is added to the coarse work of a batch (NoteCommit), but at most applyTimes times the time that the
 	// evaluation of that work took.
 	applyTimes = 20
-	// turnMemory is the half-life of the times in uses.
-	turnMemory = 10 * time.Second
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
 	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
+	// turnWait is how long a user with much coarse work waits for its next piece, before it goes before others with much coarse work.
+	turnWait = 50 * time.Millisecond
 	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
 	// heavyMemory is for how long after heavy work light work is noted, too (Counts).
 	heavyMemory = 6 * turnMemory
-	// If there are turnNames users, or as many kinds of work, those with little work are forgotten.
-	turnNames = 1000
 )
 
 // Turns knows how much time the work of each user, and of each kind, has taken lately, and holds the requests that wait because of
@@ -129,36 +127,6 @@ func (t *Turns[W]) sees(q []W, now time.Duration) {
 type piece struct {
 	user string
 	took time.Duration
-}
-
-// uses is how much time work has taken lately, by name.
-type uses map[string]use
-
-// use is how much time work took, and in how many pieces. Both values decay (turnMemory).
-type use struct {
-	took   time.Duration
-	pieces float64
-	at     time.Duration // monotonic time up to which took and pieces have decayed
-}
-
-func (u use) now(now time.Duration) use {
-	left := math.Exp2(-float64(now-u.at) / float64(turnMemory))
-	return use{time.Duration(float64(u.took) * left), u.pieces * left, now}
-}
-
-func (u use) isHeavy() bool {
-	return u.took > turnShare && u.took > time.Duration(u.pieces*float64(HeavyPiece))
-}
-
-// note adds work to the use of a name: the number of its pieces, and the time that they took.
-func (t uses) note(name string, pieces int, cost, now time.Duration) {
-	if len(t) >= turnNames {
-		maps.DeleteFunc(t, func(_ string, u use) bool { return u.now(now).took < time.Millisecond })
-	}
-	if u, known := t[name]; known || len(t) < turnNames {
-		u = u.now(now)
-		t[name] = use{u.took + cost, u.pieces + float64(pieces), now}
-	}
 }
 
 // Note charges the user of a request with the time that the request took.
@@ -430,11 +398,13 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 			front = append(front, r)
 		}
 	}
-	return front, t.byUse(back, now), t.byUse(heavy, now), behind
+	return front, t.byUse(back, now, turnWait), t.byUse(heavy, now, math.MaxInt64), behind
 }
 
-// byUse returns q with the requests of users who have used less coarse work first. The requests of one user keep their order.
-func (t *Turns[W]) byUse(q []W, now time.Duration) []W {
+// byUse returns q with the requests of users who have used less coarse work first. But users whose last coarse work is longer ago than
+// wait go before these, those first who have waited longest. Otherwise users who have done nothing yet could keep a user who has done
+// much waiting, until all of them have done as much. The requests of one user keep their order.
+func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	of := map[string][]W{}
 	for _, r := range q {
 		user, _ := r.User()
@@ -443,9 +413,15 @@ func (t *Turns[W]) byUse(q []W, now time.Duration) []W {
 	if len(of) < 2 {
 		return q
 	}
+	waited := func(user string) time.Duration {
+		if w := now - t.coarse[user].at; w >= wait {
+			return w
+		}
+		return 0
+	}
 	sorted := q[:0]
 	for _, user := range slices.SortedFunc(maps.Keys(of), func(a, b string) int {
-		return cmp.Or(cmp.Compare(t.coarse[a].now(now).took, t.coarse[b].now(now).took), cmp.Compare(a, b))
+		return cmp.Or(cmp.Compare(waited(b), waited(a)), cmp.Compare(t.coarse[a].now(now).took, t.coarse[b].now(now).took), cmp.Compare(a, b))
 	}) {
 		sorted = append(sorted, of[user]...)
 	}

@@ -366,3 +366,50 @@ func TestWorkOfClientsThatWereCutOff(t *testing.T) {
 		}
 	}
 }
+
+// TestUsersWithoutAPast: users who have done little coarse work yet keep a user who has done much waiting for a moment, and not until
+// each of them has done as much.
+func TestUsersWithoutAPast(t *testing.T) {
+	const users = 10
+	var u Turns[*work]
+	now := time.Second
+	for range 200 {
+		u.Note(ask("you", "lock"), ms, now)
+	}
+	var q []*work
+	for i := range 60 * users {
+		if r := ask("user"+strconv.Itoa(i%users), "EVAL"); i < users {
+			for range 10 {
+				u.Note(r, ms, now)
+			}
+		} else {
+			q = append(q, r)
+		}
+	}
+	u.Ended(now)
+	q = append(q, ask("you", "lock"))
+	asked := now
+	for len(q) > 0 {
+		order := u.Order(q, now)
+		q = nil
+		batch := now
+		for len(order) > 0 && now-batch < 3*ms {
+			if order[0].user == "you" {
+				if now-asked > 300*ms {
+					t.Errorf("you waited for %v", now-asked)
+				}
+				return
+			}
+			now += ms
+			u.Note(order[0], ms, now)
+			order = order[1:]
+		}
+		u.Ended(now)
+		q = u.LeftOver(order, now)
+		now += ms
+		if q == nil {
+			q = []*work{ask("other", "GET k")}
+		}
+	}
+	t.Error("you were not served")
+}
