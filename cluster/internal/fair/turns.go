@@ -274,7 +274,7 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 }
 
 // Order returns those of the waiting requests and of q that are to run next. First come the requests of users with little coarse work.
-// Behind them come those of users with much coarse work, users with less of it first. If the last batch had requests of both groups, but
+// Behind them come those of users with much coarse work, in the order of byUse. If the last batch had requests of both groups, but
 // ran none of the second, one request of the second group goes before the first group. Heavy work waits while holdsOf holds it back, and
 // in any case for one batch of other requests, if there are any. Then one heavy request goes first. While Pauses is true, only the first
 // group runs.
