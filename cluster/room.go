@@ -19,8 +19,8 @@ func (n *Node) roomForEntry() int {
 	return int(min(max(n.peers.Room(), raftnode.ShortEntry), maxEntryBytes))
 }
 
-// expiryRoom returns how many bytes of an entry may delete expired keys, and how long the names of these keys may be. If no request causes
-// these deletions, no client can be refused instead. So where room is short, keys with long names stay, and clients do not see them.
+// expiryRoom returns how many bytes of an entry may delete expired keys, and how long the names of these keys may be. No request causes these
+// deletions, so the leader cannot refuse one instead. Where room is short, keys with long names stay, and clients do not see them.
 func (s *sequencer) expiryRoom() (bytes, longest int) {
 	if s.room == maxEntryBytes {
 		return maxBatchBytes, maxEntryBytes

@@ -336,8 +336,8 @@ func (s *sequencer) stampDue() bool {
 	return due
 }
 
-// run evaluates, proposes and answers requests, and deletes expired keys. If stamp is true, it proposes an entry even
-// if nothing was written. It returns false when leadership is lost.
+// run evaluates, proposes and answers requests, and deletes expired keys. If stamp is true, it proposes an entry for
+// the first batch even if nothing was written. It returns false when leadership is lost.
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {

@@ -67,7 +67,7 @@ const (
 	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
-	// turnWait is how long a user with much coarse work waits for its next piece, before it goes before others with much coarse work.
+	// If a user with much coarse work has run none for turnWait, its requests go before those of other users with much coarse work.
 	turnWait = 50 * time.Millisecond
 	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
@@ -402,8 +402,8 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 }
 
 // byUse returns q with the requests of users who have used less coarse work first. But users whose last coarse work is longer ago than
-// wait go before these, those first who have waited longest. Otherwise users who have done nothing yet could keep a user who has done
-// much waiting, until all of them have done as much. The requests of one user keep their order.
+// wait go before all of these, and the user who has waited longest goes first. Without this, many users who have done little could keep
+// a user who has done much waiting, until each of them has done as much. The requests of one user keep their order.
 func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	of := map[string][]W{}
 	for _, r := range q {

@@ -22,7 +22,7 @@ type Dialer struct {
 // NewDialer returns a Dialer. If the configuration names files, NewDialer reads them.
 func NewDialer(with TLS, wall func() time.Time, log *slog.Logger) (*Dialer, error) {
 	gate, err := openGate(with, wall, log)
-	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: newNames().dialAgain}, err
+	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: newNames().dialTCP}, err
 }
 
 // Reload reads again the secrets or certificates by which this node and its peers prove themselves. On an error it
@@ -98,10 +98,10 @@ func (d *Dialer) dialOnly(addr string, proto byte, timeout time.Duration) (net.C
 
 // DialTCP connects by TCP. It remembers nothing of a peer.
 func DialTCP(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
-	return newNames().dialAgain(addr, proto, timeout)
+	return newNames().dialTCP(addr, proto, timeout)
 }
 
-func (n *names) dialAgain(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
+func (n *names) dialTCP(addr string, _ byte, timeout time.Duration) (net.Conn, error) {
 	return dialAgain(timeout, func(ctx context.Context) (net.Conn, error) { return n.dial(ctx, addr) })
 }
 
