@@ -381,3 +381,16 @@ func (t *Answers) readOrigin(r *codec.Stream) *origin {
 	o.tooMany()
 	return o
 }
+
+// skimAnswers reads what append has encoded, and keeps nothing of it.
+func skimAnswers(r *codec.Stream) {
+	for n := r.Uvarint(); n > 0 && r.Err == nil; n-- {
+		r.Fixed()
+		r.Uvarint()
+		r.Uvarint()
+		for m := r.Uvarint(); m > 0 && r.Err == nil; m-- {
+			r.Uvarint()
+			r.Skip()
+		}
+	}
+}

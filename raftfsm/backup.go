@@ -6,10 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 
-	"lockstep/store"
 	"lockstep/store/codec"
 )
 
@@ -122,19 +120,19 @@ type BackupFacts struct {
 // ReadBackup reads a whole backup, copies the snapshot in it to w, and returns the facts about the backup. The copy
 // is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
-	return readBackup(in, w, true)
+	return readBackup(in, w, true, (*state).build)
 }
 
-// CheckBackup does what ReadBackup does, but while the backup arrives. Its sender may never end, so CheckBackup stops at the
-// first error. ReadBackup reads on to the hash at the end, because a wrong hash explains any other error.
-func CheckBackup(in io.Reader) error {
-	_, err := readBackup(in, io.Discard, false)
-	return err
+// CheckBackup reads a backup while it arrives, and returns the facts about it. Its sender may be a stranger and never end. So
+// CheckBackup stops at the first error, and keeps nothing of the state: it sees whether the backup is whole, but not whether its
+// records contradict one another. ReadBackup reads on to the hash at the end, because a wrong hash explains any other error.
+func CheckBackup(in io.Reader) (facts BackupFacts, err error) {
+	return readBackup(in, io.Discard, false, (*state).skim)
 }
 
-// readBackup reads a backup. ends says whether the input has an end.
-func readBackup(in io.Reader, w io.Writer, ends bool) (facts BackupFacts, err error) {
-	body := &hashed{in: in, sum: sha256.New()}
+// readBackup reads a backup. ends says whether the input has an end, and contents reads the contents of the snapshot.
+func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *codec.Stream, byte) error) (facts BackupFacts, err error) {
+	body := newSealed(in, sha256.New())
 	r := codec.NewStream(body)
 	head := make([]byte, len(backupMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil || string(head[:len(backupMagic)]) != backupMagic {
@@ -147,7 +145,7 @@ func readBackup(in io.Reader, w io.Writer, ends bool) (facts BackupFacts, err er
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			return facts, err
 		}
-		if err := body.check(); err != nil || v == 0 {
+		if err := body.checkBackup(); err != nil || v == 0 {
 			return facts, notBackup(err)
 		}
 		return facts, versionError{"backup", v, backupVersion}
@@ -165,9 +163,9 @@ func readBackup(in io.Reader, w io.Writer, ends bool) (facts BackupFacts, err er
 		return facts, notBackup(err)
 	}
 	facts.Node = string(name)
-	next, err := readSnapshot(io.TeeReader(r, w), ends)
+	next, err := readSnapshot(io.TeeReader(r, w), ends, contents)
 	if ends || err == nil {
-		if sum := body.check(); sum != nil {
+		if sum := body.checkBackup(); sum != nil {
 			err = sum // a wrong hash explains any other error
 		}
 	}
@@ -177,45 +175,18 @@ func readBackup(in io.Reader, w io.Writer, ends bool) (facts BackupFacts, err er
 		}
 		return facts, notBackup(err)
 	}
-	facts.Sequence, facts.Lease = next.seq, next.lease
-	for db := range store.Databases {
-		total, _ := next.store.Keys(db)
-		facts.Keys += total
-	}
+	facts.Sequence, facts.Lease, facts.Keys = next.seq, next.lease, next.keys
 	return facts, facts.check(next.wall)
 }
 
-// hashed reads a backup up to the hash at its end, and computes the hash of what it has returned.
-type hashed struct {
-	in   io.Reader
-	sum  hash.Hash
-	held []byte // bytes that were read and not yet returned; the last ones may be the hash
-	err  error
-}
-
-func (h *hashed) Read(p []byte) (int, error) {
-	for h.err == nil && len(h.held) <= sha256.Size {
-		buf := make([]byte, 1<<16)
-		var n int
-		n, h.err = h.in.Read(buf)
-		h.held = append(h.held, buf[:n]...)
-	}
-	if len(h.held) <= sha256.Size {
-		return 0, h.err
-	}
-	n := copy(p, h.held[:len(h.held)-sha256.Size])
-	h.sum.Write(p[:n])
-	h.held = h.held[n:]
-	return n, nil
-}
-
-// check reads the rest of the backup and returns an error if the hash at the end is wrong.
-func (h *hashed) check() error {
-	if _, err := io.Copy(io.Discard, struct{ io.Reader }{h}); err != nil {
+// checkBackup reads the rest of a backup and returns an error if the hash at its end is wrong.
+func (s *sealed) checkBackup() error {
+	if _, err := io.Copy(io.Discard, struct{ io.Reader }{s}); err != nil {
 		return err
 	}
-	if !bytes.Equal(h.sum.Sum(nil), h.held) {
-		return errors.New("it is damaged or cut short")
+	sum, err := s.rest()
+	if err == nil && !bytes.Equal(s.sum.Sum(nil), sum) {
+		err = errors.New("it is damaged or cut short")
 	}
-	return nil
+	return err
 }

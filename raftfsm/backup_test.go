@@ -3,11 +3,15 @@ package raftfsm
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"hash"
+	"hash/crc32"
 	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -113,6 +117,59 @@ func TestRecordsBeyondTheState(t *testing.T) {
 	}
 }
 
+// TestCheckBackupKeepsNothing: a stranger sends a valid backup of a list, a hash and answers that have millions of small elements.
+// CheckBackup takes no memory for them; the state would take 45 times the size of the backup.
+func TestCheckBackupKeepsNothing(t *testing.T) {
+	const elements = 4 << 20
+	for name, contents := range map[string]io.Reader{
+		"a list":  io.MultiReader(strings.NewReader("\x00Q\x01k\x00\x00\x00\x00\x80\x80\x80\x02"), io.LimitReader(zeros{}, elements), strings.NewReader("E\x00\x00")),
+		"a hash":  io.MultiReader(strings.NewReader("\x00H\x01k\x00\x00\x00\x00\x00\x80\x80\x80\x02"), io.LimitReader(zeros{}, 2*elements), strings.NewReader("E\x00\x00")),
+		"answers": io.MultiReader(strings.NewReader("\x01originnm\x00\x00\x80\x80\x80\x02"), io.LimitReader(zeros{}, 2*elements), strings.NewReader("E\x00\x00")),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		facts, err := CheckBackup(backupWith(contents))
+		runtime.ReadMemStats(&after)
+		if grown := after.TotalAlloc - before.TotalAlloc; err != nil || facts.Node != "n1" || grown > elements {
+			t.Errorf("%s: %+v, %v, %d bytes allocated", name, facts, err, grown)
+		}
+	}
+}
+
+// backupWith returns a backup with the contents of a snapshot of format version 2.
+func backupWith(contents io.Reader) io.Reader {
+	snapshot := sealedBy(crc32.New(castagnoli), io.MultiReader(strings.NewReader(snapshotMagic+"\x02\x01\x01\x01"), contents), func(h hash.Hash) []byte {
+		return binary.LittleEndian.AppendUint32(nil, h.(hash.Hash32).Sum32())
+	})
+	return sealedBy(sha256.New(), io.MultiReader(strings.NewReader(backupMagic+"\x01\x01\x01\x02n1"), snapshot), func(h hash.Hash) []byte { return h.Sum(nil) })
+}
+
+// sealedBy returns in with its checksum behind it.
+func sealedBy(h hash.Hash, in io.Reader, sum func(hash.Hash) []byte) io.Reader {
+	return io.MultiReader(io.TeeReader(in, h), &late{sum: func() io.Reader { return bytes.NewReader(sum(h)) }})
+}
+
+// late is a reader that is made when it is first read.
+type late struct {
+	sum func() io.Reader
+	r   io.Reader
+}
+
+func (l *late) Read(p []byte) (int, error) {
+	if l.r == nil {
+		l.r = l.sum()
+	}
+	return l.r.Read(p)
+}
+
+// zeros is a reader without an end.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
 // FuzzReadBackup: whatever is between the magic and the hash of a backup, ReadBackup reads all of it or returns ErrNotBackup.
 // If it reads all, the state can be written again.
 func FuzzReadBackup(f *testing.F) {
@@ -138,6 +195,9 @@ func FuzzReadBackup(f *testing.F) {
 		facts, err := ReadBackup(bytes.NewReader(file), &snapshot)
 		if err != nil {
 			return
+		}
+		if checked, err := CheckBackup(bytes.NewReader(file)); err != nil || checked != facts {
+			t.Errorf("ReadBackup: %+v; CheckBackup: %+v, %v", facts, checked, err)
 		}
 		g := New(nil)
 		if err := g.Restore(bytes.NewReader(snapshot.Bytes()), 0); err != nil {

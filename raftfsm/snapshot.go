@@ -95,7 +95,7 @@ func (s *Snapshot) Hash() (string, error) {
 // Restore replaces the state by a snapshot. index is the log index of the last entry in the snapshot. On an error the state stays
 // unchanged.
 func (f *FSM) Restore(in io.Reader, index uint64) error {
-	next, err := readSnapshot(in, true)
+	next, err := readSnapshot(in, true, (*state).build)
 	if err != nil {
 		return err
 	}
@@ -119,12 +119,13 @@ type state struct {
 	lease int64
 	wall  int64
 	done  Answers
+	keys  int // number of keys in all databases
 }
 
-// readSnapshot builds a state from a snapshot. It returns an error unless the checksum at the end is correct. It reads the rest of a
-// snapshot of a newer version only if ends says that the input has an end.
-func readSnapshot(in io.Reader, ends bool) (*state, error) {
-	body := newSealed(in)
+// readSnapshot reads a snapshot; contents reads what follows the numbers at its head. readSnapshot returns an error unless the checksum
+// at the end is correct. It reads the rest of a snapshot of a newer version only if ends says that the input has an end.
+func readSnapshot(in io.Reader, ends bool, contents func(s *state, r *codec.Stream, version byte) error) (*state, error) {
+	body := newSealed(in, crc32.New(castagnoli))
 	r := codec.NewStream(body)
 	head := make([]byte, len(snapshotMagic)+1)
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -138,27 +139,52 @@ func readSnapshot(in io.Reader, ends bool) (*state, error) {
 		if _, err := io.Copy(io.Discard, r); err != nil {
 			return nil, err
 		}
-		return nil, cmp.Or(body.check(), err)
+		return nil, cmp.Or(body.checkSnapshot(), err)
 	}
 	next := &state{seq: r.Uvarint(), lease: int64(r.Uvarint()), wall: int64(r.Uvarint())}
-	if head[len(snapshotMagic)] > 1 {
-		next.done.read(r, next.lease)
-	}
-	if r.Err != nil {
-		return nil, fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.Err)
-	}
-	restore := store.RestoreOlder
-	if head[len(snapshotMagic)] > snapshotOlder {
-		restore = store.Restore
-	}
-	var err error
-	if next.store, err = restore(r.Reader); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
+	if err := contents(next, r, head[len(snapshotMagic)]); err != nil {
+		return nil, err
 	}
 	if _, err := r.ReadByte(); err == nil {
 		return nil, fmt.Errorf("%w: a snapshot that goes on behind its end", ErrCorrupt)
 	}
-	return next, cmp.Or(body.check(), next.check())
+	return next, body.checkSnapshot()
+}
+
+// build reads the contents of a snapshot, and makes the state from them.
+func (s *state) build(r *codec.Stream, version byte) (err error) {
+	if version > 1 {
+		s.done.read(r, s.lease)
+	}
+	if r.Err != nil {
+		return fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.Err)
+	}
+	restore := store.RestoreOlder
+	if version > snapshotOlder {
+		restore = store.Restore
+	}
+	if s.store, err = restore(r.Reader); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	for db := range store.Databases {
+		total, _ := s.store.Keys(db)
+		s.keys += total
+	}
+	return s.check()
+}
+
+// skim reads the contents of a snapshot, and keeps the number of keys alone.
+func (s *state) skim(r *codec.Stream, version byte) (err error) {
+	if version > 1 {
+		skimAnswers(r)
+	}
+	if r.Err != nil {
+		return fmt.Errorf("%w: snapshot: %w", ErrCorrupt, r.Err)
+	}
+	if s.keys, err = store.Skim(r.Reader); err != nil {
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	}
+	return nil
 }
 
 // check returns an error if a record is from a later write set than the state. The state's next write sets would seem older

@@ -29,24 +29,25 @@ func (versionError) Is(target error) bool { return target == ErrNewer || target 
 // sumSize is the length of the checksum at the end of a snapshot.
 const sumSize = 4
 
-// sealed reads a snapshot up to the checksum at its end, and computes the checksum of the bytes that it
-// returns. It buffers only a small part of the snapshot. Memory may not have room for both the whole
+// sealed reads a snapshot or a backup up to the checksum at its end, and computes the checksum of the bytes that it
+// returns. It buffers only a small part of the input. Memory may not have room for both the whole
 // snapshot and the state that is built from it.
 type sealed struct {
 	in   io.Reader
-	sum  hash.Hash32
+	sum  hash.Hash
 	buf  []byte
 	r, w int // buf[r:w] are the bytes that were read and not yet returned
 	err  error
 }
 
-func newSealed(in io.Reader) *sealed {
-	return &sealed{in: in, sum: crc32.New(castagnoli), buf: make([]byte, 1<<16)}
+func newSealed(in io.Reader, sum hash.Hash) *sealed {
+	return &sealed{in: in, sum: sum, buf: make([]byte, 1<<16)}
 }
 
 // Read returns only bytes that cannot belong to the checksum.
 func (s *sealed) Read(p []byte) (int, error) {
-	for s.w-s.r <= sumSize {
+	size := s.sum.Size()
+	for s.w-s.r <= size {
 		if s.err != nil {
 			return 0, s.err
 		}
@@ -56,21 +57,31 @@ func (s *sealed) Read(p []byte) (int, error) {
 		n, s.err = s.in.Read(s.buf[s.w:])
 		s.w += n
 	}
-	n := copy(p, s.buf[s.r:s.w-sumSize])
+	n := copy(p, s.buf[s.r:s.w-size])
 	s.sum.Write(p[:n])
 	s.r += n
 	return n, nil
 }
 
-// check returns an error if the checksum is wrong. Everything before the checksum must have been read.
-func (s *sealed) check() error {
-	if s.err != nil && s.err != io.EOF {
-		return s.err
+// rest returns the checksum at the end of the input; nil if the input is cut short. Everything before the checksum must have been read.
+func (s *sealed) rest() ([]byte, error) {
+	switch {
+	case s.err != nil && s.err != io.EOF:
+		return nil, s.err
+	case s.err == nil || s.w-s.r != s.sum.Size():
+		return nil, nil
 	}
-	if s.err == nil || s.w-s.r != sumSize {
+	return s.buf[s.r:s.w], nil
+}
+
+// checkSnapshot returns an error if the checksum of a snapshot is wrong.
+func (s *sealed) checkSnapshot() error {
+	switch sum, err := s.rest(); {
+	case err != nil:
+		return err
+	case sum == nil:
 		return fmt.Errorf("%w: snapshot is cut short", ErrCorrupt)
-	}
-	if s.sum.Sum32() != binary.LittleEndian.Uint32(s.buf[s.r:s.w]) {
+	case s.sum.(hash.Hash32).Sum32() != binary.LittleEndian.Uint32(sum):
 		return fmt.Errorf("%w: snapshot checksum does not match", ErrCorrupt)
 	}
 	return nil

@@ -55,13 +55,11 @@ func backup(args []string, stdout io.Writer) error {
 	if len(rest) != 1 || rest[0] == "" {
 		return usageError{errors.New("backup: want one FILE, such as: lockstep backup locks.backup")}
 	}
-	path := rest[0]
+	path, take := rest[0], verifyBackup
 	if !verify {
-		if err := takeBackup(o, path, stdout); err != nil {
-			return err
-		}
+		take = func(path string) (raftfsm.BackupFacts, error) { return takeBackup(o, path, stdout) }
 	}
-	facts, err := verifyBackup(path)
+	facts, err := take(path)
 	if err != nil {
 		return err
 	}
@@ -73,13 +71,19 @@ func defineBackup(fs *flag.FlagSet, verify *bool) {
 	fs.BoolVar(verify, "verify", false, "read a backup and say what it holds")
 }
 
-func verifyBackup(path string) (facts raftfsm.BackupFacts, err error) {
+// verifyBackup reads a backup as restore would do.
+func verifyBackup(path string) (raftfsm.BackupFacts, error) {
+	return readFile(path, func(in io.Reader) (raftfsm.BackupFacts, error) { return raftfsm.ReadBackup(in, io.Discard) })
+}
+
+// readFile reads the backup in the file path.
+func readFile(path string, read func(io.Reader) (raftfsm.BackupFacts, error)) (facts raftfsm.BackupFacts, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return facts, err
 	}
 	defer f.Close()
-	if facts, err = raftfsm.ReadBackup(f, io.Discard); err != nil {
+	if facts, err = read(f); err != nil {
 		return facts, fmt.Errorf("%s: %w", path, err)
 	}
 	return facts, nil
@@ -97,13 +101,13 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 
 // takeBackup writes a node's backup to the file path. Until the backup is whole, on disk and verified, the file's name ends in
 // .part. If anything ends takeBackup before that, also SIGINT or SIGTERM, takeBackup removes the file.
-func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
+func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.BackupFacts, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
-		return errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
+		return facts, errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
 	}
 	c, err := dialNode(o)
 	if err != nil {
-		return err
+		return facts, err
 	}
 	defer c.Close()
 	stopped, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -113,7 +117,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	// random name keeps two backups to the same path apart.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
-		return err
+		return facts, err
 	}
 	part := f.Name()
 	defer context.AfterFunc(stopped, func() {
@@ -121,7 +125,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		_ = c.Close()
 		_ = os.Remove(part) // fails if the backup is complete, because then it no longer has this name
 	})()
-	complete, err := receivePart(o, c, f, path)
+	facts, complete, err := receivePart(o, c, f, path)
 	if err == nil {
 		err = keepBackup(part, path)
 	}
@@ -132,7 +136,7 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 		if gone := os.Remove(part); !errors.Is(gone, os.ErrNotExist) {
 			err = errors.Join(err, gone)
 		}
-		return err
+		return facts, err
 	}
 	if !complete {
 		fmt.Fprintln(stdout, "The node found no leader in time, so nobody knows what the cluster has acknowledged: the backup holds everything in this node's log, up to the index below.",
@@ -140,21 +144,22 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (err error) {
 	}
 	d, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return err
+		return facts, err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return facts, errors.Join(d.Sync(), d.Close())
 }
 
-// receivePart writes a node's backup to the part f of the backup to path, and verifies and closes the part.
-func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (complete bool, err error) {
+// receivePart writes a node's backup to the part f of the backup to path, closes the part, and reads it back. The command may run
+// beside a node that takes most of the memory, so receivePart does not build the state.
+func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (facts raftfsm.BackupFacts, complete bool, err error) {
 	_ = lockPart(f) // some file systems have no locks; on these, no backup removes the parts of others
 	if err = removeLeftovers(path, f.Name()); err == nil {
 		complete, err = receiveBackup(o, c, f)
 	}
 	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		_, err = verifyBackup(f.Name())
+		facts, err = readFile(f.Name(), raftfsm.CheckBackup)
 	}
-	return complete, err
+	return facts, complete, err
 }
 
 // lockPart locks the part of a backup as long as this process has it open.
@@ -208,8 +213,8 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 	// A stranger may answer in the place of a node, and must not fill the disk. So CheckBackup gives up at the first byte that
 	// no backup can have there, and a transfer that takes longer than server.BackupMost is cut off, as the node does it, too.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
-	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer}
-	err = raftfsm.CheckBackup(io.TeeReader(in, w))
+	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer, w: w}
+	_, err = raftfsm.CheckBackup(in)
 	if in.err != nil && in.err != io.EOF {
 		return false, in.err // the cause, not only that the backup is cut short
 	}
@@ -219,10 +224,11 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 	return begun[1] == int64(1), err
 }
 
-// pieces reads a backup from a node, piece by piece.
+// pieces reads a backup from a node, piece by piece, and writes each piece to w.
 type pieces struct {
 	o     adminOptions
 	c     *respclient.Conn
+	w     io.Writer
 	name  string      // name of the backup on the node
 	timer *time.Timer // closes c if the node does not answer in time
 	rest  string      // what has not been read yet of the present piece
@@ -233,7 +239,9 @@ type pieces struct {
 // Read implements io.Reader.
 func (p *pieces) Read(b []byte) (int, error) {
 	if p.rest == "" && p.err == nil {
-		p.rest, p.err = p.next()
+		if p.rest, p.err = p.next(); p.err == nil {
+			_, p.err = io.WriteString(p.w, p.rest)
+		}
 	}
 	if p.rest == "" {
 		return 0, p.err
@@ -247,6 +255,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 func (p *pieces) next() (string, error) {
 	p.timer.Reset(p.o.timeout)
 	reply, err := p.c.Do("LOCKSTEP", "BACKUP", "READ", p.name)
+	p.timer.Stop() // the disk may take its time
 	if err != nil {
 		return "", p.o.answerError(err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"lockstep/conformance/nodes"
@@ -167,11 +169,14 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 			if first {
 				begin, pieces = "*2\r\n$1\r\n1\r\n:1\r\n", []string{whole.String(), ""}
 			}
-			go giveBackup(conn, begin, pieces, first, func() { second <- takeBackup(o, path, io.Discard) })
+			go giveBackup(conn, begin, pieces, first, func() {
+				_, err := takeBackup(o, path, io.Discard)
+				second <- err
+			})
 			first = false
 		}
 	}()
-	if err := takeBackup(o, path, io.Discard); err != nil {
+	if _, err := takeBackup(o, path, io.Discard); err != nil {
 		t.Error(err)
 	}
 	if err := <-second; err == nil || !strings.Contains(err.Error(), "another backup") {
@@ -229,7 +234,7 @@ func TestBackupWithoutEnd(t *testing.T) {
 			}
 		}()
 		dir := t.TempDir()
-		err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
+		_, err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
 		if n := <-asked; n > 2 || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: asked for %d pieces, %v", name, n, err)
 		}
@@ -238,6 +243,53 @@ func TestBackupWithoutEnd(t *testing.T) {
 		}
 	}
 }
+
+// TestBackupToASlowDisk: the disk takes longer for each piece than a node may take. The backup goes on.
+func TestBackupToASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := backupBehindPipe(t)
+		o := adminOptions{timeout: 10 * time.Second}
+		var disk slowDisk
+		if complete, err := receiveBackup(o, c, &disk); err != nil || !complete || disk.Len() == 0 {
+			t.Errorf("complete %v, %d bytes, %v", complete, disk.Len(), err)
+		}
+	})
+}
+
+// TestBackupToAFullDisk: the error names the disk's fault, and does not blame the node.
+func TestBackupToAFullDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := backupBehindPipe(t)
+		if _, err := receiveBackup(adminOptions{timeout: time.Second}, c, fullDisk{}); !errors.Is(err, syscall.ENOSPC) || strings.Contains(err.Error(), "node") {
+			t.Error(err)
+		}
+	})
+}
+
+// backupBehindPipe returns a connection to a node that gives a backup.
+func backupBehindPipe(t *testing.T) *respclient.Conn {
+	var whole bytes.Buffer
+	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := net.Pipe()
+	go giveBackup(theirs, "*2\r\n$1\r\n1\r\n:1\r\n", []string{whole.String(), ""}, false, nil)
+	c := respclient.NewConn(ours)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// slowDisk takes a minute for each write.
+type slowDisk struct{ bytes.Buffer }
+
+func (d *slowDisk) Write(b []byte) (int, error) {
+	time.Sleep(time.Minute)
+	return d.Buffer.Write(b)
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
 
 // TestBackupThatIsInterrupted: after a signal nothing of the backup is left.
 func TestBackupThatIsInterrupted(t *testing.T) {
@@ -258,7 +310,7 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 			}
 		}()
 		dir := t.TempDir()
-		err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
+		_, err = takeBackup(adminOptions{addr: ln.Addr().String(), timeout: time.Minute}, filepath.Join(dir, "b"), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "a signal has ended the backup") {
 			t.Errorf("%v: %v", sig, err)
 		}

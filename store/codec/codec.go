@@ -136,10 +136,7 @@ const usual = 8 << 20
 
 // Bytes reads a string. Its length may be corrupt: beyond the length usual, Bytes allocates memory only as the bytes arrive.
 func (s *Stream) Bytes() []byte {
-	n := s.Uvarint()
-	if s.Err == nil && n > MaxLength {
-		s.Err = fmt.Errorf("a field of %d bytes", n)
-	}
+	n := s.length()
 	if s.Err != nil {
 		return nil
 	}
@@ -152,6 +149,24 @@ func (s *Stream) Bytes() []byte {
 		_, s.Err = io.ReadFull(s.Reader, b[from:])
 	}
 	return b
+}
+
+// Skip reads a string and drops it.
+func (s *Stream) Skip() {
+	if n := s.length(); s.Err == nil {
+		if _, s.Err = s.Discard(int(n)); s.Err == io.EOF && n > 0 {
+			s.Err = io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// length reads the length of a string.
+func (s *Stream) length() uint64 {
+	n := s.Uvarint()
+	if s.Err == nil && n > MaxLength {
+		s.Err = fmt.Errorf("a field of %d bytes", n)
+	}
+	return n
 }
 
 // Str is Bytes for a caller that needs a string.
