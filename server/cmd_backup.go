@@ -35,6 +35,7 @@ type openBackup struct {
 	io.ReadCloser
 	name string
 	by   reader
+	from int64 // the id of the session that began it, and with which it ends
 	idle *time.Timer
 	most *time.Timer
 	mu   sync.Mutex // held while a piece is read
@@ -112,7 +113,7 @@ func (s *session) beginBackup(args [][]byte) store.Reply {
 		}
 	}
 	b.last++
-	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last), by: s.reader()}
+	open := &openBackup{ReadCloser: r, name: strconv.Itoa(b.last), by: s.reader(), from: s.id}
 	end := func() { srv.endBackup(open) }
 	open.idle, open.most = time.AfterFunc(backupIdle, end), time.AfterFunc(BackupMost, end)
 	b.open = open
@@ -144,7 +145,19 @@ func (s *session) readBackup(name string) store.Reply {
 	return store.Str(string(piece[:n]))
 }
 
-// endBackup closes and forgets a backup, if that has not been done: readBackup and both timers may call it for the same backup.
+// leaveBackup ends the backup that the session has begun, if it is still open.
+func (srv *Server) leaveBackup(s *session) {
+	b := &srv.backups
+	b.mu.Lock()
+	open := b.open
+	b.mu.Unlock()
+	if open != nil && open.from == s.id {
+		srv.endBackup(open)
+	}
+}
+
+// endBackup closes and forgets a backup, if that has not been done: readBackup, leaveBackup and both timers may call it for the same
+// backup.
 func (srv *Server) endBackup(open *openBackup) {
 	b := &srv.backups
 	b.mu.Lock()

@@ -203,6 +203,24 @@ func TestLockstepCommands(t *testing.T) {
 	c.do("LOCKSTEP NOSUCH", "-ERR unknown subcommand 'NOSUCH'. Try LOCKSTEP HELP.\r\n")
 }
 
+// TestBackupEndsWithItsClient: a client begins a backup and leaves before it has read all. The next client need not wait a minute.
+func TestBackupEndsWithItsClient(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		leaves, other, next := ts.dial(t), ts.dial(t), ts.dial(t)
+		name := leaves.ask("LOCKSTEP", "BACKUP", "BEGIN").Elems[0].Text
+		_ = other.conn.Close()
+		until(t, "the server to notice that another client has left", func() bool { return ts.clients() == 2 })
+		next.do("LOCKSTEP BACKUP BEGIN", fmt.Sprintf("-%v\r\n", errBackups))
+		_ = leaves.conn.Close()
+		until(t, "the server to notice that the client has left", func() bool { return ts.clients() == 1 })
+		next.do("LOCKSTEP BACKUP READ "+name, fmt.Sprintf("-%v\r\n", errNoBackup))
+		if got := next.ask("LOCKSTEP", "BACKUP", "BEGIN"); len(got.Elems) != 2 {
+			t.Errorf("the next backup: %v", got.Lines())
+		}
+	})
+}
+
 // TestScriptsCallLocalCommands: what a script may call without the log.
 func TestScriptsCallLocalCommands(t *testing.T) {
 	ts := newTestServer(t, nil)

@@ -363,10 +363,11 @@ func (srv *Server) gone(conn redcon.Conn, _ error) {
 	srv.takeLeave(s)
 }
 
-// takeLeave ends a session's subscriptions, tracking and MONITOR, and forgets the session. If the session has many subscriptions or
+// takeLeave ends a session's subscriptions, tracking, MONITOR and backup, and forgets the session. If the session has many subscriptions or
 // many prefixes of tracking, that takes long.
 func (srv *Server) takeLeave(s *session) {
 	srv.monitors.remove(s)
+	srv.leaveBackup(s)
 	s.dropSubscriptions()
 	srv.unregister(s)
 }
