@@ -322,7 +322,8 @@ func (s *session) known() {
 // session's login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
 //
 // Two kinds of commands need no second check. The first are those for which the function greets returns true. The second are
-// those with the flag AllowBusy, while this node is the leader and busy with a script. If the leader does not answer, sure
+// those with the flag AllowBusy, while this node is the leader and busy with a script. Nor do commands that MULTI queues: sure
+// checks EXEC. If the leader does not answer, sure
 // also permits the commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
@@ -352,10 +353,12 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 }
 
 // greets reports whether a command is one that clients and operators begin with: its reply shows no key, no
-// value and nothing secret.
+// value and nothing secret. MULTI must be one: if it were refused, and a leader came, the commands behind it in a pipeline would be
+// run one by one.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
-	case "ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":
+	case "multi", "discard", "unwatch",
+		"ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":
 		return true
 	}
 	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)

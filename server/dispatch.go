@@ -104,7 +104,7 @@ func (s *session) dispatch(args [][]byte) (done bool) { return s.handle(s.decide
 // event loop: the loop had found no CLIENT PAUSE, but a pause has begun while the command waited for its turn. The caller
 // then gives the connection back to the loop, which parks it, so that no goroutine waits.
 func (s *session) handle(d decision, args [][]byte) (done bool) {
-	if s.unsure != "" && d.cmd != nil && d.refusal == "" {
+	if s.unsure != "" && d.cmd != nil && d.refusal == "" && d.action != actQueue {
 		if refusal := s.sure(d.cmd, args); refusal != "" {
 			s.reject(d.cmd, args, refusal)
 			return true

@@ -188,6 +188,38 @@ func TestLetInWithoutALeader(t *testing.T) {
 	})
 }
 
+// TestTransactionBeginsWithoutALeader: a client logs in and sends a whole transaction while the node reaches no leader. The
+// transaction is run as a whole or not at all, whenever a leader comes.
+func TestTransactionBeginsWithoutALeader(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		<-ts.learned
+		ts.patient.Store(int64(5 * time.Millisecond))
+		ts.elsewhere("ACL SETUSER op on >p +@all ~* &*")
+		ts.fake.unready.Store(true)
+		none, late, revoked := ts.dial(t), ts.dial(t), ts.dial(t)
+		for _, c := range []*client{none, late, revoked} {
+			c.do("AUTH op p", "+OK\r\n")
+		}
+		none.send("MULTI\r\nINCR k\r\nINCR k\r\nEXEC\r\nDISCARD\r\n")
+		none.expect("+OK\r\n+QUEUED\r\n+QUEUED\r\n-" + string(store.ErrExecAbort(cluster.ErrClusterDown)) + "\r\n-" + string(errDiscardWithoutMulti) + "\r\n")
+		none.do("MULTI", "+OK\r\n")
+		none.do("DISCARD", "+OK\r\n")
+		for _, c := range []*client{late, revoked} {
+			c.do("MULTI", "+OK\r\n")
+			c.do("INCR k", "+QUEUED\r\n")
+		}
+		ts.fake.unready.Store(false)
+		late.send("INCR k\r\nEXEC\r\n")
+		late.expect("+QUEUED\r\n*2\r\n:1\r\n:2\r\n")
+		ts.fake.lags.Store(true)
+		ts.elsewhere("ACL SETUSER op <p")
+		revoked.do("EXEC", "-"+string(store.ErrExecAbort(store.ErrNoAuth))+"\r\n")
+		none.do("INCR k", "-"+string(store.ErrNoAuth)+"\r\n")
+		none.do("GET k", "$1\r\n2\r\n") // as the default user
+	})
+}
+
 // TestLoginWaitsForALeaderAsOthersDo: a client whose password no leader has confirmed waits for a leader for Config.FailoverWait.
 func TestLoginWaitsForALeaderAsOthersDo(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.FailoverWait = time.Millisecond })
