@@ -26,6 +26,18 @@ type longScript struct {
 // after this report, the node does not send the script to the next leader (carried.suspect).
 const runsAfter = 100 * time.Millisecond
 
+// killFrom is how long a script must have run before a client may end it or see what it runs, if busy-reply-threshold is longer. A
+// user who may call SCRIPT KILL could otherwise end the scripts of all other users as soon as they begin. In Redis, nobody reaches the
+// server before busy-reply-threshold.
+const killFrom = time.Second
+
+// young reports whether a script runs that is no client's business yet.
+func (l *longScript) young() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.number%2 == 1 && l.node.cfg.Time.Monotonic()-l.since < min(killFrom, l.node.busyThreshold())
+}
+
 // starts notes that a script of request r runs from now on. The parameter behind has the requests that wait for it (sequencer.waitFor).
 func (l *longScript) starts(r *request, behind []*request, now time.Duration) {
 	l.mu.Lock()

@@ -23,17 +23,18 @@ const (
 	runningFunction scriptQuestion = 's'
 )
 
-// KillScript ends the script that the leader runs. The caller has checked that its client may do this. The parameter users,
+// KillScript ends the script that the leader runs, once it has run for killFrom or busy-reply-threshold. The caller has checked that its client may do this. The parameter users,
 // also of KillFunction and RunningFunction, is the version of the users by which the caller has checked. If the leader knows a
 // later version, it answers ErrUsersChanged. It cannot check the rights itself while a script runs, because the script has the
 // state.
 func (n *Node) KillScript(users uint64) store.Reply { return n.askScripts(killScript, users) }
 
-// KillFunction ends the function that the leader runs.
+// KillFunction ends the function that the leader runs, on the same terms.
 func (n *Node) KillFunction(users uint64) store.Reply { return n.askScripts(killFunction, users) }
 
-// RunningFunction returns the reply to FUNCTION STATS while the leader runs a function, Nil while it runs none, and ErrClusterDown
-// if the leader does not answer.
+// RunningFunction returns the reply to FUNCTION STATS once a function has run on the leader for as long as KillFunction requires.
+// The reply contains the function's arguments, which may be secrets of another user. RunningFunction returns Nil while no function has
+// run for so long, and ErrClusterDown if the leader does not answer.
 func (n *Node) RunningFunction(users uint64) store.Reply {
 	return n.askScripts(runningFunction, users)
 }
@@ -76,7 +77,7 @@ func (n *Node) askScripts(q scriptQuestion, users uint64) store.Reply {
 		link := n.linkFor(rt)
 		switch {
 		case rt.seq != nil:
-			return n.scriptsHere(q)
+			return n.scriptsHere(q, rt.seq)
 		case link == nil:
 			return store.Err(ErrClusterDown) // the leader may run a script, but only the leader knows
 		}
@@ -104,7 +105,7 @@ func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
 	}
 	replies := []store.Reply{store.Err(store.ErrUsersChanged)}
 	if now := n.cfg.UsersVersion; !checked || now == nil || users >= now() {
-		replies[0] = n.scriptsHere(q)
+		replies[0] = n.scriptsHere(q, n.routes.get().seq)
 	}
 	later := q == runningFunction && !p.hasRoom(fair.Extent(replies))
 	return p.out.Send(forward.Result, f.ID, func(b []byte) []byte {
@@ -115,10 +116,16 @@ func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
 	})
 }
 
-func (n *Node) scriptsHere(q scriptQuestion) store.Reply {
+// scriptsHere answers a question about the script that this node runs. seq is nil if this node does not lead.
+func (n *Node) scriptsHere(q scriptQuestion, seq *sequencer) store.Reply {
 	switch {
 	case n.cfg.Scripts == nil:
 		return store.Err(ErrClusterDown)
+	case seq != nil && seq.script.young():
+		if q == runningFunction {
+			return store.Nil
+		}
+		return store.Err(store.ErrNotBusy)
 	case q == killFunction:
 		return n.cfg.Scripts.KillFunction()
 	case q == runningFunction:

@@ -172,17 +172,57 @@ func TestKillEndsTheTransaction(t *testing.T) {
 		done := make(chan string, 1)
 		txn := n.txn(nil, "SET before x", "RUN 100s", "RUN 100s", "RUN 100s")
 		go func() { done <- text(n.Submit(txn, nil)) }()
-		time.Sleep(100 * ms)
+		time.Sleep(killFrom)
 		n.KillScript(0)
 		if got := <-done; got != "-EXECABORT" || l.ran != 1 {
 			t.Errorf("%q after %d scripts", got, l.ran)
 		}
 		n.expect("0", "EXISTS before 100s")
 		pipeline := n.start("RUN 2s", "RUN 2s")
-		time.Sleep(100 * ms)
+		time.Sleep(killFrom)
 		n.KillScript(0)
 		if got := <-pipeline; got != "-ERR OK" {
 			t.Errorf("a pipeline: %q", got)
+		}
+	})
+}
+
+// telling is an engine that says that it runs a function.
+type telling struct{ *limited }
+
+func (telling) RunningFunction() store.Reply { return store.Status("runs") }
+
+// TestYoungScriptsAreNotKilled: a client ends no script before that has run for killFrom or busy-reply-threshold. A client that
+// asks without a pause could otherwise end all scripts of others.
+func TestYoungScriptsAreNotKilled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		n, l := newLimited(t)
+		n.cfg.Scripts = telling{l}
+		for _, c := range []struct{ busy, from time.Duration }{{time.Minute, killFrom}, {50 * ms, 50 * ms}} {
+			n.SetBusyThreshold(c.busy)
+			for name, kill := range map[string]func(uint64) store.Reply{"SCRIPT KILL": n.KillScript, "FUNCTION KILL": n.KillFunction} {
+				script := n.start("RUN 2s")
+				time.Sleep(c.from - ms)
+				if got := kill(0); got.Str != string(store.ErrNotBusy) {
+					t.Errorf("%s before %v: %v", name, c.from, got)
+				}
+				if got := n.RunningFunction(0); got.Kind != store.Null {
+					t.Errorf("FUNCTION STATS before %v: %v", c.from, got)
+				}
+				time.Sleep(ms)
+				if got := n.RunningFunction(0); got.Str != "runs" {
+					t.Errorf("FUNCTION STATS after %v: %v", c.from, got)
+				}
+				if got := kill(0); got.Str != "OK" {
+					t.Errorf("%s after %v: %v", name, c.from, got)
+				}
+				if name == "FUNCTION KILL" { // which stopper answers alone
+					l.kill <- struct{}{}
+				}
+				if got := <-script; got != "-ERR" {
+					t.Errorf("%s: the script's caller got %q", name, got)
+				}
+			}
 		}
 	})
 }

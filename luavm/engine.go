@@ -232,7 +232,7 @@ func (e *Engine) kill(what uint32) store.Reply {
 		s := e.state.Load()
 		switch {
 		case s&stateRunning == 0:
-			return store.Err(errNotBusy)
+			return store.Err(store.ErrNotBusy)
 		case s&stateWrote != 0:
 			return store.Err(errUnkillable)
 		case s&stateFunction != what:

@@ -14,7 +14,6 @@ const (
 	errFlushMode    store.Error = "ERR SCRIPT FLUSH only support SYNC|ASYNC option"
 	errDebugMode    store.Error = "ERR Use SCRIPT DEBUG YES/SYNC/NO"
 	errDebugger     store.Error = "ERR the script debugger is not supported"
-	errNotBusy      store.Error = "NOTBUSY No scripts in execution right now."
 	errUnkillable   store.Error = "UNKILLABLE Sorry the script already executed write commands against the dataset. You can either wait the script termination or kill the server in a hard way using the SHUTDOWN NOSAVE command."
 	errROScript     store.Error = "ERR Can not execute a script with write flag using *_ro command."
 	errReplyDepth   store.Error = "ERR reached lua stack limit"

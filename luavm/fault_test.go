@@ -99,7 +99,7 @@ func TestFaultLeavesNothing(t *testing.T) {
 		if !strings.Contains(r.Str, msgFault) {
 			t.Errorf("%s: %.200q", name, r.Str)
 		}
-		if w.e.Kill().Str != string(errNotBusy) || w.e.RunningFunction().Kind != store.Null || w.e.loading != nil || w.e.present.args != nil {
+		if w.e.Kill().Str != string(store.ErrNotBusy) || w.e.RunningFunction().Kind != store.Null || w.e.loading != nil || w.e.present.args != nil {
 			t.Errorf("%s: it still runs", name)
 		}
 		if w.e.L == state {

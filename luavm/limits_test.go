@@ -169,7 +169,7 @@ func TestFailedScriptKeepsItsWrites(t *testing.T) {
 }
 
 func TestKill(t *testing.T) {
-	if r := New(Options{}).Kill(); r.Str != string(errNotBusy) {
+	if r := New(Options{}).Kill(); r.Str != string(store.ErrNotBusy) {
 		t.Fatal(r)
 	}
 	for _, script := range []string{"while true do end", "while true do pcall(function() while true do end end) end"} {

@@ -95,6 +95,7 @@ const (
 	ErrUndecided       Error = "ERR the rights to so many keys or channels take too long to check: name fewer of them, or let the user's patterns be names or end with their only star"
 	ErrSortBy          Error = "ERR BY option of SORT denied due to insufficient ACL permissions."
 	ErrSortGet         Error = "ERR GET option of SORT denied due to insufficient ACL permissions."
+	ErrNotBusy         Error = "NOTBUSY No scripts in execution right now."
 	ErrBusyScript      Error = "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."
 	ErrBusyFunction    Error = "BUSY Redis is busy running a script. You can only call FUNCTION KILL or SHUTDOWN NOSAVE."
 	ErrQuota           Error = "OOM command not allowed when the data directory of the leader is larger than its quota: delete keys, or restart the nodes with a larger --quota-data-dir."
