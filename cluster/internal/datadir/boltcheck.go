@@ -29,6 +29,9 @@ func checkBolt(path string) error {
 	if err != nil {
 		return err
 	}
+	if err := readHead(path); err != nil {
+		return err
+	}
 	// With these options, bbolt reads only the two meta pages here, and these have checksums.
 	var f *os.File
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: time.Second, OpenFile: func(name string, flag int, mode os.FileMode) (_ *os.File, err error) {
@@ -60,6 +63,20 @@ func checkBolt(path string) error {
 	})
 }
 
+// readHead fails if the first page cannot be read. bbolt would call such a file damaged.
+func readHead(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.ReadAt(make([]byte, 4096), 0)
+	if err == io.EOF {
+		err = nil // bbolt says that the file is too short
+	}
+	return err
+}
+
 // boltCheck reads the pages of a database of bbolt. A page is
 //
 //	+----------------+-------------+-------------+--------------------+----------+-----------------+
@@ -72,6 +89,8 @@ type boltCheck struct {
 	file io.ReaderAt
 	size int64  // of a page
 	used []bool // by number of a page: it has been read, or is free
+
+	depth int // pages and buckets above the present one
 }
 
 const (
@@ -80,6 +99,9 @@ const (
 	boltBranch, boltLeaf, boltFreelist = 1, 2, 16 // kinds of pages
 	boltBucket                         = 1        // flag of an element whose value is a bucket
 	boltNoFreelist                     = math.MaxUint64
+
+	// boltDepth is more levels than a database can have: each page of a branch has two elements or more.
+	boltDepth = 64
 )
 
 var errBolt = errors.New("bbolt's pages")
@@ -171,6 +193,10 @@ func (c *boltCheck) tree(number uint64, first, beyond []byte) error {
 
 // elements checks the elements of a page whose bytes are b, and all pages below these elements.
 func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
+	if c.depth++; c.depth > boltDepth {
+		return badPage(number, "is too far from the root")
+	}
+	defer func() { c.depth-- }()
 	kind, count := binary.LittleEndian.Uint16(b[8:]), int(binary.LittleEndian.Uint16(b[10:]))
 	if kind != boltBranch && kind != boltLeaf {
 		return badPage(number, "is of another kind")

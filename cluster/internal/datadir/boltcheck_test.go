@@ -192,3 +192,25 @@ func TestDamagedPageCount(t *testing.T) {
 		}
 	}
 }
+
+// chain is a file in which each page is a branch with one element, the next page.
+type chain struct{}
+
+func (chain) ReadAt(b []byte, at int64) (int, error) {
+	page := make([]byte, 4096)
+	number := uint64(at / 4096)
+	binary.LittleEndian.PutUint64(page, number)
+	page[8], page[10] = boltBranch, 1
+	element := page[boltHead:]
+	element[0], element[4], element[boltHead] = boltHead, 1, 'k'
+	binary.LittleEndian.PutUint64(element[8:], number+1)
+	return copy(b, page), nil
+}
+
+// TestDeepBolt: a forged file has more levels than a goroutine's stack has room for.
+func TestDeepBolt(t *testing.T) {
+	c := boltCheck{file: chain{}, size: 4096, used: make([]bool, 1000)}
+	if err := c.tree(2, nil, nil); err == nil || !strings.Contains(err.Error(), "too far from the root") {
+		t.Errorf("%v after %d levels", err, c.depth)
+	}
+}

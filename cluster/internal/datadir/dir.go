@@ -91,6 +91,8 @@ func (d *Dir) Unusable(err, otherwise error) error {
 		return fmt.Errorf("data directory %s: %w; what it holds is intact: raise the limit (ulimit -n for open files) and start again", d.path, err)
 	case errors.Is(err, errInUse):
 		return fmt.Errorf("data directory %s: %w; what it holds is intact: stop that process and start again", d.path, err)
+	case isRefused(err):
+		return fmt.Errorf("data directory %s: the file system refuses what a node needs (%w), which says nothing of what the directory holds: mount a local file system with locks and shared memory maps, such as ext4 or xfs, or name a directory there with --data", d.path, err)
 	}
 	return otherwise
 }
@@ -102,7 +104,7 @@ func inUse(path string) error { return fmt.Errorf("%s: %w", filepath.Base(path),
 
 // ofData reports whether err means damaged data, and not one of the causes for which Unusable has advice.
 func ofData(err error) bool {
-	return !isFull(err) && !isBroken(err) && !isBarred(err) && !isScarce(err) && !errors.Is(err, errInUse)
+	return !isFull(err) && !isBroken(err) && !isBarred(err) && !isScarce(err) && !isRefused(err) && !errors.Is(err, errInUse)
 }
 
 func (d *Dir) open(o Options) (err error) {
@@ -227,6 +229,9 @@ func (d *Dir) complete() error {
 		info, err := os.Stat(filepath.Join(d.path, part))
 		if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
 			return fmt.Errorf("data directory %s has lost its log (%s): %s", d.path, part, AdviceRejoin)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

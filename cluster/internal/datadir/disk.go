@@ -120,6 +120,13 @@ func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)
 }
 
+// isRefused reports whether err comes from a call that the operating system has refused, but not because a file is missing: that is
+// damage.
+func isRefused(err error) bool {
+	number, refused := errors.AsType[syscall.Errno](err)
+	return refused && number != syscall.ENOENT
+}
+
 // notWritten returns the error with which the process ends when it could not write to disk. The parameter what names the data.
 func notWritten(what string, err error) error {
 	if comesFrom(err, syscall.EFBIG) {

@@ -2,6 +2,7 @@ package datadir
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +31,15 @@ func TestDataThatCannotBeOpened(t *testing.T) {
 				t.Errorf("%v: %s", err, got)
 			}
 		}
+	}
+	for _, cause := range []error{syscall.ENOLCK, syscall.ENODEV, syscall.EINVAL} {
+		err := fmt.Errorf("flock: %w", cause)
+		if got := d.Unusable(err, errors.New("damaged")).Error(); ofData(err) || !strings.Contains(got, "the file system refuses what a node needs") || strings.Contains(got, AdviceRejoin) {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
+	if err := readHead(dir); err == nil || ofData(err) {
+		t.Errorf("a file that cannot be read: %v", err) // a directory stands for it
 	}
 	if got := d.Unusable(inUse(boltFile), errors.New("damaged")).Error(); !strings.Contains(got, "raft.db: another process has this file open") || !strings.Contains(got, "is intact") {
 		t.Error(got)
