@@ -45,7 +45,7 @@ func (w *Watcher) sumRoom(now time.Duration) {
 		case h.status.Room == 0:
 			until = append(until, math.MaxInt64)
 		default:
-			until = append(until, h.status.asOf+h.status.Room-1)
+			until = append(until, h.status.asOf+min(h.status.Room-1, plenty))
 		}
 	}
 	slices.Sort(until)

@@ -34,6 +34,8 @@ func TestRoomOfAMajority(t *testing.T) {
 		{30, silent, 20, 20},
 		{30, 0, silent, 30},
 		{30, silent, silent, math.MaxInt64}, // the answers may just be late
+		{30, math.MaxInt64 - 1, 20, 30},
+		{0, math.MaxInt64 - 1, 20, plenty},
 	} {
 		raft := &narrow{until: c.own}
 		if c.own == 0 {
