@@ -358,10 +358,10 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "multi", "discard", "unwatch",
-		"ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply":
+		"ping", "echo", "info", "client|setname", "client|getname", "client|setinfo", "client|id":
 		return true
 	}
-	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
+	return governs(cmd) || cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
 // leave undoes the session's login. The session then belongs to the default user, like a new session. It counts as

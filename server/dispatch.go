@@ -429,8 +429,9 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
 		return cmd, errPubSubContext(cmd.FullName())
 	}
-	// Has a script been running on this node, the leader, for longer than busy-reply-threshold?
-	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
+	// Has a script been running on this node, the leader, for longer than busy-reply-threshold? The script may end at any moment, so
+	// a later command of the same pipeline may run. That command must not mean something else because this one was refused.
+	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() && !governs(cmd) {
 		return cmd, s.srv.backend.BusyError()
 	}
 	if s.monitoring.Load() && touchesKeys(cmd) {
@@ -450,6 +451,18 @@ func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
 		return ""
 	}
 	return cmd.ErrTooLong(limit)
+}
+
+// governs reports whether a command says how later commands of its connection run or are answered, and does nothing else. Such a
+// command is not refused for a reason that may pass within a pipeline: SET would run in another database than its SELECT names,
+// the client would get a reply more than it expects, or would keep a value of which no message tells it when it changes. MULTI
+// and its kin have the flag AllowBusy. In Redis, BUSY holds for a whole pipeline.
+func governs(cmd *store.Command) bool {
+	switch cmd.FullName() {
+	case "select", "client|reply", "client|caching":
+		return true
+	}
+	return false
 }
 
 func inPubSubContext(name string) bool {

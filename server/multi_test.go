@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"lockstep/conformance/transcript"
 	"lockstep/store"
@@ -203,6 +204,51 @@ func TestTransactionThatTheLeaderRefuses(t *testing.T) {
 		v, err := transcript.ReadValue(bufio.NewReader(c.conn))
 		if err != nil || !strings.Contains(v.Text, " db=0 ") || !strings.Contains(v.Text, " multi=-1 ") {
 			t.Errorf("after a refused EXEC: %q, %v", v.Text, err)
+		}
+	})
+}
+
+// TestBusyChangesNoLaterCommand: a script runs for long on this node, and ends in the middle of a client's pipeline. The commands
+// behind it still use the database that the client has chosen, and the client gets no reply that it does not expect.
+func TestBusyChangesNoLaterCommand(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		c := ts.dial(t)
+		busy := "-" + string(store.ErrBusyScript) + "\r\n"
+		ts.fake.busy.Store(true)
+		c.do("SELECT 1", "+OK\r\n")
+		c.do("GET k", busy)
+		ts.fake.busy.Store(false)
+		c.do("SET k v NX", "+OK\r\n")
+		c.do("SELECT 0", "+OK\r\n")
+		c.do("EXISTS k", ":0\r\n")
+
+		ts.fake.busy.Store(true)
+		c.do("CLIENT REPLY SKIP\r\nGET k\r\nGET k", busy)
+		c.send("CLIENT REPLY OFF\r\nGET k\r\n")
+		c.do("CLIENT REPLY ON", "+OK\r\n")
+		ts.fake.busy.Store(false)
+
+		c.do("CLIENT TRACKING ON OPTIN", "+OK\r\n")
+		ts.fake.busy.Store(true)
+		c.do("CLIENT CACHING YES", "+OK\r\n")
+		ts.fake.busy.Store(false)
+		c.do("GET k", "$-1\r\n")
+		if n, _ := ts.TrackedKeys(); n != 1 {
+			t.Errorf("after CLIENT CACHING YES during a script, the node remembers %d keys, want 1", n)
+		}
+
+		// The same holds while no leader has confirmed the client's password (session.sure).
+		<-ts.learned
+		ts.patient.Store(int64(5 * time.Millisecond))
+		ts.elsewhere("ACL SETUSER op on >p +@all ~*")
+		ts.fake.unready.Store(true)
+		c.do("AUTH op p", "+OK\r\n")
+		c.do("CLIENT CACHING YES", "+OK\r\n")
+		ts.fake.unready.Store(false)
+		c.do("GET other", "$-1\r\n")
+		if n, _ := ts.TrackedKeys(); n != 2 {
+			t.Errorf("after CLIENT CACHING YES without a leader, the node remembers %d keys, want 2", n)
 		}
 	})
 }
