@@ -110,8 +110,10 @@ func (f systemFile) Reserve(from, length int64, fill bool) error {
 // isFull reports whether err comes from a full disk.
 func isFull(err error) bool { return comesFrom(err, syscall.ENOSPC, syscall.EDQUOT) }
 
-// isBroken reports whether err comes from a disk that does not work.
-func isBroken(err error) bool { return comesFrom(err, syscall.EIO, syscall.EROFS) }
+// isBroken reports whether err comes from a disk that does not work, or from a file system that has found itself damaged.
+func isBroken(err error) bool {
+	return comesFrom(err, syscall.EIO, syscall.EROFS) || comesFrom(err, damagedFS...)
+}
 
 // isBarred reports whether err says that this process may not open the files. isScarce reports whether err says that
 // the process lacks something, such as file descriptors, to open them.

@@ -419,7 +419,7 @@ func (g *Log) Read(index uint64, l *raft.Log) error {
 	if err != nil && !errors.Is(err, raft.ErrLogNotFound) && g.hooks.Logger != nil && !g.closed.Load() {
 		// Without a call of Fatal, Raft would panic on the error, or try to read this entry again and again.
 		advice := "repair the disk and start again"
-		if !isBroken(err) {
+		if ofData(err) {
 			advice = "it is damaged: " + AdviceRejoin
 		}
 		g.hooks.Fatal(fmt.Errorf("entry %d of the log could not be read from disk: %w; %s", index, err, advice))

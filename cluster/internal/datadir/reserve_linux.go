@@ -6,6 +6,9 @@ import (
 	"syscall"
 )
 
+// damagedFS has the errors of a file system that has found itself damaged, such as ext4 and xfs.
+var damagedFS = []syscall.Errno{syscall.EUCLEAN, syscall.EBADMSG}
+
 // reserve reserves room on the disk for length bytes of a file that begin at the offset from, and extends
 // the file to hold them. On file systems that have no fallocate, it always writes zeros, because only a
 // write finds out whether there is room.

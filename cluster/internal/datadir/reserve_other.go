@@ -2,7 +2,13 @@
 
 package datadir
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
+
+// damagedFS is empty: on other systems than Linux, a damaged file system has no error of its own.
+var damagedFS []syscall.Errno
 
 // reserve does nothing, so only the write itself finds out whether there is room.
 func reserve(*os.File, int64, int64, bool) error { return nil }

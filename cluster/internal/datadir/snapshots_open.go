@@ -16,7 +16,7 @@ import (
 
 // openSnapshots verifies every snapshot in the directory and lists those that are sound. It deletes unfinished snapshots. Damaged
 // snapshots, and those that the disk cannot read, are not listed. openSnapshots fails if a newer program has written a snapshot, or if
-// this process may not open one.
+// the system does not let this process read one.
 func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
 	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
 	if err := fs.Mkdir(s.dir); err != nil {
@@ -56,11 +56,11 @@ func (s *Snapshots) found(name string, meta snapshotMeta, err error) error {
 	case err == nil:
 		s.list = append(s.list, meta)
 		return nil
-	case errors.Is(err, raftfsm.ErrNewer), isBarred(err), isScarce(err):
-		return fmt.Errorf("snapshot %s: %w", name, err)
 	case isBroken(err):
 		s.log.Error("a snapshot cannot be read from disk and is not used; look after the disk", "snapshot", name, "error", err)
 		s.unread = cmp.Or(s.unread, err)
+	case errors.Is(err, raftfsm.ErrNewer), isBarred(err), isScarce(err), isRefused(err):
+		return fmt.Errorf("snapshot %s: %w", name, err)
 	default:
 		s.log.Error("a snapshot is damaged and is not used; look after the disk", "snapshot", name, "error", err)
 	}

@@ -80,16 +80,20 @@ func mustOpen(t *testing.T, dir string) {
 
 // TestUnusedSnapshots: what is wrong with a snapshot decides whether the node starts without it.
 func TestUnusedSnapshots(t *testing.T) {
-	for cause, starts := range map[error]bool{
-		syscall.EACCES: false, syscall.EPERM: false, syscall.EMFILE: false, syscall.ENOMEM: false,
+	causes := map[error]bool{
+		syscall.EACCES: false, syscall.EPERM: false, syscall.EMFILE: false, syscall.ENOMEM: false, syscall.ESTALE: false, syscall.EINVAL: false,
 		syscall.EIO: true, syscall.ENOENT: true, errors.New("not what was written"): true,
-	} {
+	}
+	for _, cause := range damagedFS {
+		causes[cause] = true
+	}
+	for cause, starts := range causes {
 		s := &Snapshots{log: hclog.NewNullLogger()}
 		err := s.found("1-1-1", snapshotMeta{}, &os.PathError{Op: "open", Path: "state.bin", Err: cause})
 		if starts != (err == nil) || len(s.list) > 0 || starts != (len(s.spoiled) == 1) {
 			t.Errorf("%v: %v; used %v, unused %v", cause, err, s.list, s.spoiled)
 		}
-		if why := s.lacking(errors.New("no snapshot")); strings.Contains(why.Error(), "open state.bin") != (cause == syscall.EIO) {
+		if why := s.lacking(errors.New("no snapshot")); strings.Contains(why.Error(), "open state.bin") != isBroken(cause) {
 			t.Errorf("%v: %v", cause, why)
 		}
 	}

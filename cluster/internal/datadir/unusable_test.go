@@ -3,6 +3,7 @@ package datadir
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/hashicorp/raft-wal/metadb"
 )
 
@@ -38,6 +40,12 @@ func TestDataThatCannotBeOpened(t *testing.T) {
 			t.Errorf("%v: %s", err, got)
 		}
 	}
+	for _, cause := range append([]syscall.Errno{syscall.EIO}, damagedFS...) {
+		err := &os.PathError{Op: "read", Path: "x", Err: cause}
+		if got := d.Unusable(err, errors.New("damaged")).Error(); ofData(err) || !strings.Contains(got, "the disk does not work") || !strings.Contains(got, AdviceRejoin) {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
 	if err := readHead(dir); err == nil || ofData(err) {
 		t.Errorf("a file that cannot be read: %v", err) // a directory stands for it
 	}
@@ -45,6 +53,25 @@ func TestDataThatCannotBeOpened(t *testing.T) {
 		t.Error(got)
 	}
 	d.Close()
+}
+
+// unreadable is a log store that fails to read.
+type unreadable struct {
+	logStore
+	err error
+}
+
+func (u unreadable) GetLog(uint64, *raft.Log) error { return u.err }
+
+// TestEntryThatIsRefused: a running node that cannot read an entry calls the entry damaged only if the system has read it.
+func TestEntryThatIsRefused(t *testing.T) {
+	for cause, damaged := range map[error]bool{syscall.EIO: false, syscall.ESTALE: false, syscall.ENOMEM: false, errEntry: true} {
+		var fatal error
+		g := &Log{logStore: unreadable{err: fmt.Errorf("read: %w", cause)}, hooks: Hooks{Logger: slog.New(slog.DiscardHandler), Fatal: func(err error) { fatal = err }}}
+		if err := g.Read(1, &raft.Log{}); err == nil || fatal == nil || strings.Contains(fatal.Error(), AdviceRejoin) != damaged {
+			t.Errorf("%v: %v", cause, fatal)
+		}
+	}
 }
 
 // TestFileSizeLimit: not the disk is to blame when a limit of the process keeps the log from growing.
