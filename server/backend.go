@@ -73,8 +73,8 @@ type Observer interface {
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns the flags that a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// RunningFunction returns the reply to FUNCTION STATS if the leader runs a function, and Nil if the leader runs none. It
-	// returns an error if the leader does not answer. users is as for KillScript.
+	// RunningFunction returns the reply to FUNCTION STATS if the leader runs a function that KillFunction would end by now, and Nil if
+	// the leader runs none. It returns an error if the leader does not answer. users is as for KillScript.
 	RunningFunction(users uint64) store.Reply
 	// Busy reports whether this node is the leader and has been running a script for longer than the busy
 	// threshold. The server calls it before every command, so it must cost little.

@@ -9,12 +9,20 @@ func doFunctionKill(s *session, args [][]byte) store.Reply {
 }
 
 // doFunctionStats describes a running function without waiting for its end: RunningFunction asks the leader
-// directly. If no function runs, the leader runs FUNCTION STATS like other commands.
+// directly. If no function runs, or one that no client may see yet, the leader runs FUNCTION STATS like other commands. If it then
+// answers BUSY because of a function, clients may see that function by now.
 func doFunctionStats(s *session, args [][]byte) store.Reply {
-	if r := s.askScript(args, s.srv.backend.RunningFunction); r.Kind != store.Null {
-		return r
+	running := s.askScript(args, s.srv.backend.RunningFunction)
+	if running.Kind != store.Null {
+		return running
 	}
 	cmd, _ := s.srv.table.Resolve(args)
 	call := s.call(cmd, args)
-	return s.settle(s.askLeader(call))
+	r := s.settle(s.askLeader(call))
+	if r.IsError() && r.Str == string(store.ErrBusyFunction) {
+		if running = s.askScript(args, s.srv.backend.RunningFunction); running.Kind != store.Null {
+			return running
+		}
+	}
+	return r
 }

@@ -36,6 +36,7 @@ type fakeBackend struct {
 
 	busy      atomic.Bool
 	kills     atomic.Int32
+	running   atomic.Pointer[func() store.Reply] // RunningFunction, if set
 	threshold atomic.Int64
 	hold      atomic.Pointer[chan struct{}] // Submit waits for it, if set
 	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
@@ -229,10 +230,15 @@ func (f *fakeBackend) KillFunction(uint64) store.Reply {
 	return store.OK
 }
 
-func (f *fakeBackend) RunningFunction(uint64) store.Reply { return store.Nil }
-func (f *fakeBackend) BusyError() store.Error             { return store.ErrBusyScript }
-func (f *fakeBackend) Busy() bool                         { return f.busy.Load() }
-func (f *fakeBackend) SetBusyThreshold(d time.Duration)   { f.threshold.Store(int64(d)) }
+func (f *fakeBackend) RunningFunction(uint64) store.Reply {
+	if running := f.running.Load(); running != nil {
+		return (*running)()
+	}
+	return store.Nil
+}
+func (f *fakeBackend) BusyError() store.Error           { return store.ErrBusyScript }
+func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
+func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
 
 func (f *fakeBackend) LeaderClient() (id, addr string) {
 	f.mu.Lock()

@@ -289,6 +289,29 @@ func TestProtectedMode(t *testing.T) {
 	ts.pipe(t, far).do("PING", "+PONG\r\n")
 }
 
+// TestStatsOfAYoungFunction: FUNCTION STATS came before clients may see the function. When the leader answers BUSY, they may.
+func TestStatsOfAYoungFunction(t *testing.T) {
+	ts := newTestServer(t, nil)
+	c := ts.dial(t)
+	for refusal, want := range map[store.Error]string{store.ErrBusyFunction: "+runs\r\n", store.ErrBusyScript: "-" + string(store.ErrBusyScript) + "\r\n"} {
+		asked := 0
+		running := func() store.Reply {
+			if asked++; asked == 1 || refusal == store.ErrBusyScript {
+				return store.Nil
+			}
+			return store.Status("runs")
+		}
+		ts.fake.running.Store(&running)
+		ts.fake.refusal.Store(refusal)
+		c.do("FUNCTION STATS", want)
+	}
+	// The function has ended meanwhile.
+	running := func() store.Reply { return store.Nil }
+	ts.fake.running.Store(&running)
+	ts.fake.refusal.Store(store.ErrBusyFunction)
+	c.do("FUNCTION STATS", "-"+string(store.ErrBusyFunction)+"\r\n")
+}
+
 func TestBusy(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
