@@ -210,8 +210,8 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 	if len(begun) != 2 {
 		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
-	// A stranger may answer in the place of a node, and must not fill the disk. So CheckBackup gives up at the first byte that
-	// no backup can have there, and a transfer that takes longer than server.BackupMost is cut off, as the node does it, too.
+	// A stranger may answer in the place of a node. CheckBackup gives up at the first byte that no backup can have there, and a
+	// transfer that takes longer than server.BackupMost is cut off, as the node does it, too. What a stranger has sent is removed.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
 	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer, w: w}
 	_, err = raftfsm.CheckBackup(in)
