@@ -34,8 +34,8 @@ var takeSlowly = store.Command{Name: "take", Arity: -4, Flags: store.Write, Run:
 // for a second. The second node may be of an earlier version.
 type heldPair struct{ *pair }
 
-func newHeldPair(t *testing.T) heldPair {
-	p := heldPair{newPair(t, takeSlowly, scriptCommand)}
+func newHeldPair(t *testing.T, commands ...store.Command) heldPair {
+	p := heldPair{newPair(t, append(commands, takeSlowly, scriptCommand)...)}
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	for _, node := range []*Node{p.Node, p.b} {

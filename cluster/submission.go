@@ -169,7 +169,7 @@ func (n *Node) begin(p *Submission) (begun bool) {
 	}
 	p.req.calls, p.req.replies, p.req.err, p.req.overran = p.Calls, p.Replies[:0], nil, 0
 	p.req.client = p.Client
-	p.req.cost, p.req.tried, p.req.large = 0, false, false
+	p.req.cost, p.req.leases, p.req.tried, p.req.large = 0, nil, false, false
 	p.req.finished.Store(false)
 	seq.enqueue(p.req)
 	return true
