@@ -90,8 +90,13 @@ func (n *Node) askScripts(q scriptQuestion, users uint64) store.Reply {
 			case <-ctx.Done():
 			case <-time.After(retryPause):
 			}
-		default:
+		case errNotExecuted:
 			return store.Err(ErrClusterDown)
+		default:
+			if q == runningFunction { // it only reads
+				return store.Err(ErrClusterDown)
+			}
+			return store.Err(ErrIndeterminate) // the leader may have ended the script, or may yet do so
 		}
 	}
 }

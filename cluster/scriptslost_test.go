@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	"bufio"
+	"testing"
+
+	"lockstep/cluster/internal/forward"
+	"lockstep/cluster/internal/frame"
+	"lockstep/store"
+)
+
+// TestKillWhoseAnswerIsLost: a leader got a SCRIPT KILL, and the link to it broke before its answer. The client was told CLUSTERDOWN, though
+// the script may have been ended.
+func TestKillWhoseAnswerIsLost(t *testing.T) {
+	ask := map[string]func(n *Node) store.Reply{
+		"-INDETERMINATE": func(n *Node) store.Reply { return n.KillScript(0) },
+		"-CLUSTERDOWN":   func(n *Node) store.Reply { return n.RunningFunction(0) }, // it only reads
+	}
+	for want, ask := range ask {
+		bubble(t, func(t *testing.T) {
+			n := newTestNode(t)
+			l, far := testLink()
+			defer l.Fail()
+			n.routes.set(n.ctx, nil, l)
+			told := make(chan store.Reply, 1)
+			go func() { told <- ask(n.Node) }()
+			if f, err := frame.Read(bufio.NewReader(far)); err != nil || f.Kind != forward.Kill {
+				t.Fatalf("frame of kind %d, %v", f.Kind, err)
+			}
+			far.Close()
+			if got := text([]store.Reply{<-told}); got != want {
+				t.Errorf("told %s, want %s", got, want)
+			}
+		})
+	}
+}
