@@ -7,7 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // quietConn is a TCP connection whose system calls the Go runtime does not notice. The net package announces
@@ -57,9 +60,22 @@ func quiet(conn net.Conn) net.Conn {
 	if err != nil {
 		return conn // only for a nil connection, which neither a dialer nor a listener returns
 	}
+	noticeSilence(raw)
 	c := &quietConn{Conn: tcp, raw: raw}
 	c.in.try, c.out.try = c.in.read, c.out.write
 	return c
+}
+
+// silence is how long a connection stays open after the other end has stopped to acknowledge what was sent. Without it, the kernel would
+// try for some fifteen minutes: after a firewall has forgotten the connection, a node's clients would wait so long, while all other
+// connections of the node, and new ones, work.
+const silence = 5 * time.Second
+
+// noticeSilence makes the kernel close a connection after silence. Without that, the connection works, too.
+func noticeSilence(raw syscall.RawConn) {
+	_ = raw.Control(func(fd uintptr) {
+		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(silence/time.Millisecond))
+	})
 }
 
 // SyscallConn implements syscall.Conn.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+	"golang.org/x/sys/unix"
 )
 
 // tcpPair returns both ends of a connection as nodes have them.
@@ -35,6 +36,21 @@ func TestQuietConnIsAConnection(t *testing.T) {
 		near, far = tcpPair(t)
 		return near, far, func() { near.Close(); far.Close() }, nil
 	})
+}
+
+// TestSilenceIsNoticed: the kernel ends a connection between peers, at either end, when the other end has been silent for some seconds.
+func TestSilenceIsNoticed(t *testing.T) {
+	near, far := tcpPair(t)
+	defer near.Close()
+	defer far.Close()
+	for name, c := range map[string]net.Conn{"the caller's end": near, "the called end": far} {
+		var got int
+		var fault error
+		err := c.(*quietConn).raw.Control(func(fd uintptr) { got, fault = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) })
+		if err := errors.Join(err, fault); err != nil || got != int(silence.Milliseconds()) {
+			t.Errorf("%s: after %d ms, want %v; %v", name, got, silence, err)
+		}
+	}
 }
 
 // The errors of a quietConn are those of the net package.
