@@ -3,7 +3,6 @@ package fair
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -67,7 +66,7 @@ const (
 	HeavyPiece = 20 * time.Millisecond
 	// turnRest is for how long others are served between two pieces of heavy work, at most.
 	turnRest = 2 * time.Second
-	// If a user with much coarse work has run none for turnWait, its requests go before those of other users with much coarse work.
+	// If a user with much coarse work has run none for turnWait, its requests go before those of most other such users (byUse).
 	turnWait = 50 * time.Millisecond
 	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
@@ -401,9 +400,11 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 	return front, t.byUse(back, now, turnWait), t.byUse(heavy, now, math.MaxInt64), behind
 }
 
-// byUse returns q with the requests of users who have used less coarse work first. But users whose last coarse work is longer ago than
-// wait go before all of these, and the user who has waited longest goes first. Without this, many users who have done little could keep
-// a user who has done much waiting, until each of them has done as much. The requests of one user keep their order.
+// byUse returns q in this order of users. First come those who have had less than half as much coarse work as the mean of these users:
+// who has had least goes first. They would otherwise wait for a piece of work of each of the others. Then come those whose last coarse
+// work is longer ago than wait, and who has waited longest goes first. Without this, many users who have done little could keep a user who
+// has done much waiting, until each of them has done as much. Last come all others, by their coarse work. The requests of one user keep
+// their order.
 func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	of := map[string][]W{}
 	for _, r := range q {
@@ -413,17 +414,34 @@ func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	if len(of) < 2 {
 		return q
 	}
-	waited := func(user string) time.Duration {
-		if w := now - t.coarse[user].at; w >= wait {
-			return w
-		}
-		return 0
+	type place struct {
+		user         string
+		took, waited time.Duration
+		group        int
 	}
+	places, sum := make([]place, 0, len(of)), time.Duration(0)
+	for user := range of {
+		u := t.coarse[user]
+		p := place{user: user, took: u.now(now).took}
+		if w := now - u.at; w >= wait {
+			p.waited = w
+		}
+		sum += p.took
+		places = append(places, p)
+	}
+	for i := range places {
+		if p := &places[i]; p.took >= sum/time.Duration(2*len(of)) {
+			p.group = 1
+		} else {
+			p.waited = 0
+		}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(b.waited, a.waited), cmp.Compare(a.took, b.took), cmp.Compare(a.user, b.user))
+	})
 	sorted := q[:0]
-	for _, user := range slices.SortedFunc(maps.Keys(of), func(a, b string) int {
-		return cmp.Or(cmp.Compare(waited(b), waited(a)), cmp.Compare(t.coarse[a].now(now).took, t.coarse[b].now(now).took), cmp.Compare(a, b))
-	}) {
-		sorted = append(sorted, of[user]...)
+	for _, p := range places {
+		sorted = append(sorted, of[p.user]...)
 	}
 	return sorted
 }

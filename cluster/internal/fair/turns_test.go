@@ -413,3 +413,28 @@ func TestUsersWithoutAPast(t *testing.T) {
 	}
 	t.Error("you were not served")
 }
+
+// TestLittleWorkAmongMuch: fifty users have had much coarse work, and each of them has waited longer than a user who has had little. That
+// user goes first nevertheless, or it would wait for a piece of work of each of the fifty.
+func TestLittleWorkAmongMuch(t *testing.T) {
+	const users = 50
+	var u Turns[*work]
+	now := time.Second
+	var q []*work
+	for i := range users {
+		r := ask("user"+strconv.Itoa(i), "EVAL")
+		for range 10 {
+			now += ms
+			u.Note(r, 10*ms, now)
+		}
+		q = append(q, r)
+	}
+	u.Note(ask("you", "lock"), 5*ms, now)
+	u.Ended(now)
+	now += 3 * time.Second
+	u.Note(ask("you", "lock"), ms, now)
+	q = append(q, ask("you", "lock"))
+	if order := u.Order(q, now); len(order) != len(q) || order[0].user != "you" || order[1].user != "user0" {
+		t.Errorf("%d requests, the first of %s and %s", len(order), order[0].user, order[1].user)
+	}
+}
