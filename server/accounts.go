@@ -16,6 +16,7 @@ type accounts struct {
 	open    atomic.Bool // the default user is on and needs no password
 	current atomic.Bool // since its start, this node has caught up with the leader's users at least once
 	version atomic.Uint64
+	heard   atomic.Uint64 // the latest version of the users of which the leader has told this node
 	def     *account
 	cluster *accounts // only for a Sentinel without Config.AnyClient: the accounts of the server for data, whose users may log in
 
@@ -371,6 +372,19 @@ func (a *accounts) get(name string) *account {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.byName[name]
+}
+
+// behind reports whether the leader has told this node of a version of the users that the node does not have yet.
+func (a *accounts) behind() bool { return a.version.Load() < a.heard.Load() }
+
+// hears notes a version of the users of which the leader has told.
+func (a *accounts) hears(version uint64) {
+	for {
+		heard := a.heard.Load()
+		if heard >= version || a.heard.CompareAndSwap(heard, version) {
+			return
+		}
+	}
 }
 
 // present returns the version of the users, and a channel that is closed at the next update of the accounts.

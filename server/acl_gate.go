@@ -284,8 +284,11 @@ func (s *session) login(known func() knowledge, command, name, password []byte) 
 		}
 		return ""
 	}
-	if !s.srv.hub.accounts.ruling().current.Load() {
+	switch a := s.srv.hub.accounts.ruling(); {
+	case !a.current.Load():
 		return cluster.ErrClusterDown
+	case a.behind():
+		return errBehind // the password may be a new one
 	}
 	s.denied(store.Denial{Reason: store.DeniedAuth, Context: s.context(), Object: string(command), User: string(name)})
 	return errWrongPass
@@ -392,6 +395,7 @@ func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	if r.Kind != store.Integer {
 		return false, store.Error(r.Str)
 	}
+	a.hears(uint64(r.Int))
 	timer := time.NewTimer(catchUpTimeout)
 	defer timer.Stop()
 	for {

@@ -12,6 +12,7 @@ import (
 // These are the errors that clients see. An error that Redis 7.0 has, too, has the text of Redis.
 const (
 	errMaxClients     store.Error = "ERR max number of clients reached"
+	errBehind         store.Error = "CLUSTERDOWN This node has yet to learn the latest users from the leader; the command was not executed, try again"
 	errWrongPass      store.Error = "WRONGPASS invalid username-password pair or user is disabled."
 	errNoPassword     store.Error = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	errHelloNoAuth    store.Error = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"

@@ -62,7 +62,8 @@ type fakeBackend struct {
 	watch     func(store.Reply)      // is told of each reply; guarded by mu
 	others    atomic.Int32           // members that have every write
 	refusal   atomic.Value           // a store.Error that every submission gets
-	lags      atomic.Bool            // the node hears of changed users only when it asks for their version
+	lags      atomic.Bool            // the node hears of changed users only when it asks for their version …
+	late      atomic.Bool            // … or not even then
 
 	topology           atomic.Pointer[cluster.Topology]
 	changed            chan struct{} // of topology; guarded by mu
@@ -142,7 +143,7 @@ func (f *fakeBackend) Submit(calls []cluster.Call, replies []store.Reply) []stor
 				f.hub.AccountsChanged(f.store.Accounts())
 			}
 		}
-		if c.User == store.SystemUser && f.lags.Load() {
+		if c.User == store.SystemUser && f.lags.Load() && !f.late.Load() {
 			go f.hub.AccountsChanged(f.store.Accounts())
 		}
 	}

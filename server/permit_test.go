@@ -140,6 +140,27 @@ func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	})
 }
 
+// TestNewPasswordAtALateNode: a user has got a new password, and this node has much to apply before it learns that. The node does not
+// call the new password wrong.
+func TestNewPasswordAtALateNode(t *testing.T) {
+	eachPath(t, func(t *testing.T, loops int) {
+		ts := newTestServer(t, withLoops(loops))
+		<-ts.learned
+		ts.patient.Store(int64(50 * time.Millisecond))
+		ts.elsewhere("ACL SETUSER op on >p +@all ~*")
+		c := ts.dial(t)
+		c.do("AUTH op wrong", "-"+string(errWrongPass)+"\r\n")
+		ts.fake.lags.Store(true)
+		ts.fake.late.Store(true)
+		ts.elsewhere("ACL SETUSER op >q <p")
+		c.do("AUTH op q", "-"+string(errBehind)+"\r\n")
+		c.do("HELLO 2 AUTH op q", "-"+string(errBehind)+"\r\n")
+		ts.fake.late.Store(false)
+		until(t, "the node to learn of the new password", func() bool { return c.ask("AUTH", "op", "q").Type == '+' })
+		c.do("AUTH op p", "-"+string(errWrongPass)+"\r\n")
+	})
+}
+
 // TestLetInWithoutALeader: a client has logged in while the node reached no leader. Until a leader has confirmed the
 // password, the node refuses the client's commands, except those such as PING.
 func TestLetInWithoutALeader(t *testing.T) {
