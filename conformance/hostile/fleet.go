@@ -35,6 +35,8 @@ type fleet struct {
 	fronts    []*front
 	groups    []*group
 	ungrouped error // why there are no control groups
+
+	muchWork  time.Duration // muchInRedis; the tests of the judge set another
 	forbidden string
 	papers    papers
 	tally     *tally
@@ -47,7 +49,7 @@ type fleet struct {
 // start starts n nodes. They end with the test.
 func start(t testing.TB, n int, seed uint64, count *tally) *fleet {
 	t.Helper()
-	f := &fleet{tally: count, judge: judge.New(t.Logf), forbidden: fmt.Sprintf("forbidden-%016x", seed^0x5eed)}
+	f := &fleet{tally: count, muchWork: muchInRedis, judge: judge.New(t.Logf), forbidden: fmt.Sprintf("forbidden-%016x", seed^0x5eed)}
 	t.Cleanup(func() {
 		for _, g := range f.groups {
 			if err := g.remove(); err != nil {

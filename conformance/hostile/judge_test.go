@@ -195,7 +195,7 @@ func TestJudgeFinds(t *testing.T) {
 }
 
 // TestJudgeLooksAgain: a script that was stopped because earlier ones had used up its user's time is no difference from
-// Redis. A script that is stopped although it runs alone, with all of the time, is one.
+// Redis. A script that is stopped although it runs alone, with all of the time, is one, unless it is much work for Redis, too.
 func TestJudgeLooksAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)
@@ -215,6 +215,11 @@ func TestJudgeLooksAgain(t *testing.T) {
 			t.Fatalf("after endless scripts and %d loops: %v, and %d were looked at again", loops, found, count.again.Load())
 		}
 	}
+	much := count.much.Load()
+	if found := play(true, "for i = 1, 1e8 do end return 1"); found[unlikeRedis] != 0 || count.much.Load() != much+1 {
+		t.Errorf("much work for Redis, too: %v, counted %d times", found, count.much.Load()-much)
+	}
+	s.f.muchWork = time.Hour
 	if found := play(true, "for i = 1, 1e8 do end return 1"); found[unlikeRedis] != 1 {
 		t.Errorf("not found: %v", found)
 	}

@@ -26,7 +26,7 @@ const (
 
 // tally counts what has been played.
 type tally struct {
-	inputs, scripts, compared, again, models, frames, connections, refused, sent, received atomic.Int64
+	inputs, scripts, compared, again, much, models, frames, connections, refused, sent, received atomic.Int64
 }
 
 // play sends an input and returns when its connections are closed. A node may refuse an attacker, close the connection, or not
@@ -118,12 +118,13 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 		}
 		return transcript.ReadValue(r)
 	}
+	spoiled := false // a limit has stopped the last script, which Redis has run
 	for i, p := range in.pieces {
 		got, err := ask(p)
 		if in.alone && i == 0 {
 			p = command("AUTH", in.user, passwords[in.user])
 		}
-		if err == nil && in.beside && i > 0 && scripts.Stopped(got) {
+		if err == nil && in.beside && i > 0 && !in.alone && scripts.Stopped(got) {
 			if _, err = ask(in.pieces[i-1]); err == nil {
 				got, err = ask(p)
 			}
@@ -131,25 +132,34 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 		if err != nil {
 			return
 		}
+		began := time.Now()
 		want, ok := other.reply(p)
 		if ok && in.script {
 			f.tally.compared.Add(1)
 		}
-		if ok && !scripts.Same(got, want) && i > 0 { // the first is AUTH
+		if ok && !scripts.Same(got, want) && i > 0 && !spoiled { // the first is AUTH
 			short := in
 			short.pieces = in.pieces[max(1, i-1) : i+1]
-			f.unlike(short, got, want)
+			f.unlike(short, got, want, time.Since(began))
 		}
+		spoiled = scripts.Stopped(got)
 	}
 }
 
-// unlike records that Redis replied to the last piece in another way. If the node stopped the script at its time limit, the input
-// is kept instead, to be played again when nothing else runs.
-func (f *fleet) unlike(in input, got, want transcript.Value) {
-	if !in.alone && scripts.Stopped(got) {
+// muchInRedis is the time from which on a script is much work for Redis, too. It may then take more time or memory here than a limit allows.
+const muchInRedis = 50 * time.Millisecond
+
+// unlike records that Redis replied to the last piece in another way, after the time took. If a limit stopped the script here, the input
+// is kept instead, to be played again when nothing else runs. If a limit stops it then, too, it counts only if it is no work for Redis.
+func (f *fleet) unlike(in input, got, want transcript.Value, took time.Duration) {
+	switch stopped := scripts.Stopped(got); {
+	case stopped && !in.alone:
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.stopped = append(f.stopped, in)
+		return
+	case stopped && took >= f.muchWork:
+		f.tally.much.Add(1)
 		return
 	}
 	f.told(unlikeRedis, "%v\nhere:\n%.1500s\nRedis:\n%.1500s", in, strings.Join(got.Lines(), "\n"), strings.Join(want.Lines(), "\n"))

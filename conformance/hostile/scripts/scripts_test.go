@@ -30,6 +30,8 @@ func TestSame(t *testing.T) {
 		{reply("table: 0x7f0000000040 x"), reply("table: 0x7f0000000040 y"), false},
 		{reply("value: 0x40"), reply("value: 0x41"), false},
 		{transcript.Value{Type: '-', Text: "ERR table: 0x40"}, transcript.Value{Type: '-', Text: "ERR table: 0x41"}, true},
+		{reply("false 'user_script:19: stack overflow'"), reply("false 'err_handler_def:4: stack overflow'"), true},
+		{reply("false 'user_script:19: stack overflow'"), reply("false 'user_script:19: C stack overflow'"), false},
 		{transcript.Value{Type: '+', Text: "x"}, transcript.Value{Type: '$', Text: "x"}, false},
 	} {
 		if Same(c.here, c.redis) != c.same {
