@@ -356,15 +356,15 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 }
 
 // greets reports whether a command is one that clients and operators begin with: its reply shows no key, no
-// value and nothing secret. MULTI must be one: if it were refused, and a leader came, the commands behind it in a pipeline would be
-// run one by one.
+// value and nothing secret. MULTI, SELECT and CLIENT CACHING must be among them: if one were refused, and a leader came, the commands
+// behind it in a pipeline would mean something else.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "multi", "discard", "unwatch",
-		"ping", "echo", "info", "client|setname", "client|getname", "client|setinfo", "client|id":
+		"ping", "echo", "select", "info", "client|setname", "client|getname", "client|setinfo", "client|id", "client|reply", "client|caching":
 		return true
 	}
-	return governs(cmd) || cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
+	return cmd.Is(store.NoAuth) || cmd.Name == "command" || asksNodeAlone(cmd) && !readsAll(cmd)
 }
 
 // leave undoes the session's login. The session then belongs to the default user, like a new session. It counts as

@@ -38,6 +38,7 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 	rest := conn.ReadPipeline()
 	if s.begin() {
 		s.active.Store(srv.cfg.Clock().UnixMilli())
+		s.wasBusy = false
 		s.dispatch(s.conn.claim(first.Args))
 		for i := range rest {
 			if s.isClosing() {
@@ -220,6 +221,7 @@ func (s *session) reject(cmd *store.Command, args [][]byte, refusal store.Error)
 	s.submit()
 	defer s.giveWay(args)()
 	s.srv.stats.rejected(cmd)
+	s.wasBusy = s.wasBusy || refusal == store.ErrBusyScript || refusal == store.ErrBusyFunction
 	s.noteRefusal(cmd, args, refusal)
 	s.reply(nil, store.Err(s.abort(cmd, refusal)))
 	s.used(cmd)
@@ -429,9 +431,8 @@ func (s *session) admit(args [][]byte) (*store.Command, store.Error) {
 	if s.protocol() == 2 && s.subscriber() && !inPubSubContext(cmd.FullName()) {
 		return cmd, errPubSubContext(cmd.FullName())
 	}
-	// Has a script been running on this node, the leader, for longer than busy-reply-threshold? The script may end at any moment, so
-	// a later command of the same pipeline may run. That command must not mean something else because this one was refused.
-	if !cmd.Is(store.AllowBusy) && s.srv.backend.Busy() && !governs(cmd) {
+	// Has a script been running on this node, the leader, for longer than busy-reply-threshold?
+	if !cmd.Is(store.AllowBusy) && (s.wasBusy || s.srv.backend.Busy()) {
 		return cmd, s.srv.backend.BusyError()
 	}
 	if s.monitoring.Load() && touchesKeys(cmd) {
@@ -451,18 +452,6 @@ func (s *session) mayBeSoLong(cmd *store.Command, args [][]byte) store.Error {
 		return ""
 	}
 	return cmd.ErrTooLong(limit)
-}
-
-// governs reports whether a command says how later commands of its connection run or are answered, and does nothing else. Such a
-// command is not refused for a reason that may pass within a pipeline: SET would run in another database than its SELECT names,
-// the client would get a reply more than it expects, or would keep a value of which no message tells it when it changes. MULTI
-// and its kin have the flag AllowBusy. In Redis, BUSY holds for a whole pipeline.
-func governs(cmd *store.Command) bool {
-	switch cmd.FullName() {
-	case "select", "client|reply", "client|caching":
-		return true
-	}
-	return false
 }
 
 func inPubSubContext(name string) bool {

@@ -35,6 +35,7 @@ type fakeBackend struct {
 	addr     string
 
 	busy      atomic.Bool
+	busyOnce  atomic.Bool // the next call of Busy says yes
 	kills     atomic.Int32
 	running   atomic.Pointer[func() store.Reply] // RunningFunction, if set
 	threshold atomic.Int64
@@ -238,7 +239,7 @@ func (f *fakeBackend) RunningFunction(uint64) store.Reply {
 	return store.Nil
 }
 func (f *fakeBackend) BusyError() store.Error           { return store.ErrBusyScript }
-func (f *fakeBackend) Busy() bool                       { return f.busy.Load() }
+func (f *fakeBackend) Busy() bool                       { return f.busyOnce.Swap(false) || f.busy.Load() }
 func (f *fakeBackend) SetBusyThreshold(d time.Duration) { f.threshold.Store(int64(d)) }
 
 func (f *fakeBackend) LeaderClient() (id, addr string) {

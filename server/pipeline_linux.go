@@ -141,6 +141,7 @@ func (l *loop) begin(c *loopConn) {
 		return
 	}
 	c.s.active.Store(l.now.UnixMilli())
+	c.s.wasBusy = false
 	c.next = 0
 	l.step(c)
 }

@@ -54,7 +54,10 @@ type session struct {
 type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
-	grants  bool   // the output may have replies that grant leases (sendGrants)
+	grants  bool // the output may have replies that grant leases (sendGrants)
+	// wasBusy says that a command of the present pipeline was answered BUSY. Then all of the rest is, as in Redis, although the script may
+	// have ended: SET must not run in another database than the SELECT before it has named.
+	wasBusy bool
 	unsure  string // hash of the login's password, if this node accepted it before it knew all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password
 	replica bool   // READONLY on the Cluster listener

@@ -61,7 +61,7 @@ func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener
 	// Redis has no script-time-limit, so no recorded answer depends on it. The limit is long here: if a slow machine stopped a
 	// script of a transcript, the limit would be half as long for the rest of the transcripts.
 	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
-		failoverWait: time.Second, scriptLimit: time.Minute}
+		failoverWait: time.Second, scriptLimit: 10 * time.Minute}
 	for _, kv := range settings {
 		if kv[0] != "enable-debug-command" {
 			t.Fatalf("a transcript needs the setting %s, which this test does not know", kv[0])
