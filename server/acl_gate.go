@@ -325,9 +325,8 @@ func (s *session) known() {
 // session's login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
 //
 // Two kinds of commands need no second check. The first are those for which the function greets returns true. The second are
-// those with the flag AllowBusy, while this node is the leader and busy with a script. Nor do commands that MULTI queues: sure
-// checks EXEC. If the leader does not answer, sure
-// also permits the commands for which asksNodeAlone returns true.
+// those with the flag AllowBusy, while this node is the leader and busy with a script. Nor do commands that MULTI queues need
+// one: sure checks EXEC. If the leader does not answer, sure also permits the commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
