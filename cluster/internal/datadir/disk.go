@@ -122,11 +122,11 @@ func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)
 }
 
-// isRefused reports whether err comes from a call that the operating system has refused, but not because a file is missing: that is
-// damage.
+// isRefused reports whether err comes from a call that the operating system has refused, but not because a file is missing or of another
+// kind: that is damage.
 func isRefused(err error) bool {
 	number, refused := errors.AsType[syscall.Errno](err)
-	return refused && number != syscall.ENOENT
+	return refused && number != syscall.ENOENT && number != syscall.ENOTDIR && number != syscall.EISDIR
 }
 
 // notWritten returns the error with which the process ends when it could not write to disk. The parameter what names the data.
