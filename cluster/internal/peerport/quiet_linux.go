@@ -66,9 +66,8 @@ func quiet(conn net.Conn) net.Conn {
 	return c
 }
 
-// silence is how long a connection stays open after the other end has stopped to acknowledge what was sent. Without it, the kernel would
-// try for some fifteen minutes: after a firewall has forgotten the connection, a node's clients would wait so long, while all other
-// connections of the node, and new ones, work.
+// silence is how long a connection stays open while the other end acknowledges nothing of what was sent. By default, the kernel goes on for
+// some fifteen minutes. If a firewall has forgotten the connection, a node's clients would wait as long, although a new connection works.
 const silence = 5 * time.Second
 
 // noticeSilence makes the kernel close a connection after silence. Without that, the connection works, too.
