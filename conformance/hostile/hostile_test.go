@@ -202,8 +202,8 @@ func (r *run) report(t *testing.T) {
 	var b strings.Builder
 	c := &r.count
 	fmt.Fprintf(&b, "%d fleets, %d rounds; memory bounded by control groups: %v\n", r.fleets, total(r.rounds), r.grouped)
-	fmt.Fprintf(&b, "attackers: %d inputs, %d connections (%d refused), %d frames, of these %d scripts (%d commands compared with redis-server, %d of them again, alone; of these %d are much work for Redis, too, and a limit stopped them); %d MiB sent, %d MiB received\n",
-		c.inputs.Load(), c.connections.Load(), c.refused.Load(), c.frames.Load(), c.scripts.Load(), c.compared.Load(), c.again.Load(), c.much.Load(), c.sent.Load()>>20, c.received.Load()>>20)
+	fmt.Fprintf(&b, "attackers: %d inputs, %d connections (%d refused), %d frames, of these %d scripts (%d commands compared with redis-server, %d of them again, alone; of these %d are much work for Redis, too, and a limit stopped them; %d get either reply from Redis); %d MiB sent, %d MiB received\n",
+		c.inputs.Load(), c.connections.Load(), c.refused.Load(), c.frames.Load(), c.scripts.Load(), c.compared.Load(), c.again.Load(), c.much.Load(), c.unsteady.Load(), c.sent.Load()>>20, c.received.Load()>>20)
 	for _, name := range slices.Sorted(maps.Keys(r.rounds)) {
 		fmt.Fprintf(&b, "  %8d rounds of %s\n", r.rounds[name], name)
 	}

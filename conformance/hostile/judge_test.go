@@ -225,6 +225,31 @@ func TestJudgeLooksAgain(t *testing.T) {
 	}
 }
 
+// TestJudgeAsksRedisAgain: cjson.new makes a value that has a finalizer. If Redis collects garbage where calls nest deepest, the script
+// fails one level earlier than otherwise.
+func TestJudgeAsksRedisAgain(t *testing.T) {
+	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
+		t.Skip("no redis-server " + redisd.Version)
+	}
+	var count tally
+	s := besiege(quiet{t}, 1, 1, &count, plantBound)
+	var pieces [][]byte
+	for n := range 80 { // tables, so that Redis collects garbage elsewhere
+		pieces = append(pieces, command("DEL", "evil:1"), script("local tables = {"+strings.Repeat("{},", n*20)+`}
+local f f = function(n)
+  if n <= 0 then
+    local t = setmetatable({}, {__newindex = function(t, k, v) local s = cjson.new() s[k] = v end})
+    t['evil'] = cjson.null
+  end
+  return xpcall(function() return f(n-1) end, function(e) return e end)
+end
+return select('#', pcall(function() return f(10) end))`))
+	}
+	if found := s.round([]input{{door: clientDoor, user: wide, pieces: pieces, read: readEach, script: true, beside: true}}); found[unlikeRedis] != 0 || count.unsteady.Load() == 0 {
+		t.Errorf("%v, and Redis has either reply to %d of 80 scripts", found, count.unsteady.Load())
+	}
+}
+
 // TestMemoryWatch is for machines without control groups.
 func TestMemoryWatch(t *testing.T) {
 	var count tally

@@ -26,7 +26,7 @@ const (
 
 // tally counts what has been played.
 type tally struct {
-	inputs, scripts, compared, again, much, models, frames, connections, refused, sent, received atomic.Int64
+	inputs, scripts, compared, again, much, unsteady, models, frames, connections, refused, sent, received atomic.Int64
 }
 
 // play sends an input and returns when its connections are closed. A node may refuse an attacker, close the connection, or not
@@ -140,7 +140,12 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 		if ok && !scripts.Same(got, want) && i > 0 && !spoiled { // the first is AUTH
 			short := in
 			short.pieces = in.pieces[max(1, i-1) : i+1]
-			f.unlike(short, got, want, time.Since(began))
+			took := time.Since(began)
+			if in.script && !scripts.Stopped(got) && other.alsoReplies(in.pieces[i-1], p, got) {
+				f.tally.unsteady.Add(1)
+			} else {
+				f.unlike(short, got, want, took)
+			}
 		}
 		spoiled = scripts.Stopped(got)
 	}
