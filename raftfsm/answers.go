@@ -32,7 +32,7 @@ type Answer struct {
 	Origin  uint64 // random number that the forwarding node drew when it started
 	ID      uint64 // number of the request, counted by the origin
 	Low     uint64 // replies to requests with lower numbers are dropped: the origin no longer waits, or they take too much memory (Due)
-	Replies []byte // as encoded by the proposer
+	Replies []byte // the replies, as the proposer has encoded them
 }
 
 // OriginLifetime is how long, in ms on the lease clock, the replies to an origin are kept after its
@@ -72,8 +72,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// IDs are encoded relative to low, so the low of a group must not exceed any ID in it. But the Low of a later request may
-	// exceed the ID of an earlier one: the origin no longer waits for the earlier one.
+	// An ID is encoded as its distance from the low of its group, so the low must not exceed any ID in the group. The Low of a later
+	// request may exceed the ID of an earlier one, for which the origin no longer waits. So lower the low to the smallest ID.
 	for _, a := range list {
 		g := &groups[index(a)]
 		g.low = min(g.low, a.ID)
@@ -94,7 +94,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 }
 
 // answerGroup is a group of answers of one origin that are encoded with the same low. Due may have raised the Low of an answer above
-// its ID. Such answers (late) get a group of their own: low must not exceed any ID, so they would lower the low of the other answers.
+// its ID. Such answers (late) are in a group of their own. In one group with the other answers they would lower the low of these,
+// because low must not exceed any ID in the group.
 type answerGroup struct {
 	origin uint64
 	late   bool
@@ -145,7 +146,7 @@ type origin struct {
 	last    int64  // lease stamp of the origin's last answer
 	replies map[uint64][]byte
 	bytes   int    // bytes of all replies
-	due     uint64 // what Due returns; computed from the other fields, and in no snapshot
+	due     uint64 // the result of Due; it follows from the other fields, so no snapshot contains it
 }
 
 // takes returns roughly how many bytes of memory the answers to o take.
@@ -187,10 +188,9 @@ func (o *origin) tooMany() {
 	}
 }
 
-// Due returns the number below which the answers to an origin have to be dropped, because all its answers take more than
-// MaxOrigin. Otherwise Due returns 0, or a number below which the answers were dropped already. The leader logs the number as
-// the Low of a later answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not
-// been executed yet.
+// Due returns a number below which the answers to an origin have to be dropped, because all its answers take more than MaxOrigin. If
+// they take less, Due returns 0, or a number below which the answers were dropped already. The leader logs the number as the Low of a
+// later answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not been executed yet.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {
 		return o.due
@@ -218,8 +218,8 @@ func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	return replies, executed
 }
 
-// add adds the answers of an entry, and drops the replies that no origin waits for, and those that are too old or too many. The
-// parameters before and lease are the lease stamps of the state before the entry and after it.
+// add adds the answers of an entry. It drops the replies that no origin waits for, the replies that are too old, and those that take
+// too much memory. The parameters before and lease are the lease stamps of the state before the entry and after it.
 func (t *Answers) add(list []Answer, before, lease int64) {
 	if before/sweepEvery != lease/sweepEvery {
 		t.sweep(lease)
@@ -236,7 +236,7 @@ func (t *Answers) add(list []Answer, before, lease int64) {
 		t.forget(o, a.Low)
 		o.last = lease
 		if a.ID < o.low {
-			continue // the origin no longer waits for this answer, or it has to be dropped with all answers below low
+			continue // the origin no longer waits for this answer, or the leader drops all answers below low
 		}
 		// Each reply is copied on its own: a slice of the entry, or of one copy of several replies, would keep all of it in memory.
 		t.keep(o, a.ID, bytes.Clone(a.Replies))
@@ -287,10 +287,11 @@ func (t *Answers) forgetAll(o *origin) {
 	o.low = max(o.low, last+1) // last+1 is 0 if last is the largest number
 }
 
-// Forgotten reports whether the state may have dropped the replies to a request. Then nobody knows whether the request
-// was executed. There are three such requests: one that its origin sends again too late (OriginLifetime), for example
-// after a suspension of its machine; one that waits while later answers to its origin take too much memory (Due); one
-// whose origin was idle for longest when all answers took too much memory (MaxAnswers).
+// Forgotten reports whether the state may have dropped the replies to a request. Then nobody knows whether the request was executed.
+// It is true of three kinds of requests:
+//   - The origin sends the request again too late (OriginLifetime), for example after a suspension of its machine.
+//   - The request waits while later answers to its origin take too much memory (Due).
+//   - The origin was idle for longest when all answers took too much memory (MaxAnswers).
 func (t *Answers) Forgotten(from, id uint64) bool {
 	o := t.origins[from]
 	return o != nil && id < o.low
@@ -349,9 +350,9 @@ func (t *Answers) append(buf []byte) []byte {
 	return buf
 }
 
-// read decodes what append has encoded, and replaces the contents of t by it. lease is the lease stamp of the state. The
-// origins, and the requests of each origin, must be in ascending order, so that none comes twice: the replies to a second one
-// would be counted, but not kept.
+// read decodes what append has encoded, and replaces the contents of t by it. lease is the lease stamp of the state. The origins, and
+// the requests of each origin, must be in ascending order, so that none comes twice. If a request came twice, read would count both
+// replies but keep only one.
 func (t *Answers) read(r *codec.Stream, lease int64) {
 	t.origins, t.count, t.size = map[uint64]*origin{}, 0, 0
 	last := uint64(0)

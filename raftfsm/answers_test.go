@@ -82,8 +82,8 @@ func TestAnswers(t *testing.T) {
 }
 
 // TestAnswersOfOneOriginAreBounded: an origin waits for one request for long, and so reports a low number. All the same, the
-// answers to later requests are not all kept. The leader has the oldest dropped. A request with a lower number than the kept
-// answers counts as forgotten, whether it was executed or not.
+// answers to later requests are not all kept. The leader makes all nodes drop the oldest ones. A request with a lower number than the
+// kept answers counts as forgotten, whether it was executed or not.
 func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 	f := New(nil)
 	const waits, each = 1, 100
@@ -95,7 +95,7 @@ func TestAnswersOfOneOriginAreBounded(t *testing.T) {
 			id++
 			list = append(list, Answer{7, id, low, []byte("OK")})
 		}
-		// A second request that waits for long must not keep the other answers either.
+		// A second request that waits for long must not keep the answers to other requests either.
 		list = append(list, Answer{7, waits + id%each, low, []byte("late")})
 		apply(t, f, f.index+1, answering(f, 1000, list...))
 		most = max(most, f.done.origins[7].takes())
@@ -287,9 +287,9 @@ func TestAnswerToTheLargestNumber(t *testing.T) {
 	}
 }
 
-// TestImpossibleAnswers: a snapshot made by hand is refused if an origin or a request is in it twice, or if it has one that no
-// node would keep. The second of two equal requests would replace the replies to the first. The replaced replies would be
-// counted for ever, and the node would look for them in vain when it has to drop replies.
+// TestImpossibleAnswers: a snapshot made by hand is refused if an origin or a request is in it twice, or if it has an origin or a
+// request that no node would keep. The second of two equal requests would replace the replies to the first. The replaced replies
+// would be counted for ever, and the node would look for them in vain when it has to drop replies.
 func TestImpossibleAnswers(t *testing.T) {
 	type request struct{ origin, low, last, id uint64 }
 	for _, c := range []struct {

@@ -123,9 +123,10 @@ func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	return readBackup(in, w, true, (*state).build)
 }
 
-// CheckBackup reads a backup while it arrives, and returns the facts about it. Its sender may be a stranger and never end. So
-// CheckBackup stops at the first error, and keeps nothing of the state: it sees whether the backup is whole, but not whether its
-// records contradict one another. ReadBackup reads on to the hash at the end, because a wrong hash explains any other error.
+// CheckBackup reads a backup while it arrives, and returns the facts about it. The sender may be a stranger who never stops sending,
+// so CheckBackup stops at the first error and keeps nothing of the state. It sees whether the backup is whole, but not whether the
+// records contradict one another. ReadBackup, in contrast, reads on to the hash at the end after an error, because a wrong hash
+// explains any other error.
 func CheckBackup(in io.Reader) (facts BackupFacts, err error) {
 	return readBackup(in, io.Discard, false, (*state).skim)
 }

@@ -47,7 +47,7 @@ func TestGoldenBackup(t *testing.T) {
 	}
 }
 
-// A backup of a later version is called damaged only if it is also damaged.
+// A newer program may have written the backup: it is called damaged only if its hash is wrong.
 func TestNewerBackupSaysUpgrade(t *testing.T) {
 	var out bytes.Buffer
 	if err := New(nil).Snapshot().WriteBackup(&out, BackupHead{Node: "n1"}); err != nil {

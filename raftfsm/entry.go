@@ -21,8 +21,8 @@ import (
 //	|      | ms    | µs   |          |       | n bytes      | to the end  |
 //	+------+-------+------+----------+-------+--------------+-------------+
 //
-// The checksum is that of the body. An entry has one because a log store does not verify the entries that it reads, and a flipped
-// bit must stop a node, not change a lock. Every version of the format begins with the version byte and the checksum. answers.go
+// The checksum is that of the body. It is needed because a log store does not verify the entries that it reads: a flipped bit must
+// stop a node, and must not change a lock. Every version of the format begins with the version byte and the checksum. answers.go
 // describes the requests section. Version 2 may hold a write that version 1 does not know (store/writeset.go); an entry has the
 // lowest version that can express its writes.
 const (
@@ -33,10 +33,10 @@ const (
 // Entry is a decoded log entry.
 type Entry struct {
 	Prev     uint64 // sequence number of the state on which the entry was evaluated
-	Lease    int64  // ms on the lease clock at the evaluation, set back by the lateness of replies (cluster/grants.go)
+	Lease    int64  // lease clock at the evaluation in ms, minus the lateness of replies (cluster/grants.go)
 	Wall     int64  // Unix time of the evaluation in µs
-	Proposer uint64 // random number of the proposing node's run
-	Batch    uint64 // number of the batch within that run
+	Proposer uint64 // random number that the proposing node drew when it started
+	Batch    uint64 // number of the batch, counted by the proposer since its start
 	Requests []byte // encoded by AppendAnswers; empty if the entry keeps no replies
 	Writes   []byte // an encoded store.WriteSet
 	Version  byte   // version that the writes need; 0 means 1

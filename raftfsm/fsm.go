@@ -14,7 +14,7 @@ type Outcome struct {
 	Lease    int64  // lease stamp of the state after the entry, in ms
 	Proposer uint64
 	Batch    uint64
-	Term     uint64 // term of the entry, set by the caller of Apply; 0: its log has no terms
+	Term     uint64 // term of the entry, set by the caller of Apply; 0 if the caller's log has no terms
 
 	Messages bool // the entry was accepted and has messages for clients
 }
@@ -28,16 +28,16 @@ type FSM struct {
 	accounts store.AccountSink // receives the ACL users; may be nil
 
 	room  room
-	brake func(bytes int) // see Brake
+	brake func(bytes int) // the function that Brake has set
 
 	mu sync.Mutex
 	// The fields from here to index are what a Snapshot holds.
 	store *store.Store
 	seq   uint64 // number of entries accepted so far
 	lease int64  // highest lease stamp of the accepted entries
-	wall  int64  // Unix time in µs at which the last accepted entry was evaluated
+	wall  int64  // Unix time in µs of the evaluation of the last accepted entry
 	done  Answers
-	index uint64 // what Index returns
+	index uint64 // log index of the last entry that the state covers
 
 	jumps  uint64 // number of times that a snapshot has replaced the state
 	old    uint64 // entries up to this index were in the log at the start of the process
@@ -154,8 +154,8 @@ func (s *watchedSink) Publish(kind store.PublishKind, channel, message string) {
 	}
 }
 
-// tellAccounts passes the users to f.accounts if write set seq changed them. It also does so for entries from before the start
-// of the process, although the messages of these entries are not published.
+// tellAccounts passes the users to f.accounts if write set seq changed them. It also does so for the entries from before the start of
+// the process, unlike messages, which are not published again.
 func (f *FSM) tellAccounts(seq uint64) {
 	if f.accounts != nil && f.store.AccountsVersion() == seq {
 		f.accounts.AccountsChanged(f.store.Accounts())
@@ -178,7 +178,7 @@ func (f *FSM) ViewAnswers(fn func(s *store.Store, seq uint64, done *Answers)) {
 }
 
 // Index returns the log index of the last entry that the state covers, accepted or not: this FSM has applied the entry, or has
-// restored a snapshot that covers it. Index returns 0 if there was neither.
+// restored a snapshot that covers it. Index returns 0 before the first entry or snapshot.
 func (f *FSM) Index() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

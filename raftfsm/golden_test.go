@@ -106,8 +106,8 @@ func TestGoldenSnapshot(t *testing.T) {
 	golden(t, "snapshot-empty.hex", encode(t, empty))
 }
 
-// TestSnapshotVersion3: if lockstep 0.1.0 would refuse a snapshot, or would behave differently after it, the snapshot has a
-// format version that lockstep 0.1.0 does not know.
+// TestSnapshotVersion3: some states hold data that lockstep 0.1.0 would refuse or treat differently. Their snapshots have a format
+// version that lockstep 0.1.0 does not know.
 func TestSnapshotVersion3(t *testing.T) {
 	number := store.NewTable(store.Commands())
 	for name, write := range map[string]func(*store.Txn){

@@ -71,7 +71,7 @@ func restored(t testing.TB, snapshot []byte) *FSM {
 	return f
 }
 
-// randomWrite returns one evaluation with random writes, of any kind.
+// randomWrite returns a function that makes random writes of one evaluation. They may be of any kind.
 func randomWrite(r *rand.Rand, lease int64) func(*store.Txn) {
 	return func(t *store.Txn) {
 		t.ExpireDue(10, math.MaxInt, math.MaxInt)

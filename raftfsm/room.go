@@ -11,9 +11,9 @@ import (
 // long as a script runs, and clients must not wait for that.
 type room struct {
 	limits store.Limits // set by Limit
-	full   atomic.Bool  // what OutOfMemory returns
-	entry  atomic.Int64 // what MaxEntry returns
-	size   atomic.Int64 // what DataSize returns
+	full   atomic.Bool  // true if the data has reached maxmemory
+	entry  atomic.Int64 // bytes that one command, script or transaction may write
+	size   atomic.Int64 // size of the data in bytes, as maxmemory counts it
 
 	catalogue atomic.Pointer[store.Catalogue]
 

@@ -6,8 +6,8 @@ import (
 	"lockstep/store"
 )
 
-// TestRoomWhileTheStateIsRead: while a reader has the state locked, other goroutines still get the limits and the scripts, as
-// of the last entry.
+// TestRoomWhileTheStateIsRead: while a reader has the state locked, other goroutines still get the limits and the scripts that
+// the last entry has left.
 func TestRoomWhileTheStateIsRead(t *testing.T) {
 	f := New(nil)
 	f.Limit(store.Limits{Memory: 1 << 30, Entry: 2 << 20})

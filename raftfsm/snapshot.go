@@ -122,8 +122,9 @@ type state struct {
 	keys  int // number of keys in all databases
 }
 
-// readSnapshot reads a snapshot; contents reads what follows the numbers at its head. readSnapshot returns an error unless the checksum
-// at the end is correct. It reads the rest of a snapshot of a newer version only if ends says that the input has an end.
+// readSnapshot reads a snapshot. The function contents reads what follows the numbers at the head. If the checksum at the end is
+// wrong, readSnapshot returns an error. ends says that the input has an end: only then does readSnapshot read a snapshot of a newer
+// version to its checksum.
 func readSnapshot(in io.Reader, ends bool, contents func(s *state, r *codec.Stream, version byte) error) (*state, error) {
 	body := newSealed(in, crc32.New(castagnoli))
 	r := codec.NewStream(body)

@@ -92,7 +92,7 @@ func (s *sealed) checkSnapshot() error {
 type Checker struct {
 	head []byte      // the magic and the version, as far as they were received
 	tail []byte      // the last sumSize bytes received, which may be the checksum
-	sum  hash.Hash32 // of all bytes before tail
+	sum  hash.Hash32 // the checksum of all bytes before tail
 }
 
 // NewChecker returns a Checker that has received no bytes.

@@ -2,9 +2,9 @@ package store
 
 // The bounds of users.
 const (
-	maxUserName  = 1 << 10  // bytes; CLIENT LIST copies the name of a user, and so does each command that is sent to the leader
-	maxUsers     = 10_000   // ACL LIST, and each node after a change of a user, go through all users
-	maxUserRules = 4096     // a login compares all passwords of its user; each password is a rule
+	maxUserName  = 1 << 10  // in bytes; CLIENT LIST, and each command that is sent to the leader, copy the name of a user
+	maxUsers     = 10_000   // ACL LIST goes through all users, and so does each node after a change of a user
+	maxUserRules = 4096     // each password is a rule, and a login compares all passwords of its user
 	maxUsersSize = 32 << 20 // bytes of all users together, as DataSize counts them
 )
 
@@ -43,7 +43,7 @@ func (t *Txn) AdmitUser(u *User) (refusal Error) {
 func (u *User) leastRules() int {
 	n := len(u.Passwords)
 	for _, s := range u.selectors {
-		n += 2 + len(s.keys) + len(s.channels) // 2: the separator (for the root: on or off), and one rule for the commands
+		n += 2 + len(s.keys) + len(s.channels) // two rules more: "(" (for the root: on or off), and one for the commands
 	}
 	return n
 }

@@ -77,8 +77,9 @@ func TestUsersAreBounded(t *testing.T) {
 	admits(named("another"), "")
 }
 
-// TestUsersOfAFileHaveRoom: a cluster takes over the users of an ACL file although they are more than a command may write and more than
-// maxmemory leaves room for. Otherwise nobody could log in with a file that ACL SAVE has written. All together have their bound.
+// TestUsersOfAFileHaveRoom: a cluster takes over the users of an ACL file even if they are more than a command may write, and more
+// than maxmemory has room for. Otherwise nobody could log in with a file that ACL SAVE has written. Only the bound for the size of
+// all users (maxUsersSize) holds.
 func TestUsersOfAFileHaveRoom(t *testing.T) {
 	table := NewTable(Commands())
 	u, refusal := NewUser(table, "", false).WithRules([]string{"on", ">p", "~app:*", "+get"}, false)
@@ -116,7 +117,7 @@ func TestUsersOfAFileHaveRoom(t *testing.T) {
 			t.Errorf("%s, too large: %q, %d writes", name, refusal, n)
 		}
 	}
-	var file strings.Builder // a short password takes 65 bytes as a rule
+	var file strings.Builder // the rule of even a short password takes 65 bytes
 	for i := range 9900 {
 		fmt.Fprintf(&file, "user u%d on%s\n", i, " >0 >1 >2 >3 >4 >5 >6 >7 >8 >9 >a >b >c")
 	}
@@ -151,7 +152,7 @@ func TestCategoriesLookForNoWords(t *testing.T) {
 	}
 }
 
-// TestSelectorOfManyWords: a selector of many words takes no memory for the words behind the first refused one.
+// TestSelectorOfManyWords: if a word of a selector is refused, the words behind that word take no memory.
 func TestSelectorOfManyWords(t *testing.T) {
 	table := NewTable(Commands())
 	line := strings.Repeat(" a", 1<<20)

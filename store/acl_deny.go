@@ -25,9 +25,9 @@ const (
 func (c DenyContext) String() string { return [...]string{"toplevel", "multi", "lua"}[c] }
 
 // Authorize checks whether user may run the command. The client's node has checked this already, but perhaps with an outdated user
-// table. If user may not run the command, ok is false and refusal is the reply. Authorize sets c.User; nil means that the user may
-// do everything. The argument user is a result of CallName, Anonymous, SystemUser, or "" for the default user. The argument users
-// is the version of the user table in which the client's node found the user, or 0 if the version is unknown.
+// table. If user may not run the command, ok is false and refusal is the reply. Authorize sets c.User; nil means that the user may do
+// everything. The argument user is one of these: "" for the default user, Anonymous, SystemUser, or a result of CallName. The
+// argument users is the version of the user table in which the client's node found the user, or 0 if the version is unknown.
 func (c *Ctx) Authorize(user string, users uint64) (refusal Reply, ok bool) {
 	c.User = nil
 	if user == "" && !c.guarded() || user == SystemUser {
@@ -47,11 +47,11 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 		if same, forgotten = c.Txn.sameUser(user, users); forgotten {
 			return Err(ErrUsersChanged), false
 		} else if !same {
-			u = nil // an account of the same name, created later
+			u = nil // the account belongs to another user: the name was deleted and created again
 		}
 	}
 	if u == nil {
-		// The user was deleted in the meantime: a user without rights takes its place.
+		// The client's user was deleted in the meantime, so the client has no rights.
 		u = NewUser(c.Cmd.table, user, false)
 	}
 	if u.free {
@@ -59,7 +59,7 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	}
 	c.User = u
 	why, arg, steps := u.CheckSteps(c.Cmd, c.Args)
-	c.steps += CheckedSteps(steps) // without c.work, which may call Watch: a panic of Watch is expected only by callers of Run
+	c.steps += CheckedSteps(steps) // not c.work, which may call Watch: Watch may panic, and only the callers of Run expect that
 	if why == Allowed {
 		return Reply{}, true
 	}

@@ -8,7 +8,7 @@ import (
 // sectionSelector is a separator in a list of rules: the rules of a further selector follow it.
 const sectionSelector = "("
 
-// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*. The rule ~* itself means allkeys instead: no
+// ruleEveryKey is the rule for the key pattern *. Redis shows that pattern as ~*. But the rule ~* means allkeys, which is more: no
 // pattern may follow allkeys, and allkeys also allows the empty key name.
 const ruleEveryKey = "%RW~*"
 
@@ -168,7 +168,7 @@ func (s *selector) channelRules() []string {
 // for categories follow, the best category first (bestCategory). Rules for single commands correct the rest.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
-	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, with the chosen categories as the first rule sets them
+	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, with the chosen categories as list[0] sets them
 	told := &selector{commands: make(bitmap, len(s.commands))} // the commands that the rules in list allow
 	told.commands.fill(n, s.future)
 	list, sign := []string{"-@all"}, "+@"
@@ -198,10 +198,12 @@ func (s *selector) commandRules(a *aclTable) []string {
 	return list
 }
 
-// bestCategory returns the index of the category whose rule would be wrong about the fewest commands; among equal ones, of the
-// category whose rule would be right about the most. If add is true, the rule is right about the commands that the selector allows;
-// if add is false, about those that it forbids. bestCategory skips the categories in done. It returns -1 if no rule would be right
-// about more commands than it is wrong about.
+// bestCategory returns the index of the category whose rule would be wrong about the fewest commands. If several are equal, it returns
+// the one whose rule would be right about the most. It returns -1 if no rule would be right about more commands than it is wrong about.
+// It skips the categories in done.
+//
+// If add is true, the rule allows the category, and is right about the commands that the selector allows. If add is false, the rule
+// forbids the category, and is right about the commands that the selector forbids.
 func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	best, fewest, most := -1, len(a.bits)+1, 0
 	for i := range aclCategories {
@@ -219,9 +221,9 @@ func (s *selector) bestCategory(a *aclTable, add bool, done uint32) int {
 	return best
 }
 
-// commandRule appends the rules for the command c. The selector told stands for the rules so far. If told is wrong
-// about c, commandRule appends one rule that corrects it. If c as a whole is forbidden, commandRule appends one rule for
-// each first argument with which c is allowed.
+// commandRule appends the rules for the command c. The selector told stands for the rules so far. If told allows c and s forbids it,
+// or the reverse, commandRule appends one rule that corrects told. If s forbids c, but allows it with some first arguments,
+// commandRule appends one rule for each of these arguments.
 func (s *selector) commandRule(list []string, a *aclTable, told *selector, c *Command) []string {
 	on := s.commands.has(c.bit)
 	if on != told.commands.has(c.bit) {

@@ -124,9 +124,9 @@ func (u *User) Packed() string { return encodeRules(u.Rules()) }
 // PackedUser is a user as a node sends it to the leader.
 type PackedUser struct{ Name, Rules string }
 
-// ReplaceUsers replaces all users by the given ones. If the default user is not among them, that user stays as it is; Redis would
-// let everybody in instead. If the default user has no account in the state yet, it gets one, with the password from a node's flag
-// if a flag has set one.
+// ReplaceUsers replaces all users by the given ones. If the default user is not among them, that user stays as it is; Redis would let
+// everybody in instead. If the default user has no account in the state yet, ReplaceUsers creates the account, with the password from
+// a node's flag if there is one.
 func (t *Txn) ReplaceUsers(table *Table, users []PackedUser) (refusal Error) {
 	stay := map[string]bool{}
 	for _, u := range users {
@@ -162,8 +162,8 @@ func (t *Txn) EstablishUsers(users []PackedUser) (refusal Error) {
 	return t.setUsers(users)
 }
 
-// setUsers sets the users of an ACL file. It may write more than one command may, and more than maxmemory has room for. Users that
-// were created one by one must all come back from the file, and without users nobody could log in.
+// setUsers sets the users of an ACL file. It may write more than one command may, and more than maxmemory has room for. One reason is
+// that users who were created one by one must all come back from the file. The other is that nobody could log in without users.
 func (t *Txn) setUsers(users []PackedUser) (refusal Error) {
 	list, size := make([]*Account, len(users)), int64(0)
 	for i, u := range users {

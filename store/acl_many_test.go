@@ -23,14 +23,15 @@ func TestManyRules(t *testing.T) {
 		}
 	}
 	for name, took := range took {
-		// Ten times as many take ten times as long, or a hundred times, if each is compared with each. A second is for noise.
+		// With ten times as many rules a linear algorithm takes ten times as long, a quadratic one a hundred times. The second allows
+		// for noise.
 		if len(took) == 2 && took[1] > 40*took[0]+time.Second {
 			t.Errorf("%s: %d take %v, %d take %v", name, few, took[0], many, took[1])
 		}
 	}
 }
 
-// manyRules returns sets of n rules, or of n for each of two kinds.
+// manyRules returns lists of rules for several cases. Most have n rules, some have n rules of each of two kinds.
 func manyRules(n int) map[string][]string {
 	each := func(format string) (rules []string) {
 		for i := range n {
@@ -38,7 +39,7 @@ func manyRules(n int) map[string][]string {
 		}
 		return rules
 	}
-	halves := func(format string) []string { // a fifth of the rules, with three lists of commands in turn
+	halves := func(format string) []string { // n/5 selectors of about five rules each: %c stands for one, two or three rules, in turn
 		rules := each(format)[:n/5]
 		for i := range rules {
 			rules[i] = strings.ReplaceAll(rules[i], "%c", "-get +set -del "[:i%3*5]+"+incr")

@@ -10,15 +10,15 @@ import (
 // namePattern is a pattern of keys or channels that a selector allows.
 type namePattern struct {
 	pattern string
-	access  keyAccess // how the pattern allows keys to be used; a pattern of channels has all bits
+	access  keyAccess // which uses of keys the pattern allows; all bits are set in a pattern of channels
 }
 
-// patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or end with their
-// only star. A binary search finds such a pattern, so a command with many keys takes hardly longer for a user with many patterns.
+// patternSet finds out whether one of many patterns matches a name. Most patterns have no special character, or only a star at the
+// end. A binary search finds these, so a command with many keys takes hardly longer for a user with many patterns.
 type patternSet struct {
 	list   []namePattern
 	sorted []int32    // the indices of all patterns, sorted by text
-	heads  [4][]int32 // by needed access: the indices of patterns that end with their only star, sorted by head (see shortest)
+	heads  [4][]int32 // for each needed access: the patterns whose only special character is a star at the end, sorted by head (shortest)
 	globs  []int32    // the indices of the patterns that must be tried one by one
 }
 
@@ -91,16 +91,16 @@ func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	return false
 }
 
-// begins reports whether a name begins with a head in s.heads[need]. If a head is a prefix of the name, all texts that sort between
-// the head and the name begin with that head, too. No head begins with another, so only the greatest head that is not greater than
-// the name can be a prefix.
+// begins reports whether a name begins with a head in s.heads[need]. It tries only the greatest head that is not greater than the
+// name. If a smaller head were a prefix of the name, all texts that sort between that head and the name would begin with it, and so
+// would the greatest head. But no head begins with another one.
 func (s *patternSet) begins(name string, need keyAccess) bool {
 	heads := s.heads[need]
 	at, same := slices.BinarySearchFunc(heads, name, func(i int32, name string) int { return strings.Compare(s.head(i), name) })
 	if !same {
 		at--
 	}
-	return name != "" && at >= 0 && strings.HasPrefix(name, s.head(heads[at])) // not even a star matches an empty name
+	return name != "" && at >= 0 && strings.HasPrefix(name, s.head(heads[at])) // an empty name matches no pattern, not even a star
 }
 
 // find returns the pattern whose text equals text, or nil.

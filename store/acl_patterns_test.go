@@ -28,7 +28,7 @@ func TestPatternSet(t *testing.T) {
 				list[i].pattern = text("ab!") + "*"
 			}
 		}
-		// A selector has each pattern once.
+		// No selector has a pattern twice, so drop the duplicates.
 		slices.SortFunc(list, func(a, b namePattern) int { return len(a.pattern) - len(b.pattern) })
 		known := map[string]bool{}
 		list = slices.DeleteFunc(list, func(p namePattern) bool {
@@ -50,7 +50,7 @@ func TestPatternSet(t *testing.T) {
 	}
 }
 
-// mgetOf is MGET of many keys with one name, and a user of some patterns that may run it.
+// mgetOf returns a call of MGET that repeats one key, and a user who may run MGET on keys of the given patterns.
 func mgetOf(t *testing.T, keys int, name, pattern string, patterns int) (*User, *Command, [][]byte) {
 	t.Helper()
 	table, rules := NewTable(Commands()), []string{"+@all"}
@@ -66,8 +66,8 @@ func mgetOf(t *testing.T, keys int, name, pattern string, patterns int) (*User, 
 	return u, table.Lookup(args[0]), args
 }
 
-// TestCheckOfManyKeys: the search for a key takes one step among patterns without special characters, or with one star at the
-// end, however many there are.
+// TestCheckOfManyKeys: if all patterns are plain text, or plain text with one star at the end, the check of a key takes one step. The
+// number of the patterns does not matter.
 func TestCheckOfManyKeys(t *testing.T) {
 	const keys, patterns = 100_000, 1000
 	for _, pattern := range []string{"~app%04d:*", "~app%04d:key", "%%R~app%04d:*"} {
@@ -79,8 +79,8 @@ func TestCheckOfManyKeys(t *testing.T) {
 	}
 }
 
-// TestCheckGivesUp: a check of many keys with many patterns that must be tried one by one ends with an error, in MULTI, too. The
-// ACL log has no entry for it. To check all would take minutes.
+// TestCheckGivesUp: a user has many patterns that must be tried one by one, and a command has many keys. The complete check would
+// take minutes, so it ends with an error, in MULTI, too. The ACL log has no entry for this error.
 func TestCheckGivesUp(t *testing.T) {
 	const keys, patterns = 2_000_000, 10_000
 	u, mget, args := mgetOf(t, keys, "app1", "~[a-c]pp?%d", patterns)
@@ -113,7 +113,7 @@ func TestCheckGivesUp(t *testing.T) {
 	}
 }
 
-// TestCheckEndsAtTheFirstDeniedKey: the keys behind it are not even listed.
+// TestCheckEndsAtTheFirstDeniedKey: the check does not even list the keys behind the first denied one.
 func TestCheckEndsAtTheFirstDeniedKey(t *testing.T) {
 	u, mget, args := mgetOf(t, 1_000_000, "other", "~app%d:*", 50)
 	if n := testing.AllocsPerRun(10, func() {

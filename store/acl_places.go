@@ -6,8 +6,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// places maps a name to its index in a list that rules extend. One ACL SETUSER may give as many names as fit into a command, so a
-// linear search per rule would be too slow. find fills the map at the first lookup; seal drops it.
+// places maps the names in a list to their indices, while rules add names to the list. One ACL SETUSER may give as many names as fit
+// into a command, so a linear search for each rule would be too slow. find fills the map at the first lookup; seal drops it.
 type places map[string]int
 
 // find returns the index of a name in a list of n names; the function nth returns the name at an index.
@@ -31,7 +31,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// sameWord reports whether two names of the same length are one as strcasecmp compares them: the case of ASCII letters does not matter.
+// sameWord reports whether two names of the same length are equal for strcasecmp, which ignores the case of ASCII letters.
 func sameWord(a, b string) bool {
 	for i := range len(a) {
 		if redistext.Lower(a[i], true) != redistext.Lower(b[i], true) {

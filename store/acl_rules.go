@@ -109,7 +109,7 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 		if !redistext.CheckArgs(words) {
 			words = nil
 		}
-		// A list of all words could take much more memory than the rule.
+		// Cut off one word at a time: a list of all words could take much more memory than the rule.
 		for raw, rest, more, _ := redistext.CutArg(words); more; raw, rest, more, _ = redistext.CutArg(rest) {
 			u.worked(1)
 			if fault := s.apply(u.table.acl, string(redistext.Unquote(raw))); fault != "" {
@@ -122,7 +122,8 @@ func (u *User) applyOther(rule string, allChannels bool) (fault string) {
 	return u.selectors[0].apply(u.table.acl, rule)
 }
 
-// applyPassword adds (> in clear, # as a hash) or removes (<, !) a password.
+// applyPassword adds or removes a password. how says what to do: '>' adds a password in clear text, '#' adds a hash, '<' removes a
+// password in clear text, and '!' removes a hash.
 func (u *User) applyPassword(how byte, text string) (fault string) {
 	hash := text
 	if how == '>' || how == '<' {
@@ -143,7 +144,7 @@ func (u *User) applyPassword(how byte, text string) (fault string) {
 		return faultNoPassword
 	}
 	delete(u.passwordAt, hash)
-	u.Passwords[at] = "" // seal removes it
+	u.Passwords[at] = "" // seal removes the empty text
 	return ""
 }
 
@@ -262,8 +263,8 @@ func (s *selector) applyCategory(a *aclTable, name string, allow bool) (fault st
 	return ""
 }
 
-// findWorded computes worded from firstArgs, once for all rules with categories: to go through firstArgs for each of these rules
-// would take long.
+// findWorded computes s.worded, the commands in s.firstArgs, once for all rules with categories. It would take long to go through
+// s.firstArgs for each of these rules.
 func (s *selector) findWorded() {
 	s.worded = make(bitmap, len(s.commands))
 	for bit := range s.firstArgs {
@@ -292,8 +293,8 @@ func (s *selector) forgetWords(bit int) {
 	}
 }
 
-// applyCommand applies a rule for a command: name, container|subcommand or, only to allow, the old
-// form name|first-argument.
+// applyCommand applies a rule for a command. The name is a command, container|subcommand or, in a rule that allows, the old form
+// name|first-argument.
 func (s *selector) applyCommand(a *aclTable, name string, on bool) (fault string) {
 	bar := strings.LastIndexByte(name, '|')
 	if !on || bar < 0 {

@@ -11,7 +11,7 @@ import (
 // Account is a user in the replicated state. It is immutable: a change replaces it.
 type Account struct {
 	Name   string
-	rules  string // see encodeRules
+	rules  string // the rules, packed by encodeRules
 	parsed atomic.Pointer[User]
 }
 
@@ -25,9 +25,9 @@ func (a *Account) User(t *Table) *User {
 	return u
 }
 
-// accountSize, ruleSize and selectorSize are the estimated bytes of memory of a user, a rule and a further selector,
-// besides the user's name and the text of the rules. copiesOfRules is the factor by which the text of parsed rules is
-// larger than that of packed ones.
+// accountSize, ruleSize and selectorSize are the estimated bytes of memory of a user, of a rule and of each selector but the first.
+// They do not contain the user's name and the text of the rules. The text of parsed rules takes copiesOfRules times as much memory as
+// the text of packed rules.
 const (
 	accountSize   = 512
 	ruleSize      = 48
@@ -64,11 +64,11 @@ type accounts struct {
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account in byName, or nil; every command needs this account, so it is also here
 	size    int64    // bytes of all accounts, a part of the data size
-	gone    []string // names that the write set with the number version deleted, also those that it set again afterwards
+	gone    []string // names that the write set with the number version deleted, even if it created them again later
 
-	// deleted maps a user's name to the number of the last write set that deleted the user. It lacks the deletions by write sets up
-	// to the number forgotten: there were too many of them, or this node has restored a snapshot, which does not contain them.
-	// Neither field is part of the replicated state.
+	// deleted maps a user's name to the number of the last write set that deleted the user. It knows no deletions by the write sets
+	// up to the number forgotten: they were too many to keep, or this node has restored a snapshot, which does not contain deletions.
+	// Neither deleted nor forgotten is part of the replicated state.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -114,8 +114,8 @@ func (a *accounts) changed(version uint64) {
 // maxDeletions is the largest number of deleted names that a node remembers.
 const maxDeletions = 1000
 
-// sameUser reports whether a name still means the same user as it did in the given version of the users. If forgotten is
-// true, this node no longer knows whether that user was deleted since.
+// sameUser reports whether a name still means the user that it meant in the given version of the users. forgotten is true if this
+// node no longer knows whether that user has been deleted since.
 func (t *Txn) sameUser(name string, version uint64) (same, forgotten bool) {
 	a := &t.s.accounts
 	if t.gone[name] || a.deleted[name] > version {
@@ -181,10 +181,10 @@ func (w *snapWriter) accounts(a Accounts) {
 
 // ACLEnv is what the evaluating node's own configuration adds to the users of the state.
 type ACLEnv struct {
-	// PasswordHash is the default user's password hash while the state has no default user; ""
-	// means no password.
+	// PasswordHash is the hash of the default user's password as long as the state has no default user; "" means that no password is
+	// needed.
 	PasswordHash string
-	// Users are the users of the node's ACL file. Its default user applies until users have been set in the state.
+	// Users are the users of the node's ACL file. The default user among them applies until a write to the state has set users.
 	Users []PackedUser
 }
 
@@ -333,11 +333,11 @@ func (t *Txn) AccountsVersion() uint64 {
 const paramFlagPassword = "requirepass-of-a-flag"
 
 // EstablishPassword gives the default user the password from a node's flag, if the state has no account of that user yet. The
-// argument hash is the password's hash; "" means no password. If the leader's own flag sets a password, that one is used instead.
-// From then on every node demands the password, even one started without the flag.
+// argument hash is the password's hash; "" means no password. If the leader's own flag sets a password, EstablishPassword takes that
+// one instead. From then on every node demands the password, even a node that was started without the flag.
 //
-// The parameter again is true when the only node of a cluster starts again, perhaps with another password in its flag. hash then
-// also replaces the password of an earlier flag, if that is still the default user's only password.
+// The argument again is true when the only node of a cluster starts again, perhaps with another password in its flag. In this case
+// hash also replaces the password of the earlier flag, if that is still the default user's only password.
 func (t *Txn) EstablishPassword(table *Table, hash string, again bool) {
 	u := t.User(table, DefaultUser)
 	if t.account(DefaultUser) != nil {

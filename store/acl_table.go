@@ -28,7 +28,7 @@ var groupCategories = map[string]string{
 }
 
 // ACLCategories derives a command's ACL categories from its flags, its group and its field Categories. They are in the order of
-// COMMAND INFO. A container that cannot be called itself is only fast or slow.
+// COMMAND INFO. A container command that cannot be called itself has only the category fast or slow.
 func (c *Command) ACLCategories() []string {
 	callable := len(c.Sub) == 0 || c.Is(Connection)
 	own := func(name string) bool { return slices.Contains(c.Categories, name) }
@@ -78,17 +78,17 @@ var redisCategories = sync.OnceValue(func() map[string][]string {
 	return all
 })
 
-// aclTable holds all commands that ACL rules can name: the commands of this server, and all others
-// of Redis. lockstep must accept every rule that Redis accepts. And a rule that forbids a command
-// must still hold when a later version adds that command.
+// aclTable holds all commands that ACL rules can name: the commands of this server, and all others of Redis. The latter have two
+// uses: lockstep must accept every rule that Redis accepts, and a rule that forbids a command must still hold when a later version of
+// lockstep adds that command.
 type aclTable struct {
 	bits []*Command // every command and subcommand, sorted by full name; the index is Command.bit
 	top  []*Command // the commands that are not subcommands
 	subs map[*Command][]*Command
-	name map[string]*Command // by full name
+	name map[string]*Command // all commands by full name
 
-	members []bitmap // the commands of each category …
-	reach   []bitmap // … and all commands that a rule for the category changes: subcommands follow their container
+	members []bitmap // the commands of each category
+	reach   []bitmap // the commands that a rule for a category changes: those of the category and their subcommands
 }
 
 func newACLTable(t *Table) *aclTable {

@@ -73,7 +73,7 @@ func TestRulesMakeTheSameUser(t *testing.T) {
 	}
 }
 
-// TestUnknownRulesOfAnotherVersion: this node leaves out a user's rules that it does not know, and applies the others.
+// TestUnknownRulesOfAnotherVersion: if this node does not know some rules of a user, it leaves them out and applies the others.
 func TestUnknownRulesOfAnotherVersion(t *testing.T) {
 	table := NewTable(Commands())
 	u := userOf(table, "u", []string{"on", "~a*", "-@all", "+@nosuch", "+nosuch", "future-flag", "+get", "(", "+set", "+nosuch|x"})
@@ -208,7 +208,7 @@ func TestAuthorize(t *testing.T) {
 	}
 }
 
-// TestAuthorizeIsFree: to check a call of the default user allocates nothing.
+// TestAuthorizeIsFree: the check of a call of the default user allocates nothing.
 func TestAuthorizeIsFree(t *testing.T) {
 	d := newTestDB(t)
 	c := &Ctx{Txn: d.begin(), Cmd: d.table.Lookup([]byte("get")), Args: [][]byte{[]byte("GET"), []byte("k")}}
@@ -221,15 +221,15 @@ func TestAuthorizeIsFree(t *testing.T) {
 	}
 }
 
-// TestEstablishPassword: the password of a node's flag becomes the default user's if nobody has set that user. Later no flag
-// changes it, unless the node is alone and only a flag has set the password.
+// TestEstablishPassword: the password of a node's flag becomes the default user's password if no command has changed that user. Later
+// flags change nothing, with one exception: the flag of a node that is alone replaces a password that came from a flag.
 func TestEstablishPassword(t *testing.T) {
 	first, second, third := HashPassword([]byte("1")), HashPassword([]byte("2")), HashPassword([]byte("3"))
 	for _, tc := range []struct {
 		name        string
-		rules       []string // said of the default user before; nil: nothing
-		env         string   // the leader's
-		asked       []string // by nodes, in order; with "!": alone
+		rules       []string // rules that a command has applied to the default user before; nil: none
+		env         string   // the hash of the password in the leader's own flag
+		asked       []string // the hashes that nodes ask for, in order; "!" marks a node that is alone
 		want        string
 		wantVersion bool
 	}{
@@ -280,8 +280,8 @@ func TestEstablishPassword(t *testing.T) {
 	}
 }
 
-// TestSameUserAfterRollback: once the transaction has deleted a user, the name stands for another user, until the deletion is
-// rolled back or the transaction ends.
+// TestSameUserAfterRollback: when the transaction has deleted a user, the name no longer means that user. A rollback of the deletion
+// undoes this, and so does the end of a transaction whose writes are not applied.
 func TestSameUserAfterRollback(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -327,8 +327,8 @@ func TestCallsBesideManyDeletedUsers(t *testing.T) {
 	}
 }
 
-// TestUsersCount: users and their rules count in DataSize with the memory that they take: in a transaction before it is applied,
-// and after the restore of a snapshot. A deleted user counts nothing.
+// TestUsersCount: users and their rules count in DataSize with the memory that they take. This holds in a transaction before it is
+// applied, and after the restore of a snapshot. A deleted user no longer counts.
 func TestUsersCount(t *testing.T) {
 	long := strings.Repeat("k", 500)
 	for name, rules := range map[string][]string{
@@ -362,7 +362,7 @@ func TestUsersCount(t *testing.T) {
 			for _, a := range d.s.Accounts().List {
 				a.User(d.table)
 			}
-			txn = nil // what it holds is gone
+			txn = nil // let the garbage collector free the transaction
 			took, size := heap()-before, d.s.DataSize()-none
 			t.Logf("%d bytes of memory, size %d: %.2f", took, size, float64(took)/float64(size))
 			if foreseen != size+none || took > size*6/5 || took < size/3 {

@@ -21,8 +21,8 @@ const (
 	// SystemUser marks the server's own commands. No user can have this name, because a name cannot
 	// contain a NUL.
 	SystemUser = "\x00"
-	// Anonymous stands for the default user, and only as long as that user needs no password. A
-	// node whose user table may be out of date sends this name for clients that have not authenticated.
+	// Anonymous stands for the default user as long as that user needs no password. A node whose user table may be out of date sends
+	// this name for clients that have not authenticated.
 	Anonymous = "\x00?"
 	// nameless stands for the user whose name is empty, because the empty name in a call means the default user.
 	nameless = "\x00-"
@@ -60,7 +60,7 @@ type User struct {
 	selectors  []*selector
 	table      *Table
 	passwordAt places    // the indices of Passwords, only while rules are applied
-	work       func(int) // Ctx.work, while a command applies rules; may be nil
+	work       func(int) // while a command applies rules: the method Ctx.work; otherwise nil
 	free       bool      // the user may run every command with every key and channel
 }
 
@@ -78,13 +78,13 @@ const (
 type selector struct {
 	allKeys     bool
 	allChannels bool
-	future      bool // also allows commands that do not exist yet: +@all
+	future      bool // +@all: the selector also allows commands that do not exist yet
 	commands    bitmap
-	firstArgs   map[int][]string // by command bit: a command outside of commands is allowed if its first argument is one of these
+	firstArgs   map[int][]string // by command bit: the first arguments with which a command that is not in commands is allowed nevertheless
 	keys        []namePattern
 	channels    []namePattern
-	keySet      *patternSet // of keys, once seal has completed the user …
-	channelSet  *patternSet // … and of channels
+	keySet      *patternSet // made by seal from keys; nil if there are none
+	channelSet  *patternSet // made by seal from channels; nil if there are none
 
 	// While rules are applied:
 	keyAt, channelAt places
@@ -210,8 +210,8 @@ func sameHash(a, b string) int {
 	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
-// LosesChannels reports whether u may lose the right to a channel when next replaces u. It compares patterns as texts: it is false
-// if next has allchannels, or has every channel rule of u.
+// LosesChannels reports whether u may lose the right to a channel when next replaces u. It returns false if next has allchannels, or
+// has every channel rule of u. It compares the texts of patterns only.
 func (u *User) LosesChannels(next *User) bool {
 	stays := map[string]bool{}
 	for _, s := range next.selectors {

@@ -1,15 +1,15 @@
 package store
 
-// A lookup follows pointers and must read each node before it knows the next one. In a large database
-// each of these reads waits for main memory, which is most of the cost of a short command. So a Txn
-// walks the lookups of several commands side by side before it runs the commands one after the
-// other. The processor then waits for all lookups at once and finds the nodes in its cache later.
+// A lookup follows pointers and must read each node before it knows the next one. In a large database each of these reads waits for
+// main memory, which is most of the cost of a short command. So before a Txn runs several commands one after the other, it walks
+// their lookups side by side. The processor then waits for all of them at once, and later finds the nodes in its cache.
 
 const (
 	// aheadLimit is the largest number of keys that a Txn reads ahead.
 	aheadLimit = 32
 	// aheadLength is the longest key to read ahead, in bytes. Reading ahead hashes a key a second time, which for a longer key
-	// costs more than it saves. In a script without keys, an argument of any length may stand where Add expects the key.
+	// costs more than it saves. Besides, a long argument need not be a key: in a script without keys, any argument may stand where Add
+	// expects the key.
 	aheadLength = 256
 	// aheadSize is the smallest number of keys with which a database may exceed the processor's
 	// cache.
@@ -27,8 +27,8 @@ type aheadKey struct {
 	db   int
 	key  string
 	hash uint64
-	path uint64 // the hash bits that lead on …
-	at   *node  // … from this node
+	path uint64 // the part of the key's hash that leads on from the node at
+	at   *node  // the node that the lookup has reached
 }
 
 // Room reports whether there is room for another key.

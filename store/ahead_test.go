@@ -21,8 +21,7 @@ func largeStore(tb testing.TB, n int) (*Store, []string) {
 	return s, names
 }
 
-// TestReadAhead: the keys of commands are found where they are, in large databases and
-// whatever the arguments are.
+// TestReadAhead: ReadAhead finds the keys of commands in large databases, and accepts any arguments.
 func TestReadAhead(t *testing.T) {
 	s, names := largeStore(t, 3*aheadSize)
 	long := bytes.Repeat([]byte("k"), aheadLength+1)

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestAllocations guards the paths of a lock: what a command and its
-// application may allocate. The limits are what was measured; the transaction
-// is made anew each time, as for a batch of one request.
+// TestAllocations limits what the commands on locks and their application may allocate. The limits are measured values. Each run
+// makes a new transaction, as the leader does for a batch of one request.
 func TestAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")

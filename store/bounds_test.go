@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestExpiryIsBoundedInBytes: an entry deletes as many expired keys as it has room for. Without a bound for the bytes, 70 keys
-// with names of a megabyte made an entry that the log of no node could hold.
+// TestExpiryIsBoundedInBytes: an entry deletes only as many expired keys as it has room for. Without this bound, 70 keys with names
+// of a megabyte made an entry that no node's log could hold.
 func TestExpiryIsBoundedInBytes(t *testing.T) {
 	const keys, name, most = 40, 10_000, 35_000
 	d := newTestDB(t)
@@ -38,7 +38,8 @@ func TestExpiryIsBoundedInBytes(t *testing.T) {
 	}
 }
 
-// TestEventsAfterACommandThatWritesTooMuch: the commands behind one that writes too much publish the same events as before.
+// TestEventsAfterACommandThatWritesTooMuch: if a command writes too much and is ended, the later commands still publish all their
+// events.
 func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}
@@ -57,8 +58,8 @@ func TestEventsAfterACommandThatWritesTooMuch(t *testing.T) {
 	}
 }
 
-// TestManyKeysExpireInOneWriteSet: a rollback, WATCH and SET do not search through all expired keys for each key. That would take
-// most of a minute.
+// TestManyKeysExpireInOneWriteSet: many keys expire in one write set. A rollback, WATCH and SET do not search through all of them for
+// each key. That would take most of a minute.
 func TestManyKeysExpireInOneWriteSet(t *testing.T) {
 	const keys = 100_000
 	d := newTestDB(t)
@@ -90,8 +91,8 @@ func TestManyKeysExpireInOneWriteSet(t *testing.T) {
 	}
 }
 
-// TestLongKeyWithManyElements: each element repeats the name of the key in the log. A command that would write too much ends
-// on its way, not when it has written gigabytes.
+// TestLongKeyWithManyElements: the log repeats the name of the key for each element. So a command that would write too much must end
+// early, and not after it has written gigabytes.
 func TestLongKeyWithManyElements(t *testing.T) {
 	const elements = 3000
 	long := strings.Repeat("k", 20_000)
@@ -130,7 +131,7 @@ func TestLongKeyWithManyElements(t *testing.T) {
 }
 
 // TestCommandsWithinTheirRoom: each command has a limit of its own for what it writes. Writes that belong to no command, such as
-// expiries, have none.
+// expiries, have no limit.
 func TestCommandsWithinTheirRoom(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}
@@ -149,8 +150,8 @@ func TestCommandsWithinTheirRoom(t *testing.T) {
 	}
 }
 
-// TestCopiesOfALargeValue: many small changes to a large value are too much for one transaction, since every node copies the
-// value for each.
+// TestCopiesOfALargeValue: a transaction may not make many small changes to a large value, because every node copies the value for
+// each of them.
 func TestCopiesOfALargeValue(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}
@@ -170,7 +171,8 @@ func TestCopiesOfALargeValue(t *testing.T) {
 	}
 }
 
-// TestLongRepliesAreNotBuilt: a command refuses a reply of too many elements before it builds the reply, and takes nothing.
+// TestLongRepliesAreNotBuilt: if the reply would have too many elements, the command returns an error before it builds the reply, and
+// removes nothing.
 func TestLongRepliesAreNotBuilt(t *testing.T) {
 	const n = 2000
 	d := newTestDB(t)
@@ -201,8 +203,8 @@ func TestLongRepliesAreNotBuilt(t *testing.T) {
 	}
 }
 
-// TestDenialsOfOneScript: a script is refused again and again. The ACL log gets only as many refusals as it can show.
-// Of each key it gets only enough to recognize the key.
+// TestDenialsOfOneScript: a script tries a forbidden command again and again. The ACL log gets only as many refusals as it can show.
+// Of each key it gets only enough bytes to recognize the key.
 func TestDenialsOfOneScript(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()

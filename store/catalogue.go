@@ -10,8 +10,8 @@ type Catalogue struct {
 	bySHA *tree[script]
 	libs  *librarySet
 
-	of      *tree[script] // bySHA is a copy of this tree …
-	arrival uint64        // … made when scriptCache.arrival had this value
+	of      *tree[script] // the tree of which bySHA is a copy
+	arrival uint64        // the value of scriptCache.arrival when the copy was made
 }
 
 // Catalogue returns the current catalogue: old itself, if nothing has changed since old was made. old may be nil.

@@ -105,7 +105,7 @@ func cmdSetBit(c *Ctx) Reply {
 type bitString struct {
 	old    string
 	length int
-	bytes  map[int]byte // by index: the bytes that differ from oldAt
+	bytes  map[int]byte // the changed bytes, by index
 }
 
 func (s *bitString) grown() bool { return s.length > len(s.old) }
@@ -161,7 +161,7 @@ func (c *Ctx) growString(offset int64) (s *bitString, fault *Reply) {
 func (c *Ctx) writeString(s *bitString) {
 	from, to := s.length, 0
 	if s.grown() {
-		from, to = s.length-1, s.length // Patch fills a gap with zeros
+		from, to = s.length-1, s.length // one byte is enough, because Patch fills the gap before it with zeros
 	}
 	for i := range s.bytes {
 		from, to = min(from, i), max(to, i+1)

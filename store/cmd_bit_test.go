@@ -14,7 +14,7 @@ func TestBitsWriteLittle(t *testing.T) {
 	long := strings.Repeat("x", 10000)
 	for _, tc := range []struct {
 		call  string
-		limit int // bytes of the write set
+		limit int // most bytes that the write set may have
 	}{
 		{"SETBIT k 40000 1", 10},
 		{"SETBIT k 160000 1", 10},
@@ -39,7 +39,8 @@ func TestBitsWriteLittle(t *testing.T) {
 	}
 }
 
-// TestUnchangedBitsAreNotCopied would copy and compare 8 GB if a string was copied to change none of its bits.
+// TestUnchangedBitsAreNotCopied: a command that changes no bit does not copy the string. Otherwise this test would copy and compare 8
+// GB.
 func TestUnchangedBitsAreNotCopied(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", strings.Repeat("x", 8<<20))
@@ -55,7 +56,7 @@ func TestUnchangedBitsAreNotCopied(t *testing.T) {
 	}
 }
 
-// To read all bits of a long string is work.
+// A command that reads all bits of a long string counts its steps, so its time limit can end it.
 func TestLongBitStringsAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", strings.Repeat("\x00", 8<<20))
@@ -69,11 +70,11 @@ func TestLongBitStringsAreWatched(t *testing.T) {
 	}
 }
 
-// BITFIELD reads and writes the bits that it says, one by one.
+// BITFIELD reads and writes exactly the bits that its operations name.
 func TestBitFieldWritesItsBits(t *testing.T) {
 	d := newTestDB(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	bits := make([]byte, 200) // '0' or '1' each
+	bits := make([]byte, 200) // each is '0' or '1'
 	for i := range bits {
 		bits[i] = '0'
 	}

@@ -137,7 +137,7 @@ func (c *Ctx) bitField(readonly bool) Reply {
 			return wrongType
 		}
 		if e != nil {
-			s.old = e.str // only read
+			s.old = e.str // no copy is needed, because no operation writes
 		}
 	case readonly:
 		return Err(ErrBitFieldRO)
@@ -230,9 +230,9 @@ func (op *bitOp) add(base, add int64) (sum int64, fits bool) {
 	// A negative value of an unsigned type stands for a value above any limit.
 	above := base > high || !op.signed && base < 0
 	below := base < low && !above
-	// If a sum in 64 bits cannot exceed the limit, skip the test: high-base could overflow in it. With fewer bits, the test is
-	// always right: high-base overflows only if base is far below the lower limit of a signed type. Redis treats such a base as
-	// above the limit, so SET i16 0 -9223372036854775808 saturates at the upper end.
+	// If the integer has 64 bits, test only sums that can exceed the limit: in other cases high-base could overflow. With fewer bits,
+	// high-base overflows only if base is far below the lower limit of a signed type. The test then calls the sum too high, and so
+	// does Redis: SET i16 0 -9223372036854775808 saturates at the upper end.
 	if (add > 0 || op.signed) && (op.width < 64 || add > 0 && base >= 0) {
 		above = above || add > high-base
 	}

@@ -104,8 +104,8 @@ func cmdFlushDB(c *Ctx) Reply {
 	return OK
 }
 
-// tellFlushed writes a flush if the command has written nothing. Clients with CLIENT TRACKING then forget which keys they have
-// found missing, as with Redis. The parameter before is the number of writes before the command.
+// tellFlushed writes a flush if the command has written nothing. This makes clients with CLIENT TRACKING forget which keys they have
+// found missing, as in Redis. The parameter before is the number of writes before the command.
 func (c *Ctx) tellFlushed(before int) {
 	if c.Writes().Len() == before {
 		c.flushEmpty(c.DB)
@@ -125,8 +125,8 @@ func cmdFlushAll(c *Ctx) Reply {
 	return OK
 }
 
-// flushMode reports whether the only argument of a flush, if it has one, is ASYNC or SYNC. Both do the same here, because dropping
-// a tree takes no time.
+// flushMode reports whether a flush has legal arguments: none, ASYNC or SYNC. ASYNC and SYNC do the same here, because dropping a
+// tree takes no time.
 func flushMode(args [][]byte) bool {
 	return len(args) == 1 ||
 		len(args) == 2 && (equalFold(args[1], "async") || equalFold(args[1], "sync"))

@@ -98,7 +98,7 @@ func cmdRestore(c *Ctx) Reply {
 	if !ok {
 		return Err(ErrDumpChecksum)
 	}
-	c.work(len(text) / 8) // one step for each 8 bytes, because an element may be as short as that
+	c.work(len(text) / 8) // one step for each 8 bytes, because an element may have only 8 bytes
 	value, ok, larger := readValue(text, c.unpackRoom())
 	switch {
 	case larger:

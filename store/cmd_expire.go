@@ -137,8 +137,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
 			// deadline.
 			at = max(at, c.graced(e))
-			// A lease that this write set has granted has no grace yet: its deadline is moved if the reply is late. Then the new
-			// deadline must be moved, too, so it counts as a lease.
+			// If this write set has granted the present lease, the lease has no grace yet: the leader moves the deadline later if the
+			// reply is late. The leader must then move the new deadline, too, so the new deadline counts as a lease.
 			c.leases = c.leases || e.deadline != 0 && e.leased == c.seq
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)
@@ -147,7 +147,7 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 	return One
 }
 
-// expireAllowed reports whether the conditions hold. A key without a deadline counts as one that
+// expireAllowed reports whether the conditions in f (NX, XX, GT, LT) hold. A key without a deadline counts as one that
 // never expires.
 func (c *Ctx) expireAllowed(e *Entry, when int64, f expireFlags) bool {
 	if e.deadline == 0 {
@@ -166,13 +166,13 @@ func cmdPTTL(c *Ctx) Reply {
 	if e == nil {
 		return missing
 	}
-	// A key still exists in the grace (Env.Grace) after its deadline. The reply is then what is left of the grace:
-	// Redisson's multi-lock takes over a hash that is about to expire, and sets a new time to live only if some time is left.
+	// A key still exists in the grace (Env.Grace) after its deadline. In the grace, the reply is the rest of the grace: Redisson's
+	// multi-lock takes over a hash that is about to expire, and sets a new time to live only if some time is left.
 	left := e.deadline - c.Now().Lease
 	if left <= 0 && c.env.Grace != nil {
 		left += c.env.Grace(e.leased)
 	}
-	return Int(max(left, 0)) // left may be negative in the batch that has set the deadline; -1 and -2 mean something else
+	return Int(max(left, 0)) // left may be negative in the batch that has set the deadline, but the replies -1 and -2 have other meanings
 }
 
 func cmdExpireTime(c *Ctx) Reply { return seconds(cmdPExpireTime(c)) }

@@ -101,7 +101,7 @@ func cmdHSet(c *Ctx) Reply {
 		}
 		c.HashSet(c.DB, c.Args[1], field, c.Arg(i+1))
 		if i == 2 && len(c.Args) > 4 {
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write created or copied the entry
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // get the new entry: the first write created or copied it
 		}
 	}
 	c.eventOn(eventHash, "hset")
@@ -253,7 +253,7 @@ func cmdHDel(c *Ctx) Reply {
 		if _, exists := c.fieldOf(e.Fields(), name); exists {
 			c.HashDelete(c.DB, c.Args[1], name)
 			if n++; n == 1 {
-				e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or was deleted with its last field
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // get the new entry: it is a copy now, or was deleted with its last field
 			}
 		}
 	}

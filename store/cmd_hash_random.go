@@ -17,8 +17,8 @@ var hashRandomCommands = []Command{
 	},
 }
 
-// maxRandomFields limits a negative count, which asks for picks that may repeat each other. The client chooses the count, and no
-// client may fill the memory of a node.
+// maxRandomFields limits a negative count. Such a count asks for that many picks, in which a field may come several times. The client
+// chooses the count, and no client may fill the memory of a node.
 const maxRandomFields = 1 << 20
 
 func cmdHRandField(c *Ctx) Reply {

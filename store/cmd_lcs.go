@@ -102,13 +102,13 @@ func span(from, n int) Reply { return List(Int(int64(from)), Int(int64(from+n-1)
 // lcsTable holds one bit for every pair of prefixes. If the two prefixes end in different bytes, the bit says
 // which of them to shorten. A table of the lengths of the common subsequences would take too much memory.
 type lcsTable struct {
-	first  []uint64 // a set bit: shorten the first prefix
+	first  []uint64 // a bit is set if the first prefix is to be shortened
 	width  int
-	length int // of the longest common subsequence
+	length int // length of the longest common subsequence
 }
 
-// newLCSTable fills a table and calls the function work for each row. A row has a cell for each byte of the shorter string, because
-// fill keeps two rows of cells (lengths of common subsequences) in memory.
+// newLCSTable fills a table and calls the function work for each row. A row has a cell for each byte of the shorter string, so that
+// rows are short: fill keeps two rows of cells (lengths of common subsequences) in memory.
 func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	if a == "" || b == "" {
 		return lcsTable{}
@@ -127,7 +127,7 @@ func (t *lcsTable) fill(long, short string, swapped bool, work func(steps int)) 
 	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // two rows: the lengths for all prefixes of short
 	for i := range len(long) {
 		for j := range len(short) {
-			first, second := above[j+1], row[j] // the lengths if the first or the second prefix is shortened
+			first, second := above[j+1], row[j] // the length if the first prefix is shortened, and if the second one is
 			cell := i*t.width + j
 			if swapped {
 				first, second = second, first

@@ -35,7 +35,7 @@ func allocated(n int) int64 {
 		return 8
 	case n <= 512:
 		return int64(n+15) &^ 15
-	case n > 32<<10: // whole pages
+	case n > 32<<10: // large sizes are rounded up to whole pages
 		return int64(n+8191) &^ 8191
 	}
 	return int64(n+127) &^ 127

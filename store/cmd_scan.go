@@ -84,7 +84,7 @@ type scanOptions struct {
 	count   int64
 	all     bool // no pattern, or one that matches everything
 	pattern string
-	typ     []byte // for SCAN only; nil means any type
+	typ     []byte // the type that SCAN asks for; nil means any type
 }
 
 func parseScanOptions(args [][]byte, types bool) (o scanOptions, fault *Reply) {

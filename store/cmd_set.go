@@ -59,7 +59,7 @@ func cmdSAdd(c *Ctx) Reply {
 		if e == nil || !e.Members().Has(name) {
 			c.SetAdd(c.DB, c.Args[1], name)
 			if n++; n == 1 && i+3 < len(c.Args) {
-				e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write created or copied the entry
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // get the new entry: the first write created or copied it
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func cmdSRem(c *Ctx) Reply {
 		if e.Members().Has(name) {
 			c.SetRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or was deleted with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // get the new entry: it is a copy now, or was deleted with its last member
 		}
 	}
 	if n > 0 {

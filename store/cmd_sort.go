@@ -50,7 +50,7 @@ type sortCall struct {
 	by            string
 	gets          []string
 	weighed       bool // there is a BY option
-	asIs          bool // BY without a star: do not sort
+	asIs          bool // BY has no star, so SORT does not sort
 	alpha, desc   bool
 	offset, limit int64 // a negative limit means no limit
 	store         []byte

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCommandsDoNotPeek: a command uses Lookup for its reply, not peek: a key that has expired, but that no Lookup has found
-// expired, could come back under the next leader.
+// TestCommandsDoNotPeek: commands find keys with Lookup and not with peek. Lookup records the expired keys that it finds, so that
+// they are deleted (ExpireSeen). A key that a reply has called missing could otherwise come back under the next leader.
 func TestCommandsDoNotPeek(t *testing.T) {
 	files, err := filepath.Glob("cmd_*.go")
 	if err != nil || len(files) < 10 {
@@ -56,7 +56,7 @@ func TestNothingWritten(t *testing.T) {
 		"BITOP AND none none", "BITOP NOT x s s", "BITOP AND x l", "BITFIELD s GET u8 0", "BITFIELD s INCRBY u8 0 0", "BITFIELD s SET u64 0 1",
 	} {
 		d := newTestDB(t)
-		d.do("SETRANGE", "s", "0", "text") // in the form that SETBIT needs
+		d.do("SETRANGE", "s", "0", "text") // gives s the form raw already, so that the SETBIT above has nothing to write
 		d.do("SET", "n", "1")
 		d.do("HSET", "h", "f", "text")
 		d.do("RPUSH", "l", "a", "b")
@@ -67,7 +67,7 @@ func TestNothingWritten(t *testing.T) {
 			t.Errorf("%s replied %s and wrote %d times", call, reply, d.wrote)
 		}
 	}
-	// A flush of nothing is written, too: every node tells its tracking clients of it.
+	// A flush of an empty database is written, too, because every node tells its tracking clients of the flush.
 	for _, call := range []string{"FLUSHALL", "FLUSHDB"} {
 		d := newTestDB(t)
 		if d.do(call); d.wrote != 1 {
@@ -158,7 +158,7 @@ func TestRandomField(t *testing.T) {
 	}
 }
 
-// TestRandomKey also checks that a dead key is never named.
+// TestRandomKey also checks that RANDOMKEY never names an expired key.
 func TestRandomKey(t *testing.T) {
 	d := newTestDB(t)
 	if got := d.do("RANDOMKEY"); got != "nil" {
@@ -219,7 +219,7 @@ func TestObject(t *testing.T) {
 	`)
 }
 
-// ZRANK … WITHSCORE is of Redis 7.2: this is what its documentation says.
+// Redis has ZRANK … WITHSCORE since version 7.2. This test expects what the documentation of Redis says.
 func TestRankWithScore(t *testing.T) {
 	d := newTestDB(t)
 	d.script(`
@@ -239,7 +239,7 @@ func TestRankWithScore(t *testing.T) {
 }
 
 // TestSortStoreNamedLikeAnOption: the key specs of SORT find each key after STORE, also behind a key that is named like an option.
-// Redis 7.0 misses it, so a user may write a key without the right to it.
+// Redis 7.0 overlooks such a key, so a user can write a key without the right to it.
 func TestSortStoreNamedLikeAnOption(t *testing.T) {
 	for line, want := range map[string]string{
 		"sort b store by store secret":              "[5]",

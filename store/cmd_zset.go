@@ -150,7 +150,7 @@ func (c *Ctx) zadd(f zaddFlags) Reply {
 			added += 1 - Flag(had).Int
 			updated += Flag(had).Int
 			if len(scores) > 1 {
-				e = c.Txn.Lookup(c.DB, c.Args[1]) // the first write created or copied the entry
+				e = c.Txn.Lookup(c.DB, c.Args[1]) // get the new entry: the first write created or copied it
 			}
 		}
 		if f.incr {
@@ -185,7 +185,7 @@ func cmdZRem(c *Ctx) Reply {
 		if _, had := c.scoreOf(e.Scores(), name); had {
 			c.ScoreRemove(c.DB, c.Args[1], name)
 			n++
-			e = c.Txn.Lookup(c.DB, c.Args[1]) // the entry is a copy now, or was deleted with its last member
+			e = c.Txn.Lookup(c.DB, c.Args[1]) // get the new entry: it is a copy now, or was deleted with its last member
 		}
 	}
 	if n > 0 {

@@ -59,7 +59,7 @@ type weighted struct {
 	scores  *SortedSet
 	members *MemberSet
 	weight  float64
-	find    *finder // of scores; nil before the first search
+	find    *finder // searches scores; nil before the first search
 }
 
 func (w *weighted) len() int {
@@ -83,7 +83,7 @@ func (w *weighted) score(c *Ctx, name string) (score float64, ok bool) {
 	case w.scores.byScore != nil:
 		return w.scores.Score(name)
 	case w.find == nil:
-		w.find = &finder{} // not the Txn's finder, which knows only one collection: the inputs are searched in turn
+		w.find = &finder{} // each input has its own finder: the Txn's finder knows one collection, but the inputs are searched in turn
 	}
 	score, ok, passed := w.find.score(w.scores, name)
 	c.work(passed / passedPerStep)

@@ -37,8 +37,8 @@ var sortedSetPopCommands = []Command{
 func cmdZPopMin(c *Ctx) Reply { return c.zpop(true) }
 func cmdZPopMax(c *Ctx) Reply { return c.zpop(false) }
 
-// zpop pops one member or, with a count at Args[2], several. Only with a count does RESP3 get
-// pairs.
+// zpop pops one member or, with a count at Args[2], several. RESP3 gets a list of pairs only if there
+// is a count.
 func (c *Ctx) zpop(lowest bool) Reply {
 	if len(c.Args) > 3 {
 		return Err(ErrSyntax)

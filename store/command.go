@@ -58,8 +58,8 @@ const (
 	SkipSlowlog
 	// Scripting commands belong to Redis's ACL category of that name.
 	Scripting
-	// NoLua commands are those of Scripting that neither compile nor run Lua: they run as commands of other categories do.
-	// COMMAND INFO does not show this flag.
+	// NoLua commands have the flag Scripting, but neither compile nor run Lua: they run like commands without that flag. COMMAND INFO
+	// does not show NoLua.
 	NoLua
 	// NoAsyncLoading commands are refused while a replica loads.
 	NoAsyncLoading
@@ -88,10 +88,13 @@ const (
 	KeyVariable
 )
 
-// KeySpec says where a command's keys are. If Begin is set, the keys are the arguments Begin, Begin+Step, … up to Begin+Last; if
-// Last is negative, it counts from the end of the arguments (-1 is the last one). If NumKeys is set, the argument NumKeys is the
-// number of keys, and the keys follow it. If neither is set, the positions depend on the other arguments. If the function Find is
-// set, it returns the positions; then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.
+// KeySpec says where a command's keys are:
+//   - If Begin is set, the keys are the arguments Begin, Begin+Step, … up to Begin+Last. A negative Last counts from the end of the
+//     arguments (-1 is the last one).
+//   - If NumKeys is set, the argument NumKeys is the number of keys, and the keys follow it.
+//   - If neither is set, the positions depend on the other arguments.
+//
+// If the function Find is set, it returns the positions. Then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.
 type KeySpec struct {
 	Begin   int
 	Last    int
@@ -111,7 +114,7 @@ type Handler func(*Ctx) Reply
 
 // Command is one row of the command table, in the same file as its handler.
 type Command struct {
-	Name    string // lower case; a subcommand's is without the container's name
+	Name    string // in lower case; the name of a subcommand is without that of its container
 	Arity   int    // the number of arguments, the name included (for a subcommand, both names); -n means n or more
 	Flags   Flags
 	Keys    []KeySpec
@@ -133,7 +136,7 @@ type Command struct {
 
 	parent     *Command // NewTable sets this field and those below
 	table      *Table
-	categories uint32 // bits, see aclCategories
+	categories uint32 // one bit for each ACL category (aclCategories)
 	bit        int    // index among the commands that ACL rules can name
 }
 
@@ -166,9 +169,9 @@ func (c *Command) ArityOK(n int) bool {
 type Ctx struct {
 	*Txn
 	Cmd  *Command
-	Args [][]byte // Args[0] is the name; of a subcommand, Args[1] is the name and Args[0] that of its container
+	Args [][]byte // Args[0] is the name; for a subcommand, Args[0] is the container's name and Args[1] the subcommand's
 	DB   int      // the selected database; SELECT in a script or a transaction changes it
-	RESP int      // the protocol version of the reply, 2 or 3: the client's, or in a script that of redis.setresp
+	RESP int      // the protocol version of the reply, 2 or 3: that of the client or, in a script, that set by redis.setresp
 
 	// User is the user whose rights apply; nil may do anything.
 	User *User
@@ -188,14 +191,14 @@ type Ctx struct {
 	// Watch, if not nil, is called after each workLook steps of a long command. Watch may panic to end the command; the
 	// caller of Run must then undo what the command has written.
 	Watch func()
-	steps int // since the last call of Watch
+	steps int // steps counted since the last call of Watch
 
 	// ScriptTime is how much of a script's time limit is already used up when the script begins.
 	ScriptTime time.Duration
 	// StopAfter is the time after which a script is stopped, to run again later; 0 means never.
 	StopAfter time.Duration
-	// Stopped is the error of a script, command or transaction that was stopped by its time limit, by SCRIPT KILL or
-	// FUNCTION KILL, or for now (StoppedForNow).
+	// Stopped is the error of a script, command or transaction that was stopped: by its time limit, by SCRIPT KILL or
+	// FUNCTION KILL, or to run again later (StoppedForNow).
 	Stopped Error
 	// StoppedForNow means that a script was stopped by StopAfter, or a command or transaction because other requests
 	// wait. The script, command or transaction runs again later.
@@ -287,8 +290,8 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 		return cmd, cmd != nil
 	}
 	if len(args) < 2 {
-		// A container such as COMMAND runs alone. For the others the caller replies, as Redis does, that the number of
-		// arguments is wrong.
+		// A container such as COMMAND can run alone. For other containers the caller replies that the number of arguments is wrong,
+		// as Redis does.
 		return cmd, cmd.Run != nil || cmd.Is(Local)
 	}
 	for i := range cmd.Sub {
@@ -331,7 +334,8 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 // keySpan is every step-th argument from index first to index last; it is empty if last < first.
 type keySpan struct{ first, last, step int }
 
-// find is ks.places, but returns keys at equal distances as a span. The result others has the indices that ks.Find has returned.
+// find is ks.places, but it returns keys at equal distances as a span. If ks has a function Find, it returns the indices that Find
+// has found in others.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
 	switch {
@@ -360,6 +364,6 @@ func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	return span, nil, true
 }
 
-// randIntN is the source of randomness for commands. Only the leader evaluates a command, so the other nodes need not draw the
-// same numbers.
+// randIntN is the source of randomness for commands. Only the leader evaluates a command, so it does not matter that other nodes
+// would draw other numbers.
 func randIntN(n int) int { return rand.IntN(n) }

@@ -67,8 +67,7 @@ type recordedKeys struct {
 	Begin, Last, Step, NumKeys int
 }
 
-// newerRows are commands that Redis 7.2, which this server says it is, has given more
-// arguments.
+// newerRows are the commands to which Redis 7.2 has added arguments. This server reports itself as Redis 7.2 to clients.
 var newerRows = map[string]recordedRow{
 	"zrank":    {Arity: -3, Usage: "key member [WITHSCORE]"},
 	"zrevrank": {Arity: -3, Usage: "key member [WITHSCORE]"},
@@ -114,8 +113,8 @@ func TestRowsEqualRedis(t *testing.T) {
 	}
 }
 
-// recordRow tells a row in Redis's words. Of the ACL categories only those
-// are compared that flags and group do not give by themselves.
+// recordRow describes a row in the form of recordedRow. Of the ACL categories it has only @dangerous, @keyspace and those of the
+// field Categories. The other categories follow from the flags and the group.
 func recordRow(c *Command) recordedRow {
 	r := recordedRow{
 		Name: c.FullName(), Arity: c.Arity, Flags: flagNames(c.Flags, commandFlagNames), ACL: []string{},

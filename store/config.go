@@ -23,11 +23,11 @@ type config struct {
 	values map[string]string
 	events eventClass
 
-	memory    int64 // see ParamMaxMemory …
-	memorySet bool  // … whether it was set to a valid value
-	entry     int64 // see ParamMaxEntry; 0 means not set
+	memory    int64 // the value of ParamMaxMemory
+	memorySet bool  // whether ParamMaxMemory was set to a valid value
+	entry     int64 // the value of ParamMaxEntry; 0 means that it is not set
 
-	forms *forms // see config.form
+	forms *forms // the limits that parameters have set (config.form)
 }
 
 // with returns the configuration with one parameter changed.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestCopiedValuesAreTold: the brake is told of all stored data that a write of a few bytes copies, when the write is evaluated and
-// when it is applied beside a snapshot.
+// TestCopiedValuesAreTold: if a write of a few bytes makes the store copy data, the brake learns the size of the copies. This holds
+// when the write is evaluated, and when it is applied while a snapshot shares the data.
 func TestCopiedValuesAreTold(t *testing.T) {
 	const large = 1 << 20
 	bits := string(make([]byte, large))
@@ -29,8 +29,8 @@ func TestCopiedValuesAreTold(t *testing.T) {
 	}
 	for _, c := range []struct {
 		data  [][]string
-		line  []string // % is the number of a key
-		least int      // bytes that are copied
+		line  []string // a command; % is the number of a key
+		least int      // the least number of bytes that are copied
 	}{
 		{[][]string{{"SET", "k0", bits}}, []string{"SETRANGE", "k%", "7", "x"}, large},
 		{[][]string{{"SET", "k0", bits}}, []string{"APPEND", "k%", "x"}, large},
@@ -111,7 +111,7 @@ func TestCopiesAreToldInTime(t *testing.T) {
 	}
 }
 
-// TestForgottenCopies: a transaction whose writes have been copied keeps none of the values that it has copied.
+// TestForgottenCopies: when the writes of a transaction have been copied, the transaction drops the values that it has copied.
 func TestForgottenCopies(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", strings.Repeat("x", 2*keepWrites))
@@ -129,7 +129,7 @@ func TestForgottenCopies(t *testing.T) {
 	}
 }
 
-// LCS finds what the table of all lengths says, and takes a bit for each of its cells.
+// LCS finds the same subsequence as a plain algorithm with a table of all lengths, but its table takes only one bit for each cell.
 func TestLCSTakesBits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	text := func(n int) string {
@@ -177,7 +177,8 @@ func TestLCSTakesBits(t *testing.T) {
 	}
 }
 
-// LCS keeps two rows of lengths along the shorter string, whichever comes first, and none for an empty one.
+// LCS keeps two rows of lengths. A row is as long as the shorter string, whichever string comes first, and no row is needed for an
+// empty string.
 func TestLCSKeepsShortRows(t *testing.T) {
 	d := newTestDB(t)
 	long := strings.Repeat("ab", 1<<20)

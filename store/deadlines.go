@@ -19,8 +19,8 @@ type period struct {
 	*bucket
 }
 
-// bucket holds the keys of a period; an empty bucket is removed. Its deadlines are in [low, high], but
-// the entries with exactly the deadlines low and high may have been removed.
+// bucket holds the keys of a period; an empty bucket is removed. All deadlines in it are in [low, high]. Removals do not
+// change low and high, so perhaps no entry has exactly these deadlines.
 type bucket struct {
 	entries   []*Entry // the index of an entry is its seat plus a multiple of maxSeats
 	low, high int64
@@ -72,8 +72,8 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
-// beside makes an empty period for the deadline at. The bucket of s must be full, and all its keys must have the same deadline,
-// other than at. beside does not move these keys one by one, because there may be any number of them.
+// beside makes an empty period for the deadline at. The bucket of s must be full, all its keys must have one deadline, and at
+// must be a different one. beside does not move these keys one by one, because there may be any number of them.
 func (d *deadlines) beside(s period, at int64) period {
 	other := newBucket(bucketStep)
 	if at > s.high {

@@ -67,7 +67,7 @@ func deadlinesOf(model map[*Entry]bool) (list []int64) {
 	return list
 }
 
-// due lists the deadlines before a time, or some of them.
+// due lists deadlines before a time, at most limit of them.
 func due(d *deadlines, at int64, limit int) (list []int64) {
 	d.before(at, func(e *Entry) bool {
 		list = append(list, e.deadline)
@@ -93,7 +93,7 @@ func TestDeadlinesModel(t *testing.T) {
 			d, model := newDeadlines(), map[*Entry]bool{}
 			var list []*Entry
 			for step := range int64(6000) {
-				// It grows and shrinks by turns.
+				// The number of deadlines grows and shrinks by turns.
 				grows := r.IntN(5) < 2+int(step/1000%2)*2-int(step/1500%2)
 				switch {
 				case len(list) == 0 || grows:
@@ -110,7 +110,7 @@ func TestDeadlinesModel(t *testing.T) {
 				default:
 					i := r.IntN(len(list))
 					if name == "ascending" {
-						i = min(i, r.IntN(8)) // the earliest go first
+						i = min(i, r.IntN(8)) // remove the earliest deadlines first
 					}
 					d.remove(list[i])
 					delete(model, list[i])
@@ -132,8 +132,8 @@ func TestDeadlinesModel(t *testing.T) {
 	}
 }
 
-// TestDeadlinesOfOneMoment: as many leases as are wanted may end in the same
-// millisecond, more than there are seats.
+// TestDeadlinesOfOneMoment: any number of leases may end in the same millisecond, even more than there are different seats
+// (maxSeats).
 func TestDeadlinesOfOneMoment(t *testing.T) {
 	const n = 3*maxSeats + 100
 	d, model := newDeadlines(), map[*Entry]bool{}
@@ -196,7 +196,7 @@ func TestDeadlinesBesideMany(t *testing.T) {
 	}
 }
 
-// TestDeadlinesLeftOver: of many locks a few are held on, in buckets by themselves.
+// TestDeadlinesLeftOver: most locks are released, and the few others are far apart. Their sparse buckets are joined.
 func TestDeadlinesLeftOver(t *testing.T) {
 	d, model := newDeadlines(), map[*Entry]bool{}
 	entries := make([]Entry, 100_000)

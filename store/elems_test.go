@@ -51,8 +51,8 @@ func TestDequeGaps(t *testing.T) {
 	}
 }
 
-// TestInsertionMovesFew: an insertion where there is no gap assigns few positions anew, however long the list is. Where it
-// assigned all of them, the insertions into the long list took a minute.
+// TestInsertionMovesFew: if there is no gap for an inserted element, only a few elements get new positions, however long the list is.
+// When all elements got new positions, the insertions into the long list took a minute.
 func TestInsertionMovesFew(t *testing.T) {
 	for name, at := range map[string]func(n int) int{
 		"behind the first":  func(int) int { return 1 },
@@ -101,7 +101,7 @@ func positions(l *Deque) (list []int64) {
 	return list
 }
 
-// TestWiden: whatever the positions around are, there is a gap afterwards, and the order stays.
+// TestWiden: whatever the positions of the elements are, widen makes a gap, and the order of the elements stays the same.
 func TestWiden(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 2000 {
@@ -208,7 +208,7 @@ func (d *testDB) popSome(n int) []Reply {
 	return r.Elems
 }
 
-// TestSortForScripts: what a script sees must have an order.
+// TestSortForScripts: a script must see the elements in a defined order.
 func TestSortForScripts(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SADD", "s", "c", "a", "b")

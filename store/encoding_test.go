@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// formsOfStrings makes strings whose form their value does not tell.
+// formsOfStrings are commands that make strings whose form does not follow from their value.
 var formsOfStrings = []string{"INCRBYFLOAT text 3", "SET bits ab", "SETBIT bits 1 1", "BITOP OR both bits bits", "SET plain 5"}
 
-// TestFormsOfStringsAreKept: what OBJECT ENCODING shows of strings is in the log and in snapshots.
+// TestFormsOfStringsAreKept: the log and snapshots contain the form of strings that OBJECT ENCODING shows.
 func TestFormsOfStringsAreKept(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -72,7 +72,7 @@ func TestFormsOfOlderLeaders(t *testing.T) {
 	}
 }
 
-// TestFormsForOlderNodes: as long as a node may run version 0.1.0, all writes are known to that version.
+// TestFormsForOlderNodes: as long as a node may run version 0.1.0, every entry has only writes that version 0.1.0 knows.
 func TestFormsForOlderNodes(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Older = func() bool { return true }
@@ -90,7 +90,7 @@ func TestCorruptForms(t *testing.T) {
 		"of no key":   {byte(opForm), 1, 'n', byte(formRaw)},
 		"of a hash":   {byte(opForm), 1, 'h', byte(formRaw)},
 		"unknown":     {byte(opForm), 1, 's', byte(formText) + 1},
-		"far too big": {byte(opForm), 1, 's', 0x80, 0x02}, // 256
+		"far too big": {byte(opForm), 1, 's', 0x80, 0x02}, // the form has the number 256
 	} {
 		d := newTestDB(t)
 		d.do("HSET", "h", "f", "v")

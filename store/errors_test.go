@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Who is stopped before the time limit of the node is told so.
+// If work is stopped before it has used the whole time limit of the node, the error says so.
 func TestShortLimit(t *testing.T) {
 	for _, c := range []struct {
 		full, had time.Duration

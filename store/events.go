@@ -156,7 +156,7 @@ func (c *Ctx) overwrite(key []byte, write func()) (existed bool) {
 	if existed = c.discard(key); existed {
 		c.events &^= eventNew
 	}
-	defer func() { c.events = wanted }() // write may end by a panic (Call)
+	defer func() { c.events = wanted }() // write may panic: Ctx.Call ends a command in this way
 	write()
 	if existed {
 		c.ready = c.ready[:ready]

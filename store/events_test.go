@@ -68,7 +68,7 @@ func TestNoEventsNoBytes(t *testing.T) {
 			t.Errorf("%s: %d writes, without notifications ever %d", call, off.wrote, plain.wrote)
 		}
 	}
-	for _, value := range []string{"A", "g$lshzxmn"} { // neither K nor E
+	for _, value := range []string{"A", "g$lshzxmn"} { // without K and E, no event is published
 		off.setEvents(value)
 		off.do("SET", "b", "v")
 		if off.wrote != 1 {
@@ -160,8 +160,7 @@ func TestCanonicalEvents(t *testing.T) {
 	}
 }
 
-// TestEventsByClass: with one class switched on by its letter, only the
-// commands of that class publish events.
+// TestEventsByClass: if a letter enables one class of events, only the commands of that class publish events.
 func TestEventsByClass(t *testing.T) {
 	calls := []struct{ class, call string }{
 		{"$", "SET k v"}, {"g", "DEL k"}, {"h", "HSET h f v"}, {"l", "RPUSH l v"}, {"s", "SADD s v"}, {"z", "ZADD z 1 v"}, {"m", "GET nosuch"},

@@ -40,8 +40,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestPastTimes: a time that has passed deletes, and leaves no deadline that a
-// later change of the clock could bring back to life.
+// TestPastTimes: an expiry time in the past deletes the key. It leaves no deadline, so a later change of the clock cannot bring the
+// key back.
 func TestPastTimes(t *testing.T) {
 	for _, call := range []string{
 		"SET k v PXAT 1700000000000", "SET k v EXAT 1", "GETEX k PXAT 1", "GETEX k EXAT 1699999999",
@@ -100,8 +100,7 @@ func TestExpireConditions(t *testing.T) {
 	`)
 }
 
-// TestGrace: a key lives on after its deadline for the grace that Env gives, and
-// in its grace it is a key like any other.
+// TestGrace: after its deadline a key lives on for the grace that Env gives. In the grace it is a key like any other.
 func TestGrace(t *testing.T) {
 	d := newTestDB(t)
 	asked := map[uint64]bool{}
@@ -137,7 +136,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// EXPIRE … GT makes no lease shorter, also not one that ends after its deadline.
+// EXPIRE … GT makes no lease shorter, not even a lease that ends later than the deadline of its key.
 func TestExpireGTKeepsTheGrace(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Grace = func(seq uint64) int64 {
@@ -160,7 +159,8 @@ func TestExpireGTKeepsTheGrace(t *testing.T) {
 	`)
 }
 
-// TestExpireSeen: what a reply calls missing is deleted, in whichever databases it was looked for.
+// TestExpireSeen: ExpireSeen deletes the expired keys that a reply has called missing, in every database in which they were looked
+// for.
 func TestExpireSeen(t *testing.T) {
 	d := newTestDB(t)
 	for _, db := range []string{"3", "0"} {
@@ -181,7 +181,7 @@ func TestExpireSeen(t *testing.T) {
 	}
 }
 
-// TestExpireDueLeavesLongNames: keys with longer names than an entry has room for stay, and keep no other key from being deleted.
+// TestExpireDueLeavesLongNames: ExpireDue leaves the keys whose names are too long for an entry, and still deletes the others.
 func TestExpireDueLeavesLongNames(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 8 {
@@ -255,8 +255,8 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// TestSeenExpiredBeforeASwap: a key that a client was told has expired is deleted, although its database is swapped in the same
-// write set. A next leader, whose clock is behind, would have it again.
+// TestSeenExpiredBeforeASwap: a reply has told a client that a key does not exist, because it had expired. The key is deleted
+// although the same write set swaps its database. Otherwise the key could exist again under a next leader whose clock is behind.
 func TestSeenExpiredBeforeASwap(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		s := New()

@@ -2,10 +2,10 @@ package store
 
 import "unsafe"
 
-// The compact form of a hash or sorted set is searched from its start, which is fastest for a few elements. Mostly there are
-// few. But MaxCompact allows thousands of elements, and a request may bring some 100,000 names to look up. So after some
-// searches in one collection a finder makes an index of the collection. Each transaction and each Apply has a finder, because
-// both search for the same names.
+// The compact form of a hash or sorted set is searched from its start, which is fastest for a few elements. Usually there are few.
+// But MaxCompact allows thousands of elements, and a request may bring some 100,000 names to look up. So after some searches in one
+// collection, a finder makes an index of the collection. Each transaction and each Apply has its own finder, because both search for
+// the same names.
 
 const (
 	// fewElements is the largest number of elements without an index: to search so many takes less than a microsecond.
@@ -27,15 +27,15 @@ const (
 	scoredBytes = int64(unsafe.Sizeof(Scored{}))
 )
 
-// finder finds elements of one compact collection: the one in which it has last searched. Until the finder searches another
-// collection, only methods to which it is passed may change the elements of this one. A nil finder searches without an index.
+// finder finds elements of one compact collection: the one in which it has last searched. Until it searches another collection, the
+// elements of this one may be changed only by methods that get the finder as an argument. A nil finder searches without an index.
 type finder struct {
 	hash   *Hash
 	set    *SortedSet
-	places map[string]int     // the index of each field, or a higher one after removals; nil: the finder has not made an index
-	scores map[string]float64 // of the members; nil: the finder has not made an index
+	places map[string]int     // where to begin the search for a field: its index or, after removals, a higher one; nil: there is no index yet
+	scores map[string]float64 // the scores of the members; nil: there is no index yet
 	passed int                // elements that searches have passed since the finder made its last index
-	moved  int64              // bytes that writes have passed and shifted; see Txn.tooBig
+	moved  int64              // bytes that writes have passed and shifted, for Txn.tooBig
 }
 
 // about prepares the finder for a collection: it drops what the finder knows of another collection.

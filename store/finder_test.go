@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCompactFormsAreIndexed: a look-up does not pass all elements each time, neither in a transaction nor in Apply.
+// TestCompactFormsAreIndexed: most lookups do not pass all elements, neither in a transaction nor in Apply.
 func TestCompactFormsAreIndexed(t *testing.T) {
 	d := newTestDB(t)
 	d.s.config = d.s.config.with(ParamHashEntries, fmt.Sprint(MaxCompact)).with(ParamScoreEntries, fmt.Sprint(MaxCompact))
@@ -34,7 +34,7 @@ func TestCompactFormsAreIndexed(t *testing.T) {
 		c := d.ctx(txn, args...)
 		c.Watch = func() { watched++ }
 		c.Cmd.Run(c)
-		// Each look is workLook steps of passedPerStep elements, if the names themselves are left out.
+		// Watch is called after each workLook steps. A step passes passedPerStep elements; the names in the arguments take few steps.
 		if watched < 2 || watched > 30 {
 			t.Errorf("%s of %d was watched %d times", args[0], n, watched)
 		}
@@ -54,7 +54,7 @@ func TestCompactFormsAreIndexed(t *testing.T) {
 	}
 }
 
-// TestCombinationsAreIndexed: a command that combines sorted sets searches none of them from the start for each member.
+// TestCombinationsAreIndexed: a command that combines sorted sets does not search them from the start for each member.
 func TestCombinationsAreIndexed(t *testing.T) {
 	d := newTestDB(t)
 	z := &SortedSet{}
@@ -78,7 +78,7 @@ func TestCombinationsAreIndexed(t *testing.T) {
 	}
 }
 
-// TestTrimKeepsTheEnds: a list keeps the right elements at its ends, however many.
+// TestTrimKeepsTheEnds: when a list loses its middle, it keeps the right elements at both ends, whether they are few or many.
 func TestTrimKeepsTheEnds(t *testing.T) {
 	const n = 3000
 	full, size := newList(), []int64{}
@@ -116,7 +116,7 @@ func TestTrimKeepsTheEnds(t *testing.T) {
 	}
 }
 
-// TestFinderFindsWhatIsThere compares it with a search, for collections that change.
+// TestFinderFindsWhatIsThere compares the results of a finder with those of a plain search, while the collections change.
 func TestFinderFindsWhatIsThere(t *testing.T) {
 	r := rand.New(rand.NewSource(1))
 	name := func() string { return fmt.Sprint(r.Intn(600)) }
@@ -132,7 +132,7 @@ func TestFinderFindsWhatIsThere(t *testing.T) {
 		if i%4000 == 0 {
 			h, z = h.clone().(*Hash), z.clone().(*SortedSet) // as the first write of a transaction does
 		}
-		switch few := i/200%3 == 0; { // sometimes more goes than comes
+		switch few := i/200%3 == 0; { // sometimes there are only removals
 		case inHash && (few || r.Intn(3) == 0):
 			h.remove(n, f)
 		case inHash:
@@ -165,7 +165,7 @@ func TestFinderFindsWhatIsThere(t *testing.T) {
 	}
 }
 
-// A deletion of a large compact form's elements, again and again, ends as too much for one transaction.
+// If a transaction removes elements from a large compact form again and again, it ends with the error for too many writes.
 func TestShiftsInCompactFormsAreBounded(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}

@@ -7,7 +7,7 @@ import (
 	"weak"
 )
 
-// A lock as clients take it: a short name, a UUID, a lease.
+// lockWrites returns the writes of n typical locks: each has a short name, a UUID as its value, and a lease.
 func lockWrites(from, n int) []byte {
 	s := New()
 	txn := s.Begin(Time{Lease: 1000, Wall: 1000_000}, 1, Env{})
@@ -17,7 +17,7 @@ func lockWrites(from, n int) []byte {
 	return append([]byte(nil), txn.Writes().Bytes()...)
 }
 
-// live is how much of the heap is in use.
+// live returns how many bytes of the heap are in use.
 func live() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -25,8 +25,7 @@ func live() uint64 {
 	return m.HeapAlloc
 }
 
-// TestBytesPerLock keeps what a held lock takes from growing unnoticed. The
-// heap is measured, not the clock.
+// TestBytesPerLock checks that the memory of a held lock does not grow unnoticed. It measures the heap, not the time.
 func TestBytesPerLock(t *testing.T) {
 	const locks, limit = 200_000, 184
 	s := New()
@@ -44,7 +43,7 @@ func TestBytesPerLock(t *testing.T) {
 	runtime.KeepAlive(s)
 }
 
-// A string in the place of a collection lets go of it.
+// When a string replaces a collection, the memory of the collection is freed.
 func TestOverwrittenCollectionIsFreed(t *testing.T) {
 	d := newTestDB(t)
 	d.do("HSET", "k", "f", "v")
@@ -61,8 +60,8 @@ func TestOverwrittenCollectionIsFreed(t *testing.T) {
 	runtime.KeepAlive(d)
 }
 
-// A transaction that has written much gives up the memory of it before it is used again:
-// otherwise it might keep the memory for ever.
+// A transaction that has written much gives up the memory for it before the transaction is used again. Otherwise it might keep the
+// memory for ever.
 func TestTxnKeepsLittle(t *testing.T) {
 	s := New()
 	txn := s.Begin(Time{Lease: 1000, Wall: 1000_000}, 1, Env{})

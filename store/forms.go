@@ -19,9 +19,9 @@ const MaxCompact = 4096
 
 // forms are the size limits of the compact forms.
 type forms struct {
-	hashEntries, hashValue   int // fields; bytes of a name or value
-	setEntries               int // integers
-	scoreEntries, scoreValue int // members; bytes per member
+	hashEntries, hashValue   int // most fields; most bytes of a name or value
+	setEntries               int // most integers
+	scoreEntries, scoreValue int // most members; most bytes of a member
 }
 
 // defaultForms are Redis's limits.

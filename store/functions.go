@@ -63,11 +63,11 @@ type librarySet struct {
 	functions *tree[functionPlace]
 	list      func() []*Library // returns the libraries, sorted by name
 
-	bytes      int64 // see librarySet.size
+	bytes      int64 // estimated memory of the libraries
 	registered int   // the number of functions of all libraries
 }
 
-// functionPlace is the index entry of a function by its name in lower case, because FCALL ignores
+// functionPlace says in which library a function is. It has the name in lower case, because FCALL ignores
 // case.
 type functionPlace struct {
 	name string
@@ -90,7 +90,7 @@ func librariesOf(libs *tree[*Library], functions *tree[functionPlace]) *libraryS
 // copy returns a copy that the caller may change before it publishes the copy.
 func (s *librarySet) copy() *librarySet {
 	if s.libs.Len() == 0 {
-		return newLibrarySet() // tree.Copy writes to the tree that it copies, and all stores share noLibraries
+		return newLibrarySet() // all stores share noLibraries, which must not change; but tree.Copy writes to the tree that it copies
 	}
 	next := librariesOf(s.libs.Copy(), s.functions.Copy())
 	next.bytes, next.registered = s.bytes, s.registered
@@ -231,8 +231,8 @@ type NewLibraries struct {
 	written int
 }
 
-// Add adds a library. It returns an error if the libraries are too many for one command: until they are written, nothing else
-// limits their memory. The room of the libraries that they replace does not count.
+// Add adds a library. It returns an error if the libraries are too many for one command. Without this check nothing would limit their
+// memory before they are written. The present libraries do not count, because the new ones may replace all of them.
 func (n *NewLibraries) Add(t *Txn, lib *Library) Error {
 	n.size += lib.size()
 	n.written += lib.written()

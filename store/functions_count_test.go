@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLibrariesAreNotCountedAnew: INFO asks for the numbers of libraries and functions with the state's lock held, and FCALL
-// notes them on the leader's only goroutine: nobody walks over all libraries for that.
+// TestLibrariesAreNotCountedAnew: neither INFO nor FCALL walks over all libraries to count libraries and functions. INFO counts them
+// while it holds the lock of the state, and FCALL on the only goroutine of the leader.
 func TestLibrariesAreNotCountedAnew(t *testing.T) {
 	const n = 5000
 	s := New()

@@ -17,7 +17,7 @@ func library(name string, functions ...string) *Library {
 	return lib
 }
 
-// libraryState shows the libraries of a transaction and where functions are found.
+// libraryState describes the libraries of a transaction and says in which library each function is found.
 func libraryState(txn *Txn) string {
 	var b strings.Builder
 	for _, lib := range txn.Libraries() {
@@ -45,7 +45,7 @@ func TestLibraries(t *testing.T) {
 		t.Errorf("applied:\n%s\nwas\n%s", got, before)
 	}
 
-	// What is rolled back was not there.
+	// After a rollback, nothing is left of the changes.
 	txn = d.begin()
 	sp := txn.Savepoint()
 	txn.LoadLibrary(library("a", "h"))
@@ -57,7 +57,7 @@ func TestLibraries(t *testing.T) {
 		t.Errorf("after a rollback: %d writes\n%s\nwas\n%s", txn.Writes().Len(), got, before)
 	}
 
-	// A library that is replaced takes its functions with it.
+	// When a library is replaced, its functions are removed.
 	txn.LoadLibrary(library("a", "h"))
 	if _, fn := txn.Function("f"); fn != nil {
 		t.Error("a function of the replaced library is still there")
@@ -74,7 +74,7 @@ func TestLibraries(t *testing.T) {
 	}
 	txn = d.begin()
 	txn.FlushLibraries()
-	txn.FlushLibraries() // nothing left to write
+	txn.FlushLibraries() // the second flush writes nothing
 	if n := txn.Writes().Len(); n != 1 {
 		t.Errorf("%d writes, want 1", n)
 	}
@@ -84,8 +84,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// TestManyFunctions: a library of many functions, whose names come in descending order, and many libraries are loaded and
-// applied at once. Where each function moved the ones behind it, this took minutes.
+// TestManyFunctions loads and applies a library of many functions, whose names come in descending order, and many libraries. This
+// took minutes when each new function moved those behind it.
 func TestManyFunctions(t *testing.T) {
 	const many, libraries = 50_000, 8_000
 	large := &Library{Name: "large", Code: "code"}
@@ -113,9 +113,8 @@ func TestManyFunctions(t *testing.T) {
 	}
 }
 
-// TestLibrariesReplicate changes libraries at random and rolls some of the changes
-// back. A replica that applies the writes, and a store restored from a snapshot,
-// are the same to the byte.
+// TestLibrariesReplicate changes libraries at random and rolls some of the changes back. A replica that applies the writes has the
+// same bytes, and so has a store that is restored from a snapshot.
 func TestLibrariesReplicate(t *testing.T) {
 	g := rand.New(rand.NewPCG(7, 7))
 	d, replica := newTestDB(t), New()
@@ -207,8 +206,8 @@ func TestCorruptLibraries(t *testing.T) {
 	}
 }
 
-// FuzzReadLibraries reads what may or may not be serialized libraries; what
-// can be read is the same after it was written.
+// FuzzReadLibraries reads arbitrary bytes as serialized libraries. If they can be read, the libraries are written, and must be the
+// same when they are read again.
 func FuzzReadLibraries(f *testing.F) {
 	d := newTestDB(f)
 	txn := d.begin()

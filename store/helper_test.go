@@ -21,7 +21,7 @@ type testDB struct {
 	resp  int
 	env   Env
 	sink  Sink
-	wrote int // writes of the last command
+	wrote int // number of writes of the last command
 }
 
 func newTestDB(t testing.TB) *testDB {
@@ -50,7 +50,7 @@ func (d *testDB) apply(txn *Txn) {
 	if err := d.s.Apply(log, d.seq, d.sink); err != nil {
 		d.t.Fatal(err)
 	}
-	// Nor may the store keep the bytes of the log.
+	// The store must not keep the bytes of the log, so overwrite them.
 	for i := range log {
 		log[i] = '!'
 	}
@@ -70,7 +70,7 @@ func (d *testDB) run(txn *Txn, args ...string) Reply {
 	c := &Ctx{Txn: txn, Cmd: cmd, Args: raw, DB: d.db, RESP: d.resp}
 	r := cmd.Run(c)
 	d.db = c.DB
-	// A handler must not keep the arguments: their memory is used again.
+	// A handler must not keep the arguments, because the server uses their memory again. So overwrite them.
 	for _, arg := range raw {
 		for i := range arg {
 			arg[i] = '!'
@@ -192,7 +192,7 @@ func dump(txn *Txn) string {
 	return b.String()
 }
 
-// valueText is type, value and deadline of an entry.
+// valueText returns the type, the value and the deadline of an entry.
 func valueText(e *Entry) string {
 	var elems []string
 	switch v := e.collection().(type) {

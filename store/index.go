@@ -33,8 +33,8 @@ const (
 	slotStep = 8
 )
 
-// slot is a key in a leaf. It holds the hash next to the pointer: to follow the pointer at every
-// comparison would miss the cache.
+// slot is a key in a leaf. It holds the hash next to the pointer, because following the pointer would cost a
+// cache miss at every comparison.
 type slot struct {
 	hash uint64
 	*Entry

@@ -72,7 +72,7 @@ func playIndex(t *testing.T, r *rand.Rand, hash func(string) uint64) {
 	}
 }
 
-// check compares the whole order and one that begins somewhere.
+// check compares walks in order with the map: one over all keys, and two from a random position on.
 func (m *indexModel) check(t *testing.T, r *rand.Rand) {
 	t.Helper()
 	want := slices.SortedFunc(maps.Values(m.want), compareSlots)
@@ -133,8 +133,8 @@ func TestIndexIsFlat(t *testing.T) {
 	}
 }
 
-// TestNamesOfOnePositionCannotBeChosen: names that are made to have one FNV-1a hash, a thousand out of ten pairs of blocks, are spread
-// as all others are.
+// TestNamesOfOnePositionCannotBeChosen: the test joins blocks, one of each of ten pairs, to some thousand names that all have the
+// same FNV-1a hash. hashOf gives each of these names a position of its own.
 func TestNamesOfOnePositionCannotBeChosen(t *testing.T) {
 	blocks := [][2]string{
 		{"4045766f2a6f60fa1471", "a854532628b72a437f6a"},

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// lease is what a key's owner was promised: a deadline, and the write set whose
-// lateness is added to it.
+// lease is what a reply has promised to a key's owner: a deadline, and the write set whose lateness is added to the deadline.
 type lease struct{ deadline, leased int64 }
 
 // leasesOf lists the lease of every key that has one.
@@ -66,9 +65,9 @@ var keeping = map[string]struct {
 	"zrangestore": {runs: []string{"zrangestore z z 0 -1"}}, "zunionstore": {runs: []string{"zunionstore z 1 z"}}, "zinterstore": {runs: []string{"zinterstore z 2 z z"}}, "zdiffstore": {runs: []string{"zdiffstore z 2 z y"}},
 }
 
-// TestOnlyADeadlineMovesADeadline: a command that does not set a deadline leaves the
-// existing deadlines as they are, or deletes them. It does not change either from which
-// late reply a lease counts. The same holds when its writes have been applied.
+// TestOnlyADeadlineMovesADeadline: a command that does not set a deadline leaves the existing deadlines as they are, or deletes them.
+// The number of the write set that set a deadline, whose lateness counts, stays the same, too. All this also holds when the writes of
+// the command have been applied.
 func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 	for _, cmd := range Commands() {
 		if cmd.Flags&Write == 0 {
@@ -96,8 +95,7 @@ func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 	}
 }
 
-// leasedDB has a key of each type whose deadline has passed, and which lives on because
-// the reply was late.
+// leasedDB returns a database with a key of each type. The deadlines have passed, but the keys live on because the reply was late.
 func leasedDB(t *testing.T) *testDB {
 	d := newTestDB(t)
 	d.env.Grace = func(uint64) int64 { return 50 }
@@ -129,8 +127,8 @@ func checkLeases(t *testing.T, what string, before map[lapsedKey]lease, txn *Txn
 	}
 }
 
-// TestKeptForOlderNodes: as long as a node may run version 0.1.0, a write that keeps the
-// deadline is one that it knows, and the lease ends no earlier than it would.
+// TestKeptForOlderNodes: as long as a node may run version 0.1.0, a command that keeps the deadline writes only what version 0.1.0
+// knows. The lease ends no earlier than with the write of version 2.
 func TestKeptForOlderNodes(t *testing.T) {
 	for _, run := range []string{"set n 1 keepttl", "incr n", "decr n", "incrby n 95", "decrby n 95", "incrbyfloat n 0.5"} {
 		for _, older := range []bool{true, false} {

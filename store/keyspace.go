@@ -51,7 +51,7 @@ type Entry struct {
 	epoch    uint32 // Store.epoch or, for a pending entry, Txn.generation when this copy was made
 	typ      Type
 	form     strForm
-	seat     uint16 // see deadlines; it changes in place, even in an entry that a snapshot shares
+	seat     uint16 // the index in its bucket (deadlines); it changes in place, even if a snapshot shares the entry
 	str      string
 	elems    *elements // nil for a string
 }
@@ -162,8 +162,8 @@ func (e *Entry) hash() uint64 { return hashOf(e.key) }
 type keyspace struct {
 	keys      index
 	deadlines deadlines
-	found     *Entry // result of the last get …
-	hash      uint64 // … and its hash
+	found     *Entry // the key that get has found last
+	hash      uint64 // the hash of found
 	size      int64  // the sum of Entry.size of all keys; every change of an entry adds the difference
 }
 
@@ -242,15 +242,15 @@ type Store struct {
 	scripts  scriptCache
 	epoch    uint32
 	expired  uint64            // number of keys deleted because they had expired
-	leased   uint64            // see LastLease
+	leased   uint64            // the result of LastLease
 	swapped  [Databases]uint64 // sequence number of the latest SWAPDB of each database, for WATCH
-	removals removals          // for WATCH; not part of the state
+	removals removals          // the latest removals of keys, for WATCH; not part of the state
 	libs     *librarySet
 	config   config
 	accounts accounts
-	newest   uint64 // see Newest; not part of the state
+	newest   uint64 // the result of Newest; not part of the state
 
-	brake     func(bytes int) // see Brake; not part of the state
+	brake     func(bytes int) // the function that Brake has set; not part of the state
 	uncounted int             // bytes copied since the last call of brake; not part of the state
 }
 

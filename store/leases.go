@@ -24,7 +24,7 @@ func (w *WriteSet) Mark() Mark { return Mark{len(w.buf), w.db} }
 
 // deadlineVisitor has the functions that visitDeadlines calls for the writes that change deadlines.
 type deadlineVisitor struct {
-	set  func(at, db int, key string, deadline int64) // at: where the write begins; deadline 0: no deadline, or the key is deleted
+	set  func(at, db int, key string, deadline int64) // at is where the write begins; deadline is 0 if the key gets none or is deleted
 	move func(db int, key string, to int, name string, copies bool)
 	swap func(a, b int)
 	wipe func(db int)
@@ -115,9 +115,10 @@ func (l *leases) list() []LeasedKey {
 	return list
 }
 
-// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, except those
-// without a deadline at the position end. Database, name and deadline are those at end; the list is sorted by database and name. It
-// may also contain a key that was deleted with its last element before end. The names share memory with the argument writes.
+// LeasedBetween lists the keys to which an encoded write set gives a deadline between the positions from and to, except those that
+// have no deadline at the position end. The list has the database, name and deadline that a key has at end, and is sorted by database
+// and name. It may also contain a key that was deleted with its last element before end. The names share memory with the argument
+// writes.
 func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 	var l leases
 	l.follow(writes, from, end, func(at int, k LeasedKey) bool { return at < to.at || l[k.DB][k.Key] != 0 })
@@ -128,10 +129,10 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 type Span struct{ From, To Mark }
 
 // Leased lists the keys that have a lease once the whole encoded write set has been applied. A lease is a deadline that a write
-// within one of the spans has set. A key and its deadline in the list anew are a lease, too. A later write of the same deadline
-// does not end the lease: KeepString makes such a write while a node may run version 0.1.0. A lease follows its key to another name
-// or database, and to a copy of the key. The spans must be in order. The result is sorted by database and name. The names share
-// memory with the argument writes.
+// within one of the spans has set, or a deadline in the list anew. A later write of the same deadline does not end the lease:
+// KeepString makes such a write while a node may run version 0.1.0. A lease follows its key to another name or database, and to a
+// copy of the key. The spans must be in order. The result is sorted by database and name. The names share memory with the argument
+// writes.
 func Leased(writes []byte, spans []Span, anew []LeasedKey) []LeasedKey {
 	renewed := map[LeasedKey]bool{}
 	for _, k := range anew {
@@ -185,15 +186,15 @@ func (t *Txn) Lengthen(k LeasedKey, seq uint64, ms int64) {
 }
 
 // Renew lets a lease count from now, because its owner receives the reply only now. The argument at is the lease time at which a
-// command requested the lease. k is the key with the deadline that the write set with the number seq gave it. If that write set
-// itself then removed or replaced the key, k has the deadline 0.
+// command requested the lease. The argument k is the key, with the deadline that it had after the write set with the number seq. If
+// that write set granted the lease and then removed or replaced the key, k has the deadline 0.
 //
-// alive is false if the key has been deleted or has expired since then. It is also false if another key may have the name now: a
-// later write set has created it, or SWAPDB has brought it.
+// alive is false if the key has been deleted or has expired since then. It is also false if the name may belong to another key now: a
+// later write set has created that key, or SWAPDB has brought it.
 //
-// Renew sets the deadline to the end of a lease that counts from now, or to the present deadline with its grace if that is later,
-// and returns it as until. If a later command has removed the deadline or made it earlier, Renew sets none, and until is the end of
-// a lease that counts from now.
+// Renew sets the deadline to the end of a lease that counts from now. If the present deadline with its grace is later, Renew sets the
+// deadline to that instead. If a later command has removed the deadline or made it earlier, Renew sets none. until is the deadline
+// that Renew has set, or the end of a lease that counts from now.
 func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool) {
 	e := t.Lookup(k.DB, stringBytes(k.Key))
 	if e == nil || k.Deadline == 0 || e.created > seq || t.swappedSince(k.DB, seq) {
@@ -201,10 +202,10 @@ func (t *Txn) Renew(k LeasedKey, seq uint64, at int64) (until int64, alive bool)
 	}
 	until = addSaturating(k.Deadline, max(t.now.Lease-at, 0))
 	if e.deadline >= k.Deadline {
-		// After a clock was set back, the deadline may be late enough already. Renew sets it nevertheless: if this reply is late,
-		// too, the leader lengthens only the deadlines that this write set has set. The deadline may also be that of a later
-		// command whose reply was late. So the new deadline must contain the grace, which is what the leader has added to the
-		// deadline.
+		// The deadline may be late enough already, because a clock was set back. Renew sets it nevertheless: if this reply is late,
+		// too, the leader lengthens only the deadlines that this write set has set. The present deadline may also be that of a later
+		// command whose reply was late. The leader has then added a grace to that deadline, so the new deadline must contain the
+		// grace.
 		until = max(t.graced(e), until)
 		t.SetDeadline(k.DB, stringBytes(k.Key), until)
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLeasedBetween: LeasedBetween finds every deadline of the span, with the database and name that its key has in the end, and no
-// deadline from before or behind the span.
+// TestLeasedBetween: LeasedBetween finds every deadline of the span, with the database and name that its key has in the end. It finds
+// no deadline from before or behind the span.
 func TestLeasedBetween(t *testing.T) {
 	txn := newTestDB(t).begin()
 	txn.SetString(3, []byte("before"), "v", 50)
@@ -41,8 +41,8 @@ func TestLeasedBetween(t *testing.T) {
 	expect("flushed")
 }
 
-// TestLeasesOfALargeWriteSet: all leases of an entry that sets and renames as many keys as it has room for are found in one
-// pass. A search for each of them would take minutes, and the leader would answer nobody meanwhile.
+// TestLeasesOfALargeWriteSet: an entry sets and renames as many keys as it has room for. One pass over the entry finds all their
+// leases. A search for each lease would take minutes, and the leader would answer nobody meanwhile.
 func TestLeasesOfALargeWriteSet(t *testing.T) {
 	const keys = 300_000
 	txn := newTestDB(t).begin()
@@ -62,13 +62,13 @@ func TestLeasesOfALargeWriteSet(t *testing.T) {
 	}
 }
 
-// TestLeased: Leased finds a lease by the place that its key has in the end, whatever moved the key. It does not find deadlines
-// that are no leases.
+// TestLeased: Leased finds a lease under the name and database that its key has in the end, whatever moved the key. It does not find
+// deadlines that are no leases.
 func TestLeased(t *testing.T) {
 	key := func(s string) []byte { return []byte(s) }
 	for name, tt := range map[string]struct {
-		lease func(t *Txn) // within a span
-		later func(t *Txn) // behind it
+		lease func(t *Txn) // the writes within a span
+		later func(t *Txn) // the writes behind the span
 		anew  []LeasedKey
 		want  []LeasedKey
 	}{
@@ -108,14 +108,13 @@ func TestLeased(t *testing.T) {
 	}
 }
 
-// TestRenew: a lease begins anew unless it is over, another has the key, or it was
-// made shorter on purpose.
+// TestRenew: a lease begins anew unless it is over, the name belongs to another key, or a command has made the lease shorter.
 func TestRenew(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		since   func(t *Txn)
 		now     int64
-		want    int64 // the deadline then
+		want    int64 // the deadline after Renew; 0: none
 		expired bool
 	}{
 		{name: "as it was", now: 1500, want: 2500},
@@ -138,7 +137,7 @@ func TestRenew(t *testing.T) {
 		if alive == test.expired {
 			t.Errorf("%s: alive %v", test.name, alive)
 		}
-		// A reply that comes late lengthens what Renew has set.
+		// If this reply is late, the leader lengthens the deadline that Renew has set.
 		renewed, end := []LeasedKey{{0, "k", until}}, txn.Writes().Mark()
 		if late := Leased(txn.Writes().Bytes(), []Span{{mark, mark}}, renewed); end != mark && !slices.Equal(late, renewed) {
 			t.Errorf("%s: a late reply lengthens %v, want %v", test.name, late, renewed)
@@ -151,7 +150,7 @@ func TestRenew(t *testing.T) {
 	}
 }
 
-// TestRenewKeepsTheGrace: a lease that begins anew keeps the time that a later command has got because its reply was late.
+// TestRenewKeepsTheGrace: a late reply to a later command has given the deadline a grace. A lease that begins anew keeps this grace.
 func TestRenewKeepsTheGrace(t *testing.T) {
 	s := New()
 	env := Env{Grace: func(seq uint64) int64 { return map[uint64]int64{2: 40}[seq] }}
@@ -166,7 +165,8 @@ func TestRenewKeepsTheGrace(t *testing.T) {
 	}
 }
 
-// TestRenewAfterASwap: a lease that was swapped away does not begin anew with a key that has its name now, however old that key is.
+// TestRenewAfterASwap: SWAPDB has moved a leased key to another database, and another key has its name now. The lease does not begin
+// anew, whatever the age of the other key.
 func TestRenewAfterASwap(t *testing.T) {
 	for name, earlier := range map[string]bool{"by a write set": true, "by this transaction": false} {
 		for _, old := range []uint64{1, 3} {
@@ -196,8 +196,8 @@ func TestRenewAfterASwap(t *testing.T) {
 	}
 }
 
-// TestReplaced: a name that others have given to another key in the same write set has no lease from an earlier request. If that was
-// undone, it has.
+// TestReplaced: an earlier request has a lease on a key, and later writes of the same write set give the name to another key. Then
+// the lease is over. If these writes are undone, the lease holds.
 func TestReplaced(t *testing.T) {
 	k := []byte("k")
 	for name, others := range map[string]func(t *Txn){
@@ -245,7 +245,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// apply applies what the function write writes, as the write set with the number seq.
+// apply calls the function write, and applies its writes as the write set with the number seq.
 func apply(t *testing.T, s *Store, seq uint64, write func(t *Txn)) {
 	t.Helper()
 	txn := s.Begin(Time{Lease: 1000}, seq, Env{})

@@ -107,9 +107,9 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. It takes the smallest range of 2^k positions around the index that has at most (4/3)^k elements,
-// and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it gives all elements new
-// positions. In the long run it moves O(log n) elements for each insertion.
+// widen makes a gap before index i. Of the ranges of 2^k positions around the index, it takes the smallest that has at most (4/3)^k
+// elements, and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it gives all
+// elements new positions. In the long run it moves O(log n) elements for each insertion.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()
@@ -177,7 +177,7 @@ func (l *Deque) spread() {
 
 // remove removes the n elements from index i on, which must exist.
 func (l *Deque) remove(i, n int) {
-	if n == l.Len() { // in constant time, as DEL does
+	if n == l.Len() { // takes constant time, as DEL does
 		l.tree.Clear()
 		l.bytes = 0
 		return
@@ -201,8 +201,8 @@ func (l *Deque) remove(i, n int) {
 	}
 }
 
-// keepsFew reports whether so few elements stay that a new tree of them is less work than the removal of the others.
-// The new tree also takes little memory.
+// keepsFew reports whether only few elements stay. A new tree of these is then less work than the removal of the others, and takes
+// little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
 // keep keeps the first head elements and the last tail elements, and removes all others.

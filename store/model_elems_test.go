@@ -13,14 +13,14 @@ import (
 func (g generator) member() string {
 	switch g.IntN(10) {
 	case 0:
-		return strings.Repeat("m", 66) // beyond the small form of a sorted set
+		return strings.Repeat("m", 66) // too long for the small form of a sorted set
 	case 1:
 		return string(rune('p' + g.IntN(4)))
 	}
 	return strconv.Itoa(g.IntN(12))
 }
 
-// members is one to three of them, or now and then too many for a small form.
+// members returns one to three members or, now and then, too many for a small form.
 func (g generator) members() []string {
 	if g.IntN(150) == 0 {
 		var list []string
@@ -84,8 +84,8 @@ func (g generator) elems() []string {
 	return []string{g.of("zunionstore", "zinterstore", "zdiffstore"), g.zset(), "2", g.zset(), g.of(g.zset(), g.set2())}
 }
 
-// elems runs a command on one collection: fn changes it and replies. A key
-// that is empty afterwards is gone.
+// elems runs a command on one collection: the function fn changes the collection and returns the reply. A key without elements is
+// deleted.
 func (m *model) elems(v *modelValue, t Type, args []string, fn func(v *modelValue, args []string) string) string {
 	if v != nil && v.typ() != t {
 		return modelWrongType
@@ -118,7 +118,7 @@ func quoteAll(list []string) string {
 	return "[" + strings.Join(parts, " ") + "]"
 }
 
-// cut returns the elements of a range of indexes as LRANGE has them.
+// cut converts a range of indexes, as LRANGE takes it, to the bounds of a slice of length n.
 func cut(n int, start, end string) (from, to int) {
 	a, _ := strconv.Atoi(start)
 	b, _ := strconv.Atoi(end)

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// generator makes random legal commands from a small set of keys, so that
-// they meet each other.
+// generator makes random legal commands. They use only few keys, so that many commands use the same key.
 type generator struct{ *rand.Rand }
 
 func (g generator) of(list ...string) string { return list[g.IntN(len(list))] }
@@ -25,7 +24,7 @@ func (g generator) db() string               { return strconv.Itoa(g.IntN(3)) }
 func (g generator) value() string {
 	switch g.IntN(8) {
 	case 0:
-		return strings.Repeat("x", 70) // beyond a compact hash
+		return strings.Repeat("x", 70) // too long for a compact hash
 	case 1:
 		return ""
 	case 2:
@@ -55,7 +54,7 @@ func (g generator) hset() []string {
 	args := []string{"hset", g.of("h", "i", "a")}
 	n := 1 + g.IntN(3)
 	if g.IntN(30) == 0 {
-		n = 150 // becomes a tree
+		n = 150 // too many for a compact hash
 	}
 	for i := range n {
 		field := g.field()
@@ -155,8 +154,7 @@ func (g generator) step(t *testing.T, d *testDB, txn *Txn, m *model) {
 	}
 }
 
-// expiredOnly reports whether everything after the first n writes deletes keys
-// whose time was up, which also a failing command may do.
+// expiredOnly reports whether all writes after the first n delete expired keys. A command that fails may also make such writes.
 func expiredOnly(txn *Txn, n int) bool {
 	deletes := 0
 	for _, o := range opsOf(txn.Writes().Bytes()) {
@@ -234,7 +232,7 @@ func runModel(t *testing.T, seed uint64, batches int) {
 	}
 }
 
-// undone runs commands and takes them back; model and database go back too.
+// undone runs commands and rolls them back, in the transaction and in the model.
 func undone(t *testing.T, g generator, d *testDB, txn *Txn, m *model) {
 	t.Helper()
 	saved, db, view := m.clone(), d.db, dump(txn)
@@ -299,8 +297,7 @@ func checkBatch(t *testing.T, d *testDB, txn *Txn, m *model, replica *Store) {
 	checkSizes(t, d.s, txn)
 }
 
-// checkIndexes compares the order of deadlines with the keys, and the two
-// trees of large sorted sets with each other.
+// checkIndexes compares the index of deadlines with the keys. In each large sorted set it compares the two trees with each other.
 func checkIndexes(t *testing.T, s *Store) {
 	t.Helper()
 	for db, ks := range s.dbs {

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// model is a second implementation of the commands, as plain as can be, that
-// the real one is compared with. It knows one error only: its replies to
-// errors are "-CODE".
+// model is a second, very plain implementation of the commands. The test compares the real one with it. An error reply of the model
+// is only "-CODE".
 type model struct {
 	now int64
 	dbs [Databases]map[string]*modelValue
@@ -23,7 +22,7 @@ type modelValue struct {
 	hash     map[string]string
 	list     []string
 	set      map[string]bool
-	scores   map[string]float64 // all four nil: a string
+	scores   map[string]float64 // a string has none of these four
 	deadline int64
 }
 
@@ -47,7 +46,7 @@ func (v *modelValue) typ() Type {
 	return TypeString
 }
 
-// text is valueText of the model.
+// text is valueText for a value of the model.
 func (v *modelValue) text() string {
 	var elems []string
 	switch v.typ() {
@@ -109,14 +108,14 @@ func (m *model) clone() *model {
 	return c
 }
 
-// purge forgets what has expired, so that the commands need not care.
+// purge deletes the expired keys, so that the commands of the model need not check for them.
 func (m *model) purge() {
 	for _, db := range m.dbs {
 		maps.DeleteFunc(db, func(_ string, v *modelValue) bool { return v.deadline != 0 && m.now > v.deadline })
 	}
 }
 
-// dump lists the keyspace as modelDump does the real one.
+// dump lists the keyspace of the model in the form in which modelDump lists the real one.
 func (m *model) dump() string {
 	m.purge()
 	var lines []string
@@ -143,7 +142,7 @@ func modelDump(txn *Txn) string {
 
 const modelWrongType = "-WRONGTYPE"
 
-// run runs a command that is known to have legal arguments.
+// run runs a command, whose arguments must be legal.
 func (m *model) run(args ...string) string {
 	m.purge()
 	db := m.dbs[m.db]
@@ -341,7 +340,7 @@ func (m *model) str(v *modelValue, args []string) string {
 	return reply
 }
 
-// edit runs the commands that change a string, of a key that exists or not.
+// edit runs the commands that change a string. exists says whether the key exists.
 func (m *model) edit(v *modelValue, exists bool, args []string) string {
 	switch args[0] {
 	case "append":

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A command that may add data is refused (NoRoom) when the data, or the data directory, has reached its limit. Some commands may
-// still add data then: the commands of a script that has begun to write or that declares "allow-oom", and the commands that Redis
-// never refuses, such as RENAME to a long name. All of these may use the reserve, and no more (Overrun).
+// A command that may add data is refused (NoRoom) when the data, or the data directory, has reached its limit. Some commands are not
+// refused and may still add data: the commands of a script that has begun to write or that declares "allow-oom", and the commands
+// that Redis never refuses, such as RENAME to a long name. All of these may use the reserve, and no more (Overrun).
 //
-// Releases and renewals of locks must go on. Most need no memory. For the others, NoRoom lets a command through that sets again
-// what is there (replaces), and a part of the reserve is only for keys that expire soon (temporary).
+// Releases and renewals of locks must go on. Most need no memory. For the others there are two rules. NoRoom lets a command through
+// that sets again what is there (replaces). And a part of the reserve is only for keys that expire soon (temporary).
 
 // The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. (Env.DiskFull gives the reserve of the
 // data directory.) The last releaseShare-th of a reserve is only for keys that expire within temporaryFor. Some clients create such
@@ -63,8 +63,9 @@ func (c *Ctx) OverrunSoFar() Error {
 // although NoRoom lets commands on numbers through: INCRBYFLOAT may make a number of 4,932 digits.
 func (c *Ctx) grows() bool { return c.size > c.from.size && !c.from.users }
 
-// fitsReserve reports whether the data fits the limit of data plus so many quarters of the reserve; releaseShare quarters are the
-// whole reserve. If the data directory is full, what was added since must also fit so many quarters of the directory's reserve.
+// fitsReserve reports whether the data fits the limit of data plus a part of the reserve. The part is given in quarters; releaseShare
+// quarters are the whole reserve. If the data directory is full, the data added since it became full must also fit the same part of
+// the directory's reserve.
 func (t *Txn) fitsReserve(quarters int64) bool {
 	limit := t.config.memoryLimit(t.env.Limits)
 	if limit > 0 && full(t.size, limit+max(limit/reserveShare, DefaultMaxEntry)/releaseShare*quarters) {
@@ -116,11 +117,14 @@ func (c *Ctx) countsOnly() bool {
 	return false
 }
 
-// replaces reports whether the command, which has not run yet, will only replace what is there. It may set a string or a field of a
-// hash to the value that it has, as a renewal does, or change the score of a member. SET with XX may also set another string that
-// is no longer: ShedLock renews in this way, with the time in the value. A SET with unknown options passes because it will fail:
-// the syntax error tells clients that a server lacks IFEQ, and they then renew by a script (Spring's RedisLockRegistry). Other
-// writes to existing keys are refused, as in Redis.
+// replaces reports whether the command, which has not run yet, will only replace what is there:
+//   - It may set a string or a field of a hash to the value that it has, as a renewal does, or change the score of a member.
+//   - SET with XX may also set another string, if its length does not exceed that of the old one. ShedLock renews in this way, with the
+//     time in the value.
+//   - A SET with unknown options passes, because it will fail. The syntax error tells clients that a server lacks IFEQ, and they then
+//     renew by a script (Spring's RedisLockRegistry).
+//
+// Other writes to existing keys are refused, as in Redis.
 func (c *Ctx) replaces() bool {
 	switch c.Cmd.Name {
 	case "set":
@@ -153,8 +157,8 @@ func (c *Ctx) hasMember(name []byte) (ok bool) {
 	return ok
 }
 
-// setsAgain reports whether the key of the command holds the string value. If other is true, the key may also hold another string,
-// if value is no longer than that string.
+// setsAgain reports whether the key of the command holds the string value. If other is true, the key may also hold another string
+// that is at least as long as value.
 func (c *Ctx) setsAgain(value []byte, other bool) bool {
 	e := c.existing(TypeString)
 	return e != nil && (bytesToString(value) == e.str || other && len(value) <= len(e.str))

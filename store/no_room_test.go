@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestReserve: what may add data beyond the limit adds little, and the last quarter of the reserve is for what is temporary.
+// TestReserve: calls that are not refused at the limit of data may add data only up to the reserve. The last quarter of the reserve
+// is only for keys that expire soon.
 func TestReserve(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -63,7 +64,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestReserveOfTheDirectory: what may add data when the data directory is full has a reserve, too.
+// TestReserveOfTheDirectory: when the data directory is full, calls that are not refused have a reserve, too.
 func TestReserveOfTheDirectory(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -112,8 +113,8 @@ func TestReserveOfTheDirectory(t *testing.T) {
 	}
 }
 
-// TestReplacesAtFullMemory: a write that takes no more room than what it replaces is let through, as renewals by SET are; others that
-// may add data are not.
+// TestReplacesAtFullMemory: a write is let through if it takes no more room than what it replaces; renewals by SET are such writes.
+// Other writes that may add data are refused.
 func TestReplacesAtFullMemory(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "value")
@@ -154,8 +155,8 @@ func TestReplacesAtFullMemory(t *testing.T) {
 	}
 }
 
-// TestCountersUseTheReserve: counters that exist may be changed at full memory, but a number that becomes longer takes room, as any
-// other value does: INCRBYFLOAT makes 4,932 digits of one.
+// TestCountersUseTheReserve: at full memory, commands may change counters that exist. But a number that becomes longer takes room
+// from the reserve, as any other value does: INCRBYFLOAT may make a number of 4,932 digits.
 func TestCountersUseTheReserve(t *testing.T) {
 	d := newTestDB(t)
 	const n = 3000
@@ -195,8 +196,8 @@ func TestCountersUseTheReserve(t *testing.T) {
 	}
 }
 
-// TestRoomIsFoundByAnIndex: the check of a transaction's commands cannot be stopped, so it does not search large compact forms from
-// the start for each command.
+// TestRoomIsFoundByAnIndex: NoRoom checks each command of a transaction, and nothing can stop this check. So the check does not
+// search a large compact form from the start for each command.
 func TestRoomIsFoundByAnIndex(t *testing.T) {
 	d := newTestDB(t)
 	d.s.config = d.s.config.with(ParamHashEntries, fmt.Sprint(MaxCompact)).with(ParamScoreEntries, fmt.Sprint(MaxCompact))

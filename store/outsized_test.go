@@ -55,7 +55,7 @@ func largeValues(d *testDB) []string {
 	return []string{"l", "s", "h", "z", "str"}
 }
 
-// TestDumpStopsAtTheLimit: DUMP ends when it has written as much as a reply may have, and has no other copy of the value.
+// TestDumpStopsAtTheLimit: DUMP ends when it has written as much as a reply may have. It makes no other copy of the value.
 func TestDumpStopsAtTheLimit(t *testing.T) {
 	d := newTestDB(t)
 	keys := largeValues(d)
@@ -80,7 +80,7 @@ func TestDumpStopsAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestDumpTakesOneBuffer: what DUMP takes besides the reply are small pieces, and one copy of a value that is one piece.
+// TestDumpTakesOneBuffer: besides the reply, DUMP allocates only small pieces and, if the value is one string, one copy of it.
 func TestDumpTakesOneBuffer(t *testing.T) {
 	d := newTestDB(t)
 	for _, key := range largeValues(d) {
@@ -96,7 +96,7 @@ func TestDumpTakesOneBuffer(t *testing.T) {
 	}
 }
 
-// TestFunctionDumpStopsAtTheLimit: the libraries are not copied beyond what may be replied.
+// TestFunctionDumpStopsAtTheLimit: FUNCTION DUMP copies no more of the libraries than a reply may have.
 func TestFunctionDumpStopsAtTheLimit(t *testing.T) {
 	d := newTestDB(t)
 	txn, r := d.begin(), rand.New(rand.NewPCG(1, 2))
@@ -121,14 +121,14 @@ func TestFunctionDumpStopsAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestDumpIsWatched: the brake of long commands sees DUMP of many elements.
+// TestDumpIsWatched: a DUMP of many elements calls Watch, which can end a long command.
 func TestDumpIsWatched(t *testing.T) {
 	d := newTestDB(t)
 	for key, call := range map[string][]string{"l": {"RPUSH", "l"}, "s": {"SADD", "s"}, "h": {"HSET", "h"}, "z": {"ZADD", "z"}} {
 		for i := range 10_000 {
 			call = append(call, fmt.Sprint(i))
 			if key == "s" {
-				call[len(call)-1] += strings.Repeat("x", 30) // no intset, and worth a search for matches
+				call[len(call)-1] += strings.Repeat("x", 30) // these sets are no intsets, and the compressor searches long for matches
 			}
 		}
 		d.do(call...)

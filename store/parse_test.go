@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// recorded calls fn for each line of a file in testdata: quoted strings, the
-// last of them what redis-server 7.0.15 made of the others.
+// recorded calls fn for each line of a file in testdata. The fields of a line are quoted strings. The last one is the result that
+// redis-server 7.0.15 gave for the others.
 func recorded(t *testing.T, name string, fn func(fields []string)) {
 	t.Helper()
 	f, err := os.Open("testdata/" + name)

@@ -25,7 +25,7 @@ import (
 //	10000000 uint32 BE    length           11000010 int32 LE
 //	10000001 uint64 BE    length           11000011 LZF: length of the data, length of the string, data
 const (
-	rdbVersion = 10 // of Redis 7.0
+	rdbVersion = 10 // the version that Redis 7.0 writes
 	rdbFooter  = 10 // bytes of version and checksum
 
 	rdbString       = 0
@@ -64,8 +64,8 @@ func rdbChecksum(b []byte) uint64 { return ^crc64.Update(math.MaxUint64, crcTabl
 type rdbWriter struct {
 	c     *Ctx
 	b     []byte
-	skip  int           // the unused bytes at the beginning of b
-	over  bool          // a string had no room
+	skip  int           // number of unused bytes at the beginning of b
+	over  bool          // true if there was no room for a string
 	table *packed.Table // allocated at the first use
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 func TestChecksum(t *testing.T) {
-	// The check value that Redis's own test of its CRC has.
+	// Redis's own test of its CRC has this check value.
 	if got := rdbChecksum([]byte("123456789")); got != 0xe9c6d914c4b8d9ca {
 		t.Errorf("got %x", got)
 	}
@@ -71,7 +71,7 @@ func TestDumpAndRestore(t *testing.T) {
 	}
 }
 
-// TestRestoreOldForms reads what Redis 7.0 reads but does not write.
+// TestRestoreOldForms: RESTORE reads the old forms that Redis 7.0 still reads, but no longer writes.
 func TestRestoreOldForms(t *testing.T) {
 	d := newTestDB(t)
 	score := binary.LittleEndian.AppendUint64(nil, math.Float64bits(2.5))
@@ -186,11 +186,11 @@ func FuzzRestoreValue(f *testing.F) {
 	})
 }
 
-// What unpacks to more than one command may write is refused before it is unpacked.
+// If a value would unpack to more than one command may write, it is refused before it is unpacked.
 func TestRestoreUnpacksNoBombs(t *testing.T) {
 	length := func(n int) string { return "\x80" + string(binary.BigEndian.AppendUint32(nil, uint32(n))) }
 	long := func(s string) string { return length(len(s)) + s }
-	squeezed := func(size int) string { // so many bytes, a hundredth of them
+	squeezed := func(size int) string { // a string of size bytes, compressed to about a hundredth of them
 		b := "\x00a" + strings.Repeat("\xe0\xff\x00", (size-1)/264)
 		return "\xc3" + length(len(b)) + length(1+(size-1)/264*264) + b
 	}

@@ -25,9 +25,9 @@ type rdbReader struct {
 	room int64 // bytes that the reader may still unpack, because few packed bytes may become many
 }
 
-// unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack: twice what a command may write. The reader must not
-// refuse a value that a command may write, but it may count more bytes than the writes need: stringRoom for each element, in
-// addition to the element's length.
+// unpackRoom returns how many bytes RESTORE or FUNCTION RESTORE may unpack: twice what a command may write. The reader counts more
+// bytes than the writes need, because it adds stringRoom to the length of each element. With less room, it could refuse a value that
+// a command may write.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
 // stringRoom is the memory of a string in addition to its bytes.
@@ -150,8 +150,8 @@ func (r *rdbReader) asciiDouble() float64 {
 	}
 }
 
-// readValue reads a serialized value without version and checksum. It unpacks at most room bytes. ok is false if the
-// value is corrupt, of an unknown type or too large. larger is true if the value takes more than room bytes.
+// readValue reads a serialized value without version and checksum. It unpacks at most room bytes. ok is false if the value is
+// corrupt, too large or of an unknown type. larger is true if the value is too large: it takes more than room bytes.
 func readValue(value string, room int64) (v rdbValue, ok, larger bool) {
 	if value == "" {
 		return v, false, false

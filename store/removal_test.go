@@ -43,7 +43,7 @@ func TestRemovalsAreWatched(t *testing.T) {
 	}
 }
 
-// TestTrimOfAllElements: LTRIM removes a list of which nothing is left at once. It used to copy every node of the tree first.
+// TestTrimOfAllElements: if no element stays, LTRIM removes the list as a whole. It used to copy every node of the tree first.
 func TestTrimOfAllElements(t *testing.T) {
 	d := newTestDB(t)
 	many(d, 10_000)

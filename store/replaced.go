@@ -1,11 +1,11 @@
 package store
 
-// Replaced tells for which names of a write set a new key may have taken the place of an earlier one. A lease that the write set
-// has granted for the earlier key is then over, although a key of that name exists. Replaced need not tell of a name whose key was
+// Replaced records for which names of a write set a new key may have taken the place of an earlier one. If the write set has granted
+// a lease on the earlier key, that lease is over, although a key of the name exists. Replaced need not record a name whose key was
 // removed and not replaced.
 type Replaced struct {
-	names     map[lapsedKey]int // where a removed name got a key again, as an index in the write set
-	databases [Databases]int    // where a database was emptied or swapped last; 0: it was not
+	names     map[lapsedKey]int // position in the write set at which a removed name last got a key again
+	databases [Databases]int    // position at which a database was last emptied or swapped; 0: it was not
 }
 
 // Since reports whether a name may have got another key behind a position of the write set.
@@ -13,7 +13,7 @@ func (r *Replaced) Since(m Mark, db int, key string) bool {
 	return r.databases[db] > m.at || r.names[lapsedKey{db, key}] > m.at
 }
 
-// Replaced returns what Replaced tells of the writes so far; nil if no name has got another key. The result stays valid after Restart.
+// Replaced returns the record of the writes so far, or nil if no name may have got another key. The record stays valid after Restart.
 func (t *Txn) Replaced() *Replaced {
 	if len(t.replaced.names) == 0 && t.replaced.databases == [Databases]int{} {
 		return nil

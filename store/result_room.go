@@ -3,8 +3,8 @@ package store
 import "math"
 
 // resultRoom is how much a command that combines sets may still add to its result. The command ends as soon as the result is too
-// large. Otherwise the complete result would be in memory before the command is refused, and a result can be much larger than its
-// sets: an integer takes many times more memory in a result than in a set.
+// large. Otherwise the complete result would be in memory before the command is refused. A result can be much larger than its sets,
+// because an integer takes many times more memory in a result than in a set.
 type resultRoom struct {
 	c       *Ctx
 	members int64

@@ -19,8 +19,8 @@ func manyIntegers(d *testDB, sets int) (keys []string) {
 	return keys
 }
 
-// TestCombinedSetsStopAtTheLimit: small sets of integers are a hundred times as large in a result. It is not built beyond
-// what may be replied or written.
+// TestCombinedSetsStopAtTheLimit: small sets of integers take a hundred times their memory in a result. A command does not build the
+// result beyond what it may reply or write.
 func TestCombinedSetsStopAtTheLimit(t *testing.T) {
 	const sets = 200
 	d := newTestDB(t)
@@ -57,10 +57,11 @@ func TestCombinedSetsStopAtTheLimit(t *testing.T) {
 	}
 }
 
-// TestCombinedSetsWithinTheLimit: a command refuses on the way exactly the results that would be too large in the end.
+// TestCombinedSetsWithinTheLimit: while a command builds its result, it refuses the results that would be too large in the end, and
+// no others.
 func TestCombinedSetsWithinTheLimit(t *testing.T) {
 	d := newTestDB(t)
-	keys := manyIntegers(d, 4) // of one to four digits
+	keys := manyIntegers(d, 4) // integers of one to four digits
 	d.do(append([]string{"SUNIONSTORE", "all"}, keys...)...)
 	for _, call := range []string{"SUNION all none", "SINTER all all", "SDIFF all none", "ZUNION 1 all", "ZUNION 1 all WITHSCORES", "ZINTER 1 all", "ZDIFF 1 all"} {
 		for _, resp := range []int{2, 3} {
@@ -81,7 +82,8 @@ func TestCombinedSetsWithinTheLimit(t *testing.T) {
 	}
 }
 
-// TestStoredSetsWithinTheLimit: a result is refused if its writes would be, whether or not it replaces another.
+// TestStoredSetsWithinTheLimit: a result is refused if, and only if, its writes would be. It does not matter whether it replaces
+// another value.
 func TestStoredSetsWithinTheLimit(t *testing.T) {
 	for sets := 1; sets <= 8; sets++ {
 		d := newTestDB(t)

@@ -16,8 +16,8 @@ func named(args []string, from, to int, name string, more ...string) []string {
 	return args
 }
 
-// TestRoomOfWhatIsGone makes keys that hold little and have held much, in each form, and compares the heap with what maxmemory
-// counts.
+// TestRoomOfWhatIsGone makes keys of each form that were large once and are small now. It compares the heap with the bytes that
+// maxmemory counts.
 func TestRoomOfWhatIsGone(t *testing.T) {
 	long := strings.Repeat("v", 56)
 	kilo := strings.Repeat("k", 1000)

@@ -4,8 +4,8 @@ import "testing"
 
 const ownerValue = "0123456789abcdef"
 
-// SET … NX of the value that is there: OK if Env says so, and the lease lasts for the
-// time that the last OK has promised, at least.
+// SET … NX of the value that the key has replies OK if Env.SameOwnerNX is set. The lease then lasts at least for the time that the
+// last OK has promised.
 func TestSameOwnerNX(t *testing.T) {
 	found := 0
 	d := newTestDB(t)

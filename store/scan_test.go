@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// scanAll iterates to the end, calling between before each step but the first.
+// scanAll calls a scan command until the cursor is 0, and calls between before each call but the first.
 func scanAll(t *testing.T, d *testDB, txn *Txn, call []string, at int, between func()) map[string]int {
 	t.Helper()
 	seen := map[string]int{}
@@ -34,7 +34,7 @@ func TestScanIsComplete(t *testing.T) {
 		d.do("SET", fmt.Sprint("k", i), "v")
 	}
 	txn := d.begin()
-	for i := range n / 2 { // half of them are pending writes
+	for i := range n / 2 { // half of the keys are pending writes
 		d.run(txn, "SET", fmt.Sprint("pending", i), "v")
 		d.run(txn, "DEL", fmt.Sprint("k", i))
 	}
@@ -51,7 +51,7 @@ func TestScanIsComplete(t *testing.T) {
 	}
 }
 
-// TestScanInParts: whoever asks for everything at once gets about a megabyte, and comes again for the rest.
+// TestScanInParts: a client that asks for everything at once gets about a megabyte, and must ask again for the rest.
 func TestScanInParts(t *testing.T) {
 	d := newTestDB(t)
 	const n = 40_000
@@ -77,8 +77,7 @@ func TestScanInParts(t *testing.T) {
 	}
 }
 
-// TestScanUnderChange: a key that is there from the first call to the last is
-// returned, whatever happens to the others meanwhile.
+// TestScanUnderChange: a key that exists from the first call to the last is returned, whatever happens to other keys meanwhile.
 func TestScanUnderChange(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 300 {
@@ -111,8 +110,8 @@ func TestScanUnderChange(t *testing.T) {
 	}
 }
 
-// TestScanKeepsEqualHashesTogether: a cursor is a hash, so keys of one hash
-// cannot be parted. Real collisions are rare; the walk is tested alone.
+// TestScanKeepsEqualHashesTogether: a cursor is a hash, so keys with the same hash must come in the same call. Such keys are rare, so
+// the test calls scanWalk directly.
 func TestScanKeepsEqualHashesTogether(t *testing.T) {
 	walk := scanWalk{left: 2}
 	visited := 0

@@ -1,9 +1,8 @@
 package store
 
-// maxEvalScripts limits the number of scripts that came by EVAL. Otherwise a client that makes a new
-// script for every call could fill the memory of every node. A script from SCRIPT LOAD stays until
-// SCRIPT FLUSH if there was room for it (HasRoomForScript). If there was none, it counts as one from
-// EVAL.
+// maxEvalScripts limits the number of scripts that came by EVAL. Otherwise a client that makes a new script for every call could fill
+// the memory of every node. A script from SCRIPT LOAD stays until SCRIPT FLUSH if there was room for it (HasRoomForScript). If there
+// was no room, it counts as a script from EVAL.
 const maxEvalScripts = 500
 
 // maxEvalBytes limits the total size (script.size) of the scripts that came by EVAL: maxEvalScripts alone does not bound their memory,
@@ -134,9 +133,9 @@ func (t *Txn) LoadScript(sha, body string, pinned bool) {
 	})
 }
 
-// The pinned scripts and the libraries together may take maxmemory/codeShare bytes, or leastCode bytes if that is more: a user who
-// may load code, but not write keys, must not take the room for keys. The pinned scripts alone may take half of that, so that they
-// leave room for libraries.
+// A user who may load code, but not write keys, must not take the room for keys. So the pinned scripts and the libraries together may
+// take only maxmemory/codeShare bytes, or leastCode bytes if that is more. The pinned scripts alone may take half of these bytes, so
+// that they leave room for libraries.
 const (
 	codeShare = 4
 	leastCode = 1 << 20
@@ -162,9 +161,9 @@ func (t *Txn) hasRoomForCode(bytes int64) bool {
 	return bytes <= 0 || !limited || t.pinnedSize()+t.libraries().size()+bytes <= room
 }
 
-// HasRoomForScript reports whether SCRIPT LOAD may pin a script. A script for which there is no room is treated as one from EVAL: a
-// user who has loaded many scripts, or has filled the memory for data, must not prevent others from loading theirs. Clients load the
-// scripts by which they release and renew their locks.
+// HasRoomForScript reports whether SCRIPT LOAD may pin a script. If there is no room for a script, it is treated as one from EVAL and
+// not refused: clients load the scripts by which they release and renew their locks. A user who has loaded many scripts, or has
+// filled the memory for data, must not prevent others from loading theirs.
 func (t *Txn) HasRoomForScript(sha, body string) bool {
 	if s, ok := t.script(sha); ok && s.pinned {
 		return true

@@ -63,7 +63,7 @@ const (
 	treeMemberSize = int64(unsafe.Sizeof(member{})) * 3 / 2
 	scoredSize     = int64(unsafe.Sizeof(Scored{}))
 	treeScoredSize = scoredSize*3/2 + int64(unsafe.Sizeof(scoredName{}))*3/2
-	treeSize       = 112 // a tree without its elements
+	treeSize       = 112 // memory of a tree without its elements
 	collectionSize = int64(unsafe.Sizeof(elements{})) + 64
 )
 
@@ -180,7 +180,7 @@ type extent struct {
 	size   int64
 	users  bool // the command sets many users (Txn.setUsers)
 
-	created []ReadyKey // see noteCreated
+	created []ReadyKey // names of the new keys that noteCreated has recorded
 }
 
 // limit returns how much the current command, script or transaction may write.
@@ -200,8 +200,8 @@ func (t *Txn) tooBig() bool {
 	return int64(t.ws.Size()-t.from.writes) > limit || t.size-t.from.size > limit || t.moved+t.find.moved/shiftShare > copiesPerEntry*limit
 }
 
-// Call runs a command, and ends it as soon as it writes too much: few arguments may cause many writes, and each write repeats the
-// key. The reply is then ErrTooBig, which Overrun returns, too.
+// Call runs a command, and ends it as soon as it has written too much. A few arguments may cause many writes, and each write repeats
+// the key. Call then replies ErrTooBig, and Overrun returns the same error.
 func (c *Ctx) Call(run func(*Ctx) Reply) (r Reply) {
 	w := &c.ws
 	w.most = c.from.writes + int(c.limit())

@@ -67,8 +67,8 @@ func countedAnew(e *Entry) int64 {
 	return entrySize + allocated(len(e.key)) + collectionSize + n
 }
 
-// TestSizeIsThatOfMemory fills stores with keys of each kind and compares their size with
-// what the garbage collector finds: maxmemory is worth nothing if it is much less.
+// TestSizeIsThatOfMemory fills stores with keys of each kind and compares their size with the memory that the garbage collector
+// finds. If the size were much less, maxmemory would not protect a node.
 func TestSizeIsThatOfMemory(t *testing.T) {
 	const n = 40_000
 	some := func(i int) string { return fmt.Sprintf("some-name-of-a-lock-%08d", i) }
@@ -134,7 +134,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		n++
 	}
-	if n != 10 { // each takes 13 pages of 8 KiB, and the tenth goes past the limit, as in Redis
+	if n != 10 { // a key takes 13 pages of 8 KiB; as in Redis, the key that passes the limit (the tenth) is still accepted
 		t.Errorf("%d keys of 100 kB fit into 1 MB", n)
 	}
 	d.apply(txn)
@@ -161,7 +161,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestTooBig has requests write more than they may, each in a way of its own.
+// TestTooBig: requests write more than they may, each in a way of its own.
 func TestTooBig(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for name, commands := range map[string][][]string{
@@ -192,7 +192,7 @@ func TestTooBig(t *testing.T) {
 				}
 				c := d.ctx(txn, args...)
 				if r := c.Cmd.Run(c); r.IsError() {
-					overrun = Error(r.Str) // before anything was written
+					overrun = Error(r.Str) // refused before anything was written
 				} else {
 					overrun = c.Overrun()
 				}
@@ -221,7 +221,7 @@ func (d *testDB) ctx(txn *Txn, args ...string) *Ctx {
 	return &Ctx{Txn: txn, Cmd: cmd, Args: raw, DB: d.db, RESP: d.resp}
 }
 
-// TestOutsizedReply: a reply that would be too large is refused before it takes memory.
+// TestOutsizedReply: if a reply would be too large, it is refused before it takes memory.
 func TestOutsizedReply(t *testing.T) {
 	d := newTestDB(t)
 	d.do("ZADD", "z", "1", "a")
@@ -250,8 +250,8 @@ func TestOutsizedReply(t *testing.T) {
 	}
 }
 
-// TestScriptsCount: scripts that were loaded for good and libraries count as data; the scripts of EVAL do not, but all of them
-// together are small.
+// TestScriptsCount: libraries, and scripts that SCRIPT LOAD has pinned, count as data. The scripts of EVAL do not count, but are
+// limited together.
 func TestScriptsCount(t *testing.T) {
 	d := newTestDB(t)
 	load := func(i int, pinned bool) {

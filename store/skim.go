@@ -8,8 +8,8 @@ import (
 	"lockstep/store/codec"
 )
 
-// fieldsOf maps the tag of a record of a snapshot to its fields: 'i' is a number, 's' a string, and 'n' the number of elements, of
-// which each consists of the fields that follow.
+// fieldsOf maps the tag of a record of a snapshot to its fields: 'i' is a number, 's' a string, and 'n' the number of elements. Each
+// element consists of the fields that follow the 'n'.
 var fieldsOf = map[byte]string{
 	recDB:        "i",
 	recString:    keyHead + "s",
@@ -28,7 +28,7 @@ var fieldsOf = map[byte]string{
 	recEnd:       "ii",
 }
 
-// keyHead is the fields that the records of all keys begin with.
+// keyHead has the fields with which the records of all keys begin.
 const keyHead = "siiii"
 
 // Skim reads a snapshot, keeps nothing of it, and returns the number of its keys. So Skim takes no more memory for a long snapshot

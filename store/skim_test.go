@@ -16,7 +16,7 @@ func keysOf(s *Store) (n int) {
 	return n
 }
 
-// TestSkim: Skim counts the keys of a snapshot with every kind of record, and accepts no part of the snapshot.
+// TestSkim: Skim counts the keys of a snapshot that has every kind of record. It refuses the snapshot if its end is missing.
 func TestSkim(t *testing.T) {
 	d := newTestDB(t)
 	for _, writes := range []func(*Txn){everyWrite, everyElementWrite} {

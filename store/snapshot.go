@@ -430,7 +430,7 @@ func (r *snapReader) set() *MemberSet {
 func (r *snapReader) sortedSet() *SortedSet {
 	z, compact := &SortedSet{}, r.Uvarint() != 0
 	if !compact {
-		z.grow() // before the members come, because the compact form has no -0
+		z.grow() // convert the empty set first, because the compact form cannot hold -0
 	}
 	f := &finder{}
 	r.each(func() {

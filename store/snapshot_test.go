@@ -115,8 +115,7 @@ func everyElementWrite(txn *Txn) {
 	txn.ScoreSet(0, []byte("large"), "inf", math.Inf(1))
 }
 
-// TestGoldenElements has a file of its own, so that the bytes of the older
-// writes stay as they were recorded.
+// TestGoldenElements has a golden file of its own, so that the recorded bytes of the older writes need not change.
 func TestGoldenElements(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -181,8 +180,8 @@ func TestSnapshotRoundTrip(t *testing.T) {
 	}
 }
 
-// TestSnapshotOfLargeValues: a node that starts allocates the memory of its data only once, because it would need room for
-// discarded copies, too.
+// TestSnapshotOfLargeValues: when a node starts, Restore allocates the memory for the data only once. If it made copies and discarded
+// them, the node would need memory for these, too.
 func TestSnapshotOfLargeValues(t *testing.T) {
 	d := newTestDB(t)
 	const values, size = 5, 7 << 20
@@ -201,8 +200,8 @@ func TestSnapshotOfLargeValues(t *testing.T) {
 	}
 }
 
-// TestSnapshotIsFrozen reads a snapshot while the store goes on (under the race
-// detector this is a test of the sharing, too).
+// TestSnapshotIsFrozen reads a snapshot while the store changes. With the race detector it also tests that the two share memory
+// safely.
 func TestSnapshotIsFrozen(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 600 {
@@ -342,7 +341,8 @@ func FuzzRestore(f *testing.F) {
 	})
 }
 
-// TestSnapshotsInAnotherOrder: snapshots of version 0.1.0 have their keys in the order of another hash function, and mean the same.
+// TestSnapshotsInAnotherOrder: snapshots of version 0.1.0 have their keys in the order of another hash function. Restore makes the
+// same state from them.
 func TestSnapshotsInAnotherOrder(t *testing.T) {
 	for _, name := range []string{"snapshot", "snapshot-forms", "snapshot-elements"} {
 		older, now := dumped(t, name+"-fnv.golden"), dumped(t, name+".golden")
@@ -386,7 +386,7 @@ func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
 	return Restore(&out)
 }
 
-// TestNewestOfASnapshot: no number of a write set in a snapshot is overlooked.
+// TestNewestOfASnapshot: Newest considers each number of a write set in a snapshot.
 func TestNewestOfASnapshot(t *testing.T) {
 	key := func(created, changed, leased uint64) func(w *snapWriter) {
 		return func(w *snapWriter) {
@@ -409,7 +409,8 @@ func TestNewestOfASnapshot(t *testing.T) {
 	}
 }
 
-// What no store writes is no snapshot: a key twice, a deadline below zero, a version of the users that cannot be counted on.
+// Restore refuses a snapshot that no store can have written: one with a key twice, with a negative deadline, or with a version of the
+// users that is too high to count on from.
 func TestImpossibleSnapshots(t *testing.T) {
 	key := func(w *snapWriter, name string, deadline uint64) {
 		w.WriteByte(recString)

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSortKeepsWhatItReplies: with LIMIT it does not keep all elements, and replies with the same as without.
+// TestSortKeepsWhatItReplies: SORT with LIMIT does not keep all elements in memory. It replies with the same elements as SORT without
+// LIMIT would have in this range.
 func TestSortKeepsWhatItReplies(t *testing.T) {
 	d := newTestDB(t)
 	const n = 10_000
@@ -40,7 +41,7 @@ func TestSortKeepsWhatItReplies(t *testing.T) {
 	}
 }
 
-// TestPlainSetEndsWhatIsDue: a key that is due has no owner any more, so a new one is another.
+// TestPlainSetEndsWhatIsDue: an expired key has no owner any more. So a SET makes a new key, with a creation number of its own.
 func TestPlainSetEndsWhatIsDue(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "a", "PX", "10")
@@ -52,7 +53,7 @@ func TestPlainSetEndsWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestPendingKeysAreSortedOnce until there is another.
+// TestPendingKeysAreSortedOnce: the pending keys are sorted only at the first SCAN, and again when there is another key.
 func TestPendingKeysAreSortedOnce(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -90,7 +91,8 @@ func TestPendingKeysAreSortedOnce(t *testing.T) {
 	}
 }
 
-// TestTrimsAreBounded: a few bytes in the log remove any number of elements, on every node.
+// TestTrimsAreBounded: a transaction may make only a limited number of LTRIMs. Each takes a few bytes in the log, but may make every
+// node remove any number of elements.
 func TestTrimsAreBounded(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Entry: MinEntry}
@@ -99,7 +101,8 @@ func TestTrimsAreBounded(t *testing.T) {
 		push = append(push, fmt.Sprint(i))
 	}
 	d.do(push...)
-	// 1000 elements go, or 100 stay, and so are moved; one that stays is next to nothing.
+	// By the index that LTRIM is given: 1000 elements are removed; or 100 stay and are moved to a new tree; or one stays, which is
+	// almost no work.
 	for end, most := range map[string]int{"999": 200, "99": 2000, "0": 1e6} {
 		txn := d.begin()
 		txn.BeginCall()

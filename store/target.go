@@ -173,7 +173,7 @@ type committed struct {
 	first bool // the writes are of version 1 (WriteSet.Version)
 }
 
-// mutable first replaces an entry that a snapshot may still read with a copy.
+// mutable first replaces the entry by a copy if a snapshot may still read the entry.
 func (t *committed) mutable(db int, key string) *Entry {
 	ks := t.s.dbs[db]
 	e := ks.get(key)

@@ -2,9 +2,8 @@ package store
 
 import "math"
 
-// collect returns the entry of a key that will get an element. If the key does not exist, collect
-// returns a new entry with the collection that the function make returns, and absent is true: the caller must put the entry. e is nil
-// if the key has another type.
+// collect returns the entry of a key that will get an element. If the key does not exist, it returns a new entry with the collection
+// that the function make returns, and absent is true: the caller must put the entry. If the key has another type, e is nil.
 func collect(t target, db int, key string, typ Type, make func() collection) (e *Entry, absent bool) {
 	e = t.mutable(db, key)
 	if e == nil {
@@ -30,9 +29,9 @@ func changed(t target, db int, e *Entry, absent bool, before int64) {
 	}
 }
 
-// If the key has another type, a list lacks the elements, or a score is NaN, the functions below return false and do
-// nothing: commands check this, but a corrupt log may contain such a write. The removal of a member that does not exist
-// is no error.
+// The functions below return false and do nothing if the write is impossible: the key has another type, a list lacks the
+// elements, or a score is NaN. Commands check this, but a corrupt log may contain such a write. The removal of a member that
+// does not exist is no error.
 
 // listPush adds an element at one end of a list.
 func listPush(t target, db int, key string, head bool, value string) bool {

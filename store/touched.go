@@ -55,7 +55,7 @@ func EachTouched(writes []byte, t Toucher) {
 			return
 		case o == opFlush:
 			t.TouchAll()
-		case o == opSwap: // every key of two databases, and Touch does not distinguish them
+		case o == opSwap: // all keys of two databases change; TouchAll is enough, because Touch does not distinguish databases
 			d.int()
 			d.int()
 			t.TouchAll()

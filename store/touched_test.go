@@ -17,8 +17,8 @@ func (t *touches) Touch(key string, origin uint64) {
 
 func (t *touches) TouchAll() { t.list = append(t.list, "all") }
 
-// TestEachWriteHasAShape runs every primitive write through EachTouched: one
-// that it does not know, or that it reads wrongly, would end in "all".
+// TestEachWriteHasAShape runs every primitive write through EachTouched. If EachTouched does not know a write, or reads it wrongly,
+// it reports "all".
 func TestEachWriteHasAShape(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -37,7 +37,7 @@ func TestEachWriteHasAShape(t *testing.T) {
 	}
 }
 
-// TestTouchedIsWhatChanged holds what EachTouched says against the keyspace.
+// TestTouchedIsWhatChanged compares what EachTouched reports with the changes of the keyspace.
 func TestTouchedIsWhatChanged(t *testing.T) {
 	for _, calls := range []string{
 		"RPUSH l a b c|LPUSH l x|LSET l 0 y|LINSERT l AFTER y z|LREM l 0 z|LTRIM l 1 2|RPOPLPUSH l l2",
@@ -154,7 +154,7 @@ func TestUnknownWritesTouchAll(t *testing.T) {
 		t.Errorf("users and functions: %q", got.list)
 	}
 	got = &touches{}
-	EachTouched([]byte{byte(opSet), 200}, got) // cut short
+	EachTouched([]byte{byte(opSet), 200}, got) // a write set whose last string is cut short
 	if len(got.list) > 0 {
 		t.Errorf("%q", got.list)
 	}

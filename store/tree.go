@@ -102,9 +102,9 @@ func (t *tree[T]) GetAt(i int) (x T, ok bool) {
 	return n.items[i], true
 }
 
-// step finds the element at index i among the elements of a branch and of all nodes below it. If own is true, that element is
-// n.items[place]. Otherwise it has the index rest in n.kids[place] and the nodes below. step counts from the end if i is behind the
-// middle.
+// step looks for the element at index i among the elements of a branch and of all nodes below it. If own is true, the element is
+// n.items[place]. Otherwise it is below n.kids[place], where it has the index rest. If i is behind the middle, step counts from the
+// end.
 func (n *treeNode[T]) step(i int) (place, rest int, own bool) {
 	if i < n.count/2 {
 		for place = 0; i > n.kids[place].count; place++ {

@@ -9,8 +9,8 @@ import (
 
 func intLess(a, b int) bool { return a < b }
 
-// checkTree compares a tree with the elements that it must have, and looks at each node: its number of elements, their count, its
-// room, and what stands behind its end.
+// checkTree compares a tree with the elements that it must have. It also checks in each node the number of elements, the field count,
+// the spare capacity, and that the spare places are empty.
 func checkTree[T comparable](t *testing.T, tr *tree[T], want []T) {
 	t.Helper()
 	if got := tr.Items(); !slices.Equal(got, want) || tr.Len() != len(want) {
@@ -47,7 +47,8 @@ func checkNode[T comparable](t *testing.T, n *treeNode[T], root bool) (height in
 	return height + 1
 }
 
-// checkRoom: a slice has at most half as many free places as elements, and two more, and they are empty.
+// checkRoom checks that a slice has little spare capacity (at most half as many places as elements, and three more), and that these
+// places are empty.
 func checkRoom[T comparable](t *testing.T, s []T) {
 	t.Helper()
 	if cap(s) > len(s)*3/2+3 {
@@ -61,7 +62,8 @@ func checkRoom[T comparable](t *testing.T, s []T) {
 	}
 }
 
-// A tree is always what a sorted slice would be, and so are its copies, whatever has become of the others.
+// A tree always has the same elements as a sorted slice with the same changes. The same is true of each copy, whatever happens to the
+// other copies.
 func TestTree(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	type pair struct {
@@ -125,7 +127,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// checkWalks looks at both ways from an element on, for ten elements.
+// checkWalks compares ten elements from a given one on, in ascending and in descending order.
 func checkWalks(t *testing.T, tr *tree[int], want []int, from int) {
 	t.Helper()
 	some := func(walk func(int, func(int) bool)) (got []int) {
@@ -149,7 +151,8 @@ func checkWalks(t *testing.T, tr *tree[int], want []int, from int) {
 	}
 }
 
-// A tree that elements come to and go from, around any length, does not make its nodes anew each time.
+// Elements come and go, and the length of the tree stays about the same. Whatever the length is, the tree does not make new nodes
+// each time.
 func TestTreeAsQueue(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 4, 7, 20, 41, 42, 62, 63, 64, 65, 84, 127, 128, 500} {
 		for _, op := range []struct {
@@ -176,10 +179,10 @@ func TestTreeAsQueue(t *testing.T) {
 	}
 }
 
-// What an element held is held by nobody when the element is gone, nor when it has been replaced.
+// When an element is removed or replaced, nothing in the tree refers to it any more.
 func TestTreeLetsGo(t *testing.T) {
 	tr := newTree(func(a, b string) bool { return a < b })
-	for i := range treeMost + 1 { // the last divides the root
+	for i := range treeMost + 1 { // the last element makes the root split
 		tr.Set(string(rune('a' + i)))
 	}
 	low, high := tr.root.kids[0], tr.root.kids[1]

@@ -10,17 +10,17 @@ type Time struct {
 
 // Env is what evaluation uses beyond the keyspace. Its zero value is enough for tests.
 type Env struct {
-	// Grace, if not nil, returns the grace of the deadlines that the write set with the number seq has set: how many milliseconds
-	// after their deadlines the keys expire. A write set is evaluated some time before its replies are sent, and a lease counts
-	// from the reply.
+	// Grace, if not nil, returns the grace of the deadlines that the write set with the number seq has set: the keys expire that many
+	// milliseconds after their deadlines. A grace is needed because a lease counts from the reply, and a write set is evaluated some
+	// time before its replies are sent.
 	Grace func(seq uint64) int64
 	// Receivers returns the number of subscribers that receive a message.
 	Receivers func(kind PublishKind, channel string) int
 	// Limits are the limits of data, writes and replies from the node's own configuration.
 	Limits Limits
-	// DiskFull, if not nil, tells about the quota of the node's data directory. full says whether the directory has reached the
-	// quota; data is how large the data were at that time; most is how large the reserve lets them become (see NoRoom). The
-	// argument size is how large the data were before the present call.
+	// DiskFull, if not nil, tells about the quota of the node's data directory. The result full says whether the directory has
+	// reached the quota. The result data is the size of the data at that time, and most is the size up to which the reserve lets the
+	// data grow (NoRoom). The argument size is the size of the data before the present call.
 	DiskFull func(size int64) (data, most int64, full bool)
 	// Older, if not nil, reports whether some node may run version 0.1.0. Such a node would stop at
 	// a write that it does not know.
@@ -39,8 +39,8 @@ type view struct {
 	base *keyspace
 	over map[string]*Entry
 
-	sorted []slot // see Txn.pending …
-	at     uint64 // … made when Txn.edits had this value
+	sorted []slot // the result of Txn.pending, kept for its next call
+	at     uint64 // the value of Txn.edits when sorted was made
 }
 
 // Txn evaluates commands against a store without changing it.
@@ -52,43 +52,43 @@ type Txn struct {
 	views [Databases]view
 	ws    WriteSet
 	size  int64  // size of the data, including pending writes
-	from  extent // sizes at the last BeginCall
+	from  extent // size of the data and of the writes at the last BeginCall
 
 	scripts      map[string]script // the pending scripts, by SHA-1
-	scriptsReset bool              // a pending SCRIPT FLUSH hides the committed scripts
+	scriptsReset bool              // true if a pending SCRIPT FLUSH hides the committed scripts
 	pinned       int64             // memory of the pinned scripts among the pending ones
 
-	users       map[string]*Account // pending; nil means deleted
+	users       map[string]*Account // pending accounts by name; nil means deleted
 	grown       crowd               // what the pending users add to the number and the size of the users of the state
-	caller      *Account            // the committed account of the last lookup …
-	callerAt    uint64              // … at this version of the users
+	caller      *Account            // the committed account that the last lookup has found
+	callerAt    uint64              // the version of the users at that lookup
 	defaultUser *User               // the default user if the state has none
-	denied      []Denial            // see AttachDenials
+	denied      []Denial            // the denials that the next AttachDenials returns
 	libs        *librarySet         // the pending function libraries; nil means the committed ones
 
-	ready   []ReadyKey // see TakeReady
+	ready   []ReadyKey // the keys that the next TakeReady returns
 	swapped bool
-	deleted []string        // users that this transaction deleted …
-	told    int             // … and how many of them TakeDeletedUsers has returned
+	deleted []string        // names of the users that this transaction has deleted
+	told    int             // how many of deleted TakeDeletedUsers has returned
 	gone    map[string]bool // true for the names in deleted
 
-	swappedDBs uint16                 // databases that were swapped, as bits …
-	lapsed     map[lapsedKey]struct{} // … expired keys …
-	flushed    flushed                // … and what Flush has removed: see Version
-	replaced   Replaced               // names that may have another key than before
+	swappedDBs uint16                 // databases that were swapped, one bit each; for Version
+	lapsed     map[lapsedKey]struct{} // keys that have expired in this write set; for Version
+	flushed    flushed                // what Flush has removed; for Version
+	replaced   Replaced               // names that may belong to another key than before
 	seen       []lapsedKey            // expired keys that foundDead has found, for ExpireSeen; a key may be in it twice
-	config     config                 // pending, or the store's
+	config     config                 // the cluster parameters, with the pending changes
 	events     eventClass             // keyspace notifications in force
 
-	leases bool // see TakeLeases
+	leases bool // the result of the next TakeLeases
 
-	generation uint32 // of the latest savepoint
+	generation uint32 // number of the latest savepoint
 	saved      int    // number of savepoints; while there are any, journal records how to undo each change
 	journal    []func()
-	undone     int   // see TakeUndone
-	copies     int   // see TakeCopied
-	moved      int64 // like copies, but TakeCopied does not reset it
-	held       int   // see Held
+	undone     int   // the result of the next TakeUndone
+	copies     int   // the result of the next TakeCopied
+	moved      int64 // the same as copies, but TakeCopied does not reset it
+	held       int   // the result of Held
 	find       finder
 	edits      uint64 // grows when pending entries come or go
 }
@@ -195,14 +195,14 @@ func addSaturating(a, b int64) int64 {
 // exists in the millisecond of its deadline.
 func (t *Txn) dead(e *Entry) bool {
 	if e.deadline == 0 || t.now.Lease <= e.deadline || e.leased == t.seq {
-		return false // in the last case the client that has set the deadline has no reply yet
+		return false // if this write set has set the deadline (the last case), the client has no reply yet
 	}
 	return t.env.Grace == nil || t.now.Lease-e.deadline > t.env.Grace(e.leased)
 }
 
-// peek returns the entry of a key for reading, even if the key has expired. A command whose reply may say that the key does not
-// exist must use Lookup or foundDead: ExpireSeen deletes the keys that these found expired, so that they do not exist again under
-// the next leader.
+// peek returns the entry of a key for reading, even if the key has expired. If a command's reply may say that the key does not exist,
+// the command must use Lookup or foundDead instead. These record the expired keys that they find. ExpireSeen deletes the recorded
+// keys, so that they do not exist again under the next leader.
 func (t *Txn) peek(db int, key string) *Entry {
 	v := &t.views[db]
 	if e, ok := v.over[key]; ok {
@@ -223,7 +223,8 @@ func (t *Txn) Lookup(db int, key []byte) *Entry {
 	return e
 }
 
-// foundDead is dead for a command whose reply may say that the key does not exist: it records an expired key for ExpireSeen.
+// foundDead reports what dead reports. If the key has expired, it records the key for ExpireSeen. A command calls it if the reply may
+// say that the key does not exist.
 func (t *Txn) foundDead(db int, e *Entry) bool {
 	if !t.dead(e) {
 		return false

@@ -13,8 +13,8 @@ package store
 // the key is missing.
 const wasAbsent = 1 << 63
 
-// Version returns the version of a key for WATCH. settled is false if the current write set has changed the key: a second change by
-// this write set would not change the version.
+// Version returns the version of a key for WATCH. settled is false if the current write set has changed the key. The version then
+// cannot show a further change by this write set.
 func (t *Txn) Version(db int, key []byte) (v uint64, settled bool) {
 	if e := t.Lookup(db, key); e != nil {
 		v := t.version(db, e)
@@ -32,7 +32,7 @@ func (t *Txn) Unchanged(db int, key []byte, v uint64) bool {
 		return e != nil && !over && t.version(db, e) == v
 	}
 	if over && t.version(db, e) > v&^wasAbsent {
-		return false // the key was created or changed since then, and has expired
+		return false // the key was created or changed after version v, and has expired
 	}
 	return (e == nil || over) && !t.removedHere(db, key, v&^wasAbsent) && !t.swappedAway(db, key) && t.s.removals.last(db, hashOf(bytesToString(key))) <= v&^wasAbsent
 }
@@ -44,9 +44,9 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 	return max(e.changed, t.s.swapped[db])
 }
 
-// removedHere reports whether a key is missing because a command of this transaction has removed it; expiry does not count. If
-// Flush has removed a committed key that had already expired, removedHere returns true only if the key changed after the write set
-// with the number since.
+// removedHere reports whether a key is missing because a command of this transaction has removed it. An expiry does not count. If
+// Flush has removed a committed key that had already expired, removedHere returns true only if the last change of the key is later
+// than the write set with the number since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
@@ -68,8 +68,8 @@ func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 
 // flushed is what Flush has removed in a write set.
 type flushed struct {
-	bases []flushedBase          // the committed keys of the flushed databases
-	names map[lapsedKey]struct{} // their pending keys
+	bases []flushedBase          // the keyspaces that were flushed, with the committed keys
+	names map[lapsedKey]struct{} // the pending keys that were flushed
 }
 
 type flushedBase struct {
@@ -169,7 +169,7 @@ type removals [256][4]struct{ name, seq uint64 }
 // capacity is the number of keys that removals can hold.
 const capacity = len(removals{}) * len(removals{}[0])
 
-// nameOf identifies a key across all databases: a hash has 48 bits.
+// nameOf returns one number for a key and its database: the database is above the 48 bits of the hash.
 func nameOf(db int, hash uint64) uint64 { return uint64(db)<<48 | hash }
 
 // place returns the index of a key in removals. Keys of the same name in different databases get different

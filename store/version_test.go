@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// version is what a watcher remembers of a key.
+// version returns the version that WATCH of a key would remember.
 func (d *testDB) version(key string) uint64 {
 	v, _ := d.begin().Version(0, []byte(key))
 	return v
@@ -17,7 +17,7 @@ func (d *testDB) unchanged(key string, v uint64) bool {
 	return d.begin().Unchanged(0, []byte(key), v)
 }
 
-// A version is not settled while the present write set has changed the key.
+// While the current write set has changed the key, its version is not settled.
 func TestVersionInsideAWriteSet(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -50,7 +50,7 @@ func TestVersionInsideAWriteSet(t *testing.T) {
 	}
 }
 
-// A watcher notices a key that came and that SWAPDB has moved to another database.
+// A key is created, and SWAPDB moves it to another database. A watcher of the missing key notices that.
 func TestVersionSwappedAway(t *testing.T) {
 	for _, oneWriteSet := range []bool{false, true} {
 		d := newTestDB(t)
@@ -75,7 +75,8 @@ func TestVersionSwappedAway(t *testing.T) {
 	}
 }
 
-// A watcher of a missing key notices that the key has come and gone by FLUSHDB, whether it came in the same write set or before.
+// A key is created, and FLUSHDB removes it. A watcher of the missing key notices that, whether both happen in one write set or in
+// two.
 func TestVersionFlushed(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, within []string
@@ -114,7 +115,7 @@ func TestVersionFlushed(t *testing.T) {
 	}
 }
 
-// A key that had expired when it was watched, and that FLUSHDB removes, has not changed.
+// A key had already expired when WATCH began. If FLUSHDB then removes it, that is no change.
 func TestVersionOfFlushedExpired(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v", "PX", "10")
@@ -183,8 +184,7 @@ func TestVersionsSurviveASnapshot(t *testing.T) {
 	}
 }
 
-// If a key that has expired in this write set comes and goes again in it, that is a
-// change.
+// If a key expires, and later in the same write set is created and removed again, that is a change.
 func TestVersionOfAKeyThatComesBack(t *testing.T) {
 	set := func(t *Txn) { t.SetString(0, []byte("k"), "w", 0) }
 	remove := func(t *Txn) { t.Delete(0, []byte("k")) }
@@ -234,11 +234,11 @@ func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
 	}
 }
 
-// TestOldExpiryReplacesNoRemoval: a key that was changed long ago and expires now does not make the node forget a key that was
-// removed lately: no WATCH asks for the former.
+// TestOldExpiryReplacesNoRemoval: a key that was changed long ago expires now. The node does not forget a recent removal for it,
+// because no WATCH began before the old change.
 func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 	var r removals
-	for seq := range uint64(4) { // all have one place
+	for seq := range uint64(4) { // all four keys have the same place in removals
 		r.note(0, seq*uint64(len(r)), 100+seq)
 	}
 	r.note(0, 4*uint64(len(r)), 50)
@@ -251,7 +251,8 @@ func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 	}
 }
 
-// TestExpiredFlushedAndSetAgain: FLUSHDB does not hide that a key, which had expired in the same write set, was set and removed.
+// TestExpiredFlushedAndSetAgain: in one write set, a key expires, FLUSHDB empties its database, and the key is set and removed again.
+// The watcher notices the last two in spite of the flush.
 func TestExpiredFlushedAndSetAgain(t *testing.T) {
 	k := []byte("k")
 	s := New()

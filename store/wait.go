@@ -89,7 +89,7 @@ func parseTimeout(arg []byte) (ms int64, fault *Reply) {
 	exact := new(big.Float).SetPrec(redistext.LongDoublePrec).Mul(seconds, thousand)
 	ms, accuracy := exact.Int64()
 	if ms == math.MaxInt64 || ms == math.MinInt64 {
-		return 0, &timeoutNegative // as in Redis, where the conversion to an integer overflows
+		return 0, &timeoutNegative // Redis gives this error, too: its conversion to an integer overflows
 	}
 	if accuracy == big.Below {
 		ms++

@@ -63,7 +63,7 @@ func TestNoWait(t *testing.T) {
 		{"BLPOP l -1", "-ERR timeout is negative"},
 		{"BLPOP l x", "-ERR timeout is not a float or out of range"},
 		{"BLPOP none 1.18e4932", "-ERR timeout is negative"},
-		{"BLPOP none 1.19e4932", "-ERR timeout is not a float or out of range"}, // no long double
+		{"BLPOP none 1.19e4932", "-ERR timeout is not a float or out of range"}, // too large even for a long double
 		{"BLPOP none nan", "-ERR timeout is not a float or out of range"},
 		{"BLMPOP x 0 l left", "-ERR numkeys should be greater than 0"},
 		{"BLMOVE l s left left 0", "-WRONGTYPE Operation against a key holding the wrong kind of value"},
@@ -79,8 +79,8 @@ func TestNoWait(t *testing.T) {
 	}
 }
 
-// TestReadyKey: a command that is run again because a key has become ready looks
-// at no other key, and goes on waiting if the key has another type by then.
+// TestReadyKey: a command is run again because a key has become ready. It looks at no other key. If the key has another type by then,
+// the command goes on waiting.
 func TestReadyKey(t *testing.T) {
 	d := newTestDB(t)
 	d.do("RPUSH", "l1", "a")

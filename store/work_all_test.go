@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// isShort names the commands that cannot be made long, by what bounds them.
+// isShort lists the commands that no argument can make long, under the reason for it.
 var isShort = map[string]string{
 	"one key or element": `append|decr|decrby|getbit|getdel|getrange|getset|hexists|hget|hincrby|hincrbyfloat|hlen|hsetnx|hstrlen|incr|incrby|
 		incrbyfloat|lindex|llen|lmove|lset|persist|psetex|publish|rpoplpush|scard|setbit|setex|setnx|setrange|sismember|smove|spublish|
@@ -87,7 +87,7 @@ func TestEveryCommandIsWatched(t *testing.T) {
 			if pending[name] {
 				d.run(txn, with(mix(false, "w"), "MSET")...)
 				for i := range txn.views {
-					txn.views[i].base = newKeyspace() // what is pending alone
+					txn.views[i].base = newKeyspace() // leave only the pending keys
 				}
 			}
 			c := d.ctx(txn, append([]string{name}, args...)...)
@@ -116,7 +116,7 @@ func exempt(name string) bool {
 	return false
 }
 
-// TestRepliesAreRefusedBeforeTheyAreBuilt runs commands with as many elements in the reply as arguments.
+// TestRepliesAreRefusedBeforeTheyAreBuilt runs commands whose reply has an element for each argument.
 func TestRepliesAreRefusedBeforeTheyAreBuilt(t *testing.T) {
 	d := newTestDB(t)
 	d.env.Limits = Limits{Reply: 1000}

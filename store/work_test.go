@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A command whose arguments can make it as long as one likes can be stopped, and has no effect then.
+// If the arguments of a command can make it arbitrarily long, the command can be stopped. It then has no effect.
 func TestLongCommandsAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 100 {
@@ -61,7 +61,7 @@ func TestLongCommandsAreWatched(t *testing.T) {
 	}
 }
 
-// What is read of a pattern for each name is work, even if it is far longer than the names.
+// A match counts the bytes of the pattern that it reads as work, because a pattern may be far longer than the names.
 func TestLongPatternsAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 100 {
@@ -78,7 +78,7 @@ func TestLongPatternsAreWatched(t *testing.T) {
 	}
 }
 
-// Each key that a scan passes is work, even if the scan replies with none of them.
+// A scan counts each key that it passes as work, even if it replies with none of them.
 func TestPassedKeysAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 2 * workLook {
@@ -96,7 +96,8 @@ func TestPassedKeysAreWatched(t *testing.T) {
 	}
 }
 
-// TestSortReadsWeightsAsWork: all elements may have one weight, which SORT reads for each of them, and for each comparison.
+// TestSortReadsWeightsAsWork: all elements may have the same long weight. SORT reads the weight for each element and at each
+// comparison, and must count that as work.
 func TestSortReadsWeightsAsWork(t *testing.T) {
 	d := newTestDB(t)
 	for range 100 {
@@ -121,7 +122,7 @@ func TestSortReadsWeightsAsWork(t *testing.T) {
 	}
 }
 
-// watched runs a command and returns how often it was watched.
+// watched runs a command and returns how often the command called Watch.
 func (d *testDB) watched(args ...string) (n int) {
 	raw := make([][]byte, len(args))
 	for i := range args {

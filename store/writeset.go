@@ -132,8 +132,8 @@ var errFull = errors.New("store: the command writes too much")
 // writesVersion is the latest version of a write set.
 const writesVersion = 2
 
-// Version returns the lowest version of the log entry that can hold these writes. So a node with an older
-// program can go on until it meets an entry with a write that it does not know.
+// Version returns the lowest version of a log entry that can hold these writes. With the lowest version, a node with an older program
+// can go on until it meets an entry with a write that it does not know.
 func (w *WriteSet) Version() byte {
 	if w.newer {
 		return writesVersion
@@ -266,8 +266,8 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			s.expired++
 			if e := s.dbs[db].get(key); e != nil {
 				t.grow(db, -e.size())
-				// The removal counts as part of the key's last change. So EXEC sees a change if WATCH found the key missing before
-				// that change. It sees none if WATCH found the key already expired.
+				// The removal counts as a part of the key's last change. If WATCH found the key missing before that change, EXEC sees
+				// a change. If WATCH found the key already expired, EXEC sees none.
 				s.removals.note(db, s.dbs[db].remove(e), max(e.changed, s.swapped[db]))
 			}
 		}
@@ -310,7 +310,7 @@ func (s *Store) applyOne(t *committed, o op, d *decoder, db int, sink Sink) bool
 			d.Bad = !patchString(t, db, key, offset, patch)
 		}
 	case opOrigin:
-		d.int() // only EachTouched uses it
+		d.int() // the origin: only EachTouched uses it
 	case opConfig:
 		// A leader of version 0.1.0 accepts a parameter of forms.go, but does not follow it. A node that followed it would have
 		// other forms than the leader.

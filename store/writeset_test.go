@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestForgetLetsGoOfLargeWrites: a write set that was copied does not keep the memory of large writes.
+// TestForgetLetsGoOfLargeWrites: when large writes have been copied, Forget makes the write set drop their memory.
 func TestForgetLetsGoOfLargeWrites(t *testing.T) {
 	txn := New().Begin(Time{Lease: 1}, 1, Env{})
 	txn.Publish(Channel, "c", strings.Repeat("x", 2*keepWrites))

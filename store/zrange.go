@@ -14,9 +14,8 @@ import (
 
 // zrange is a parsed range.
 type zrange interface {
-	// ranks returns the range of ranks in a set. down says that the caller walks the range from its
-	// end. A range by rank then counts from the last member. For a range by member, down matters only in a set
-	// with different scores.
+	// ranks returns the range of ranks in a set. If down is true, the caller walks the range from its end, and a range by rank counts
+	// from the last member. For a range by member, down matters only if the members of the set have different scores.
 	ranks(z *SortedSet, down bool) (from, to int)
 }
 
@@ -50,7 +49,7 @@ type lexSpan struct {
 type lexEnd struct {
 	text     string
 	open     bool
-	infinite int // -1: below all members; 1: above all members; 0: text is the end
+	infinite int // -1: the end is below all members; 1: it is above all members; 0: it is text
 }
 
 // below reports whether the member is before the range.
@@ -81,8 +80,8 @@ func (r *lexSpan) empty() bool {
 	return a.open || b.open
 }
 
-// ranks walks the members of a small set as Redis does. So the result is the same as in Redis even for a set with
-// different scores, in which a range by member has no meaning. In the large form such a set may give another result.
+// ranks walks the members of a small set as Redis does. A range by member has no meaning in a set with different scores; in the small
+// form, even such a set gives the same result as in Redis. In the large form it may give another result.
 func (r lexSpan) ranks(z *SortedSet, down bool) (from, to int) {
 	n := z.Len()
 	if r.empty() || n == 0 || r.below(z.at(n-1)) || r.above(z.at(0)) {

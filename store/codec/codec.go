@@ -1,5 +1,5 @@
-// Package codec reads and writes fields, of which the messages between nodes, log entries, write sets and snapshots
-// consist. A number is an unsigned varint unless its function says otherwise; a string is its length and its bytes.
+// Package codec reads and writes the fields of messages between nodes, of log entries, of write sets and of snapshots.
+// A number is an unsigned varint unless its function says otherwise; a string is its length and its bytes.
 package codec
 
 import (
@@ -50,8 +50,8 @@ func (r *Reader) Int() int {
 	return int(n)
 }
 
-// Count reads the number of the elements that follow. The argument least is the fewest bytes that an element takes: it is a fault if
-// so many elements cannot fit into the bytes that are left.
+// Count reads the number of the elements that follow. The argument least is the fewest bytes that an element takes. A number of
+// elements that cannot fit into the rest of the bytes is a fault.
 func (r *Reader) Count(least int) int {
 	n := r.Uvarint()
 	if n > uint64(len(r.B)/least) {

@@ -82,7 +82,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamAllocatesWhatArrives announces strings that never come.
+// TestStreamAllocatesWhatArrives reads strings whose length is announced, but whose bytes never come.
 func TestStreamAllocatesWhatArrives(t *testing.T) {
 	s := NewStream(bytes.NewReader(binary.AppendUvarint(nil, MaxLength+1)))
 	if b := s.Bytes(); b != nil || s.Err == nil {

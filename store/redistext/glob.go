@@ -37,9 +37,8 @@ func MatchFoldWithin(pattern, s string, limit int) (ok bool, steps int) {
 	return globMatch(pattern, s, true, limit)
 }
 
-// globSteps limits the steps of one match: a match may make globSteps steps for each byte of s, and globSteps*globSteps
-// more. Only patterns with long runs of question marks or classes need more steps, and only an
-// attacker writes such patterns.
+// globSteps limits the steps of one match: a match may make globSteps steps for each byte of s, and globSteps*globSteps more. Only
+// patterns with long runs of question marks or classes need more, and only an attacker writes such patterns.
 const globSteps = 64
 
 // globMost also limits the steps of one match: a match may make one step for each byte of s, and globMost more, which take some 20 ms.
@@ -81,7 +80,7 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 		} else {
 			if p < len(pattern) {
 				next, ok := globByte(near, p, s[i], fold)
-				steps += (next - p) / globLook // a long class
+				steps += (next - p) / globLook // a long class takes several steps
 				if next == len(near) && next < len(pattern) {
 					return false, steps
 				}
@@ -111,8 +110,8 @@ func globMatch(pattern, s string, fold bool, limit int) (ok bool, steps int) {
 	return end == len(pattern), steps + (end-p)/globLook
 }
 
-// globNear cuts the end of a pattern off. It keeps the bytes before index p, and as many behind p as a match can read in left+1
-// steps. A match that reads up to the cut has made too many steps.
+// globNear cuts the end of a pattern off. Behind index p it keeps only as many bytes as a match can read in left+1 steps. So a match
+// that reads up to the cut has made too many steps.
 func globNear(pattern string, p, left int) string {
 	return pattern[:p+min(len(pattern)-p, globLook*(min(max(left, 0), len(pattern))+1))]
 }

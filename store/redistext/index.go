@@ -19,7 +19,7 @@ const (
 	// of the searched string. A shorter text costs at most some four comparisons of 16 bytes for each of these bytes.
 	shortText = 64
 
-	// A search for a single byte is faster than other reads: each bytesInRead bytes that such a search passes count as one byte read.
+	// The search for a single byte is faster than other reads, so bytesInRead bytes that it passes count as one byte read.
 	bytesInRead = 32
 
 	// finder.same compares strings in parts. The start of each part counts as attempt bytes read.
@@ -174,7 +174,7 @@ func (f *finder) divide() bool {
 		return false
 	}
 	f.cut, f.period, f.keep = cut, period, len(f.text)-period
-	if n < cut { // the part before the cut does not have this period
+	if n < cut { // the period of the suffix is not that of the whole text
 		f.period, f.keep = max(cut, len(f.text)-cut)+1, 0
 	}
 	return true
@@ -183,7 +183,7 @@ func (f *finder) divide() bool {
 // suffix returns where the greatest suffix of the text begins, and the period of that suffix. Bytes compare in their order or, if
 // reverse is true, in the reverse order. ok is false if the search must end.
 func (f *finder) suffix(reverse bool) (at, period int, ok bool) {
-	const looks, part = 2, 256 // looks: a comparison of two bytes counts as so many bytes read
+	const looks, part = 2, 256 // a comparison of two bytes counts as looks bytes read
 	text := f.text
 	i, j, k, period := -1, 0, 1, 1 // the greatest suffix so far begins behind i; the suffix behind j has k-1 bytes in common with it
 	for n := 1; j+k < len(text); n++ {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// killers are pairs of a text and a longer pattern that does not occur in the text, each of about n bytes. With these,
-// strings.Index or simpler searches take time that grows with the square of n.
+// killers returns, by name, pairs of a text and a string of about n bytes in which the text does not occur. For such a pair,
+// strings.Index or a simpler search takes time that grows with the square of n.
 func killers(n int) map[string][2]string {
 	unit := "b" + strings.Repeat("a", 15)
 	units := strings.Repeat(unit, n/len(unit))
@@ -27,8 +27,8 @@ func killers(n int) map[string][2]string {
 	}
 }
 
-// A client chooses both texts. So the number of bytes that Index reads grows only in proportion to their lengths, and Index reports
-// the bytes in small parts while it searches.
+// The client chooses both strings of a search. So the number of bytes that Index reads must grow only in proportion to their lengths.
+// Index also reports the bytes in small parts, so that the search can be ended.
 func TestIndexReadsBoundedly(t *testing.T) {
 	const n = 1 << 20
 	for what, pair := range killers(n) {
@@ -43,7 +43,7 @@ func TestIndexReadsBoundedly(t *testing.T) {
 	}
 }
 
-// A match with a limit of steps ends at about this limit, also within the search for a text.
+// A match with a limit of steps ends soon after the limit, even during the search for a long text.
 func TestMatchEndsWithinASearch(t *testing.T) {
 	const n = 1 << 18
 	for what, pair := range killers(n) {
@@ -69,7 +69,8 @@ func twoWay(s, text string) int {
 	return f.long(s)
 }
 
-// TestIndexEqualsStrings compares with strings.Index for texts of two letters, with periods of all kinds.
+// TestIndexEqualsStrings compares the two-way search with strings.Index. The texts have two different letters, and periods of all
+// kinds.
 func TestIndexEqualsStrings(t *testing.T) {
 	const longest = 7
 	var texts []string

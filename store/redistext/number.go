@@ -12,7 +12,7 @@ import (
 // digits with an optional point and exponent.
 type Number struct {
 	Neg, Inf, Hex bool
-	Digits        string // without the point and without leading zeros
+	Digits        string // the digits without the point and without leading zeros
 	exp           int    // the value is the integer Digits times 10^exp, or 2^exp if Hex is true
 }
 

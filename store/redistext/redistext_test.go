@@ -51,7 +51,7 @@ func TestMatchFold(t *testing.T) {
 	}
 }
 
-// No match takes long, but a pattern that is plain text between stars is matched to the end.
+// No match takes long. But a match whose pattern is plain text between stars is never given up.
 func TestMatchIsBounded(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	half := long[:1<<19]
@@ -75,7 +75,7 @@ func TestMatchIsBounded(t *testing.T) {
 	}
 }
 
-// One match makes a few million steps at most, and what is read of a pattern counts.
+// A match makes at most globMost steps and one for each byte of the name. Reading the pattern counts as steps, too.
 func TestMatchIsBoundedAbsolutely(t *testing.T) {
 	name := strings.Repeat("a", 8<<20)
 	if ok, steps := MatchSteps("*"+strings.Repeat("[a-cf-hi-kx]", 60)+"y", name); ok || steps > len(name)+globMost+globSteps {
@@ -88,7 +88,8 @@ func TestMatchIsBoundedAbsolutely(t *testing.T) {
 	}
 }
 
-// TestLongPatternIsReadInPart would take minutes if all of the pattern was read for each name.
+// TestLongPatternIsReadInPart: a match with a short name reads only a part of a long pattern. If it read all of the pattern, the test
+// would take minutes.
 func TestLongPatternIsReadInPart(t *testing.T) {
 	long := 8 << 20
 	for _, pattern := range []string{
@@ -109,15 +110,15 @@ func TestLongPatternIsReadInPart(t *testing.T) {
 	}
 }
 
-// TestMatchIsFast would not end if a star made the matcher start over for each
-// star before it.
+// TestMatchIsFast: when a match goes back to the last star, it does not go back to the stars before. If it did, the test would not
+// end.
 func TestMatchIsFast(t *testing.T) {
 	if Match(strings.Repeat("a*", 1000)+"b", strings.Repeat("a", 10000)) {
 		t.Error("matched")
 	}
 }
 
-// slowMatch tries every run for every star.
+// slowMatch is a plain matcher: for every star it tries every run of bytes.
 func slowMatch(p, s string) bool {
 	if p == "" || s == "" {
 		return strings.Trim(p, "*") == "" && s == ""
@@ -162,7 +163,7 @@ func FuzzParseInt(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, ok := ParseInt(b)
 		want, err := strconv.ParseInt(string(b), 10, 64)
-		// Strict means: exactly what printing the number gives.
+		// ParseInt accepts a text only if formatting the number gives the same text.
 		if legal := err == nil && strconv.FormatInt(want, 10) == string(b); ok != legal || ok && n != want {
 			t.Fatalf("%q: got %d %v, want %d %v", b, n, ok, want, legal)
 		}
@@ -187,7 +188,7 @@ func FuzzParseFloat(f *testing.F) {
 				t.Fatalf("%q: got %v, want %v", b, n, want)
 			}
 		}
-		// A long double holds every double, and all of its syntax.
+		// A long double can hold every double, and its syntax contains that of a double.
 		if long, okLong := ParseLongDouble(string(b)); ok && len(b) <= longDoubleMaxLen {
 			if !okLong {
 				t.Fatalf("%q is a float but not a long double", b)
