@@ -19,7 +19,7 @@ var absent = []struct{ pattern, why string }{
 	{"restore-asking", "nothing migrates slots: RESTORE does the same"},
 }
 
-// WhyAbsent returns why the server does not have the command of a given name, as the list absent says. It returns "" if no
+// WhyAbsent looks a command name up in the list absent. It returns why the server does not have the command, or "" if no
 // pattern of the list matches the name.
 func WhyAbsent(name string) string {
 	name = strings.ToLower(name)

@@ -41,8 +41,8 @@ func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served b
 	return true, nil
 }
 
-// acceptInto accepts connections until the listener is closed, and returns when Server.drained is
-// closed.
+// acceptInto accepts connections until the listener is closed. It then waits until the server may cut its connections
+// (Server.drained is closed), and returns.
 func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
 	var wait yielding
 	for i := 0; ; i++ {
@@ -74,7 +74,7 @@ func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, sec
 }
 
 // adoptLater begins the TLS handshake with a client, and does not wait for it. Another goroutine does the handshake and, if
-// it succeeds, calls adopt. During the handshake, the client counts as one that has not authenticated. So the operating
+// it succeeds, calls adopt. During the handshake, the client counts as one that has not authenticated, so the operating
 // system keeps little of its input.
 func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	srv.warnOfNoLimit(limitInput(conn, srv.inputOf(false)))
@@ -119,7 +119,7 @@ func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	s.onLoop = true
 	c.sub.Done = func() { l.tell(c, newsAnswered) }
 	s.out.setOnPush(func() { l.tell(c, newsPushed) })
-	c.onLoop.Store(true) // an earlier Close has told the loop nothing, but has set c.shut, which loop.join checks
+	c.onLoop.Store(true) // a Close before this line has not told the loop; loop.join looks at c.shut for it
 	l.tell(c, newsJoined)
 	return nil
 }
@@ -133,7 +133,7 @@ type loopSocket interface {
 // takeSocket duplicates the socket's descriptor and closes conn, so that Go's runtime does not poll the
 // socket any more.
 func takeSocket(conn *net.TCPConn) (fd int, err error) {
-	// Close runs when the descriptor has been duplicated or takeSocket has failed: its own error does not matter.
+	// When Close runs, the descriptor has been duplicated or takeSocket has failed, so an error of Close does not matter.
 	defer func() { _ = conn.Close() }()
 	raw, err := conn.SyscallConn()
 	if err != nil {

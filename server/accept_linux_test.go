@@ -2,8 +2,8 @@ package server
 
 import "testing"
 
-// A loop is told of the end of a connection only if the connection has joined the loop: another goroutine may cut off a refused
-// connection before that.
+// Another goroutine may cut off a refused connection before the connection joins its loop. In that case, the loop is not told
+// of the end.
 func TestLoopHearsOnlyOfItsConnections(t *testing.T) {
 	for _, joins := range []bool{false, true} {
 		told := 0
@@ -13,7 +13,7 @@ func TestLoopHearsOnlyOfItsConnections(t *testing.T) {
 		if joins {
 			c.onLoop.Store(true)
 		}
-		_ = c.Close() // the socket is none
+		_ = c.Close() // fails: there is no socket
 		_ = c.Close()
 		if want := map[bool]int{true: 1}[joins]; told != want {
 			t.Errorf("joins %v: told %d times, want %d", joins, told, want)

@@ -16,9 +16,9 @@ type accounts struct {
 	open    atomic.Bool // the default user is on and needs no password
 	current atomic.Bool // since its start, this node has caught up with the leader's users at least once
 	version atomic.Uint64
-	heard   atomic.Uint64 // the latest version of the users of which the leader has told this node
+	heard   atomic.Uint64 // the latest version of the users that the leader has announced to this node
 	def     *account
-	cluster *accounts // only for a Sentinel without Config.AnyClient: the accounts of the server for data, whose users may log in
+	cluster *accounts // the accounts of the server for data; set only for a Sentinel without Config.AnyClient, which admits those users
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log
@@ -105,7 +105,7 @@ func (a *accounts) update() {
 	if had := a.version.Load(); a.latest.Version != had {
 		for _, name := range a.latest.Gone {
 			if acc := a.byName[name]; acc != nil && acc != a.def {
-				remove(acc) // if the map named has this name, a new user has got the name since
+				remove(acc) // a user of this name in the map named is a new one
 			}
 		}
 		if had < a.latest.Forgotten {
@@ -144,8 +144,8 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// ruling returns the accounts that decide who may log in. If a belongs to a Sentinel that asks for passwords, they are the
-// accounts of the server for data. Otherwise they are a.
+// ruling returns the accounts that decide who may log in. If a belongs to a Sentinel that asks for passwords, ruling returns
+// the accounts of the server for data. Otherwise it returns a.
 func (a *accounts) ruling() *accounts {
 	if a.cluster != nil {
 		return a.cluster
@@ -153,8 +153,8 @@ func (a *accounts) ruling() *accounts {
 	return a
 }
 
-// protected reports whether protected mode refuses clients on other machines. The caller calls it for the result of ruling.
-// A Sentinel's own accounts and parameters would not do, because they stay as they were at the start.
+// protected reports whether protected mode refuses clients on other machines. The caller must call it on the result of
+// ruling: a Sentinel's own accounts and parameters never change after the start.
 func (a *accounts) protected() bool {
 	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
 }
@@ -195,8 +195,8 @@ func (a *accounts) userIn(users store.Accounts, name string) *store.User {
 	return nil
 }
 
-// isInitial reports whether a user is the default user of this node's configuration, which is in use until
-// the log sets a default user.
+// isInitial reports whether a user is the default user of this node's configuration. That user is in use until the log sets a
+// default user.
 func (a *accounts) isInitial(u *store.User) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -230,8 +230,8 @@ func (a *accounts) dropAnonymous() {
 }
 
 // setCurrent notes that this node has caught up with the leader. If the default user needs no password, the connections of
-// that user count as authenticated from now on. As in Redis, they stay so if the user gets a password later. session.leave
-// does the same for a connection that comes later.
+// that user count as authenticated from now on. As in Redis, these connections stay authenticated if the user gets a password
+// later. For later connections, session.leave does the same.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -277,8 +277,8 @@ func (a *accounts) expel(lost losses) {
 	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
-// close closes connections that have lost their rights, and ends the subscriptions of those that run no pipeline. If these
-// subscriptions are more than fewNames, a new goroutine ends them, because the caller may hold the state machine's lock.
+// close closes connections that have lost their rights. It also ends the subscriptions of those connections that run no
+// pipeline. A new goroutine ends more than fewNames subscriptions, because the caller may hold the state machine's lock.
 func (a *accounts) close(lost []*session) {
 	names, idle := 0, lost[:0]
 	for _, s := range lost {
@@ -302,11 +302,12 @@ const (
 	stepsOfSubscription = 16
 )
 
-// listenElsewhere returns the sessions for which listensElsewhere is true. The sessions share lookSteps equally. Sessions with
-// few subscriptions come first; the steps that they do not use go to the sessions after them.
+// listenElsewhere returns the sessions that may have lost the right to a channel (listensElsewhere). The sessions share
+// lookSteps equally. Sessions with few subscriptions come first; the steps that they do not use go to the sessions after
+// them.
 func (h *Hub) listenElsewhere(sessions []*session, lost losses) (ends []*session) {
 	if len(sessions) == 0 {
-		return nil // before h.mu is locked: the state machine would have to wait for it
+		return nil // without locking h.mu, for which the state machine would have to wait
 	}
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -377,7 +378,7 @@ func (a *accounts) get(name string) *account {
 // behind reports whether the leader has told this node of a version of the users that the node does not have yet.
 func (a *accounts) behind() bool { return a.version.Load() < a.heard.Load() }
 
-// hears notes a version of the users of which the leader has told.
+// hears notes the version of the users that the leader has announced to this node.
 func (a *accounts) hears(version uint64) {
 	for {
 		heard := a.heard.Load()

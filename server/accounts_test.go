@@ -21,7 +21,7 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 		a.latest.List = append(a.latest.List, &store.Account{Name: fmt.Sprint(i)})
 	}
 	a.update()
-	// All may listen to a channel, which the next update takes from them.
+	// All users may listen to channel c. The next update takes that right from them.
 	listener, refusal := store.NewUser(table, "", false).WithRules([]string{"&c"}, false)
 	if refusal != "" {
 		t.Fatal(refusal)
@@ -54,9 +54,9 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLookForLostChannelsIsBounded: all nodes wait while a node looks for the subscriptions that their users no longer permit. It
-// cuts off a session that has too many subscriptions for this, or whose user has too slow patterns, and no other session. Without
-// the bound, the look took ten million steps for each subscription.
+// TestLookForLostChannelsIsBounded: while a node looks for subscriptions that users may no longer have, all nodes wait. So
+// the node bounds the steps of this look. It cuts off a session with too many subscriptions, and a session whose user has
+// slow patterns, but no other session. Without the bound, the look took ten million steps for each subscription.
 func TestLookForLostChannelsIsBounded(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	rights := func(rules ...string) *store.User {
@@ -106,8 +106,8 @@ func TestLookForLostChannelsIsBounded(t *testing.T) {
 	}
 }
 
-// TestUserOfTheSameNameInASnapshot: a node that learns of the users by a snapshot does not know that a user was deleted and made anew.
-// The connections of the first user do not get the rights of the second.
+// TestUserOfTheSameNameInASnapshot: a user was deleted and made anew, and a node learns of both only by a snapshot. The node
+// does not give the connections of the first user the rights of the second.
 func TestUserOfTheSameNameInASnapshot(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, changed, same := ts.dial(t), ts.dial(t), ts.dial(t)
@@ -140,8 +140,9 @@ func TestUserOfTheSameNameInASnapshot(t *testing.T) {
 	same.do("ACL WHOAMI", bulk("bob"))
 }
 
-// TestRedirectedMessagesEndWithALogin: a client that another user has named for its messages of CLIENT TRACKING before it logged in gets
-// none of them afterwards. A client that has not logged in cannot be named at all if it has to.
+// TestRedirectedMessagesEndWithALogin: another user redirects CLIENT TRACKING messages to a client, and the client then logs
+// in. After the login, that client gets none of these messages. Nobody can redirect messages to a client that still has to
+// log in.
 func TestRedirectedMessagesEndWithALogin(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -159,7 +160,8 @@ func TestRedirectedMessagesEndWithALogin(t *testing.T) {
 	})
 }
 
-// TestPasswordsOfHelloAreHidden: the options of a HELLO are read in order, so a client named auth does not shift what is hidden.
+// TestPasswordsOfHelloAreHidden: HELLO is read option by option, so the client name "auth" is not taken for the option AUTH,
+// and the right arguments are hidden.
 func TestPasswordsOfHelloAreHidden(t *testing.T) {
 	table := newTestServer(t, nil).table
 	for line, want := range map[string]string{

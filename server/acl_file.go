@@ -22,7 +22,7 @@ import (
 // maxACLFile is the maximum size of an ACL file in bytes.
 const maxACLFile = 4 << 20
 
-// The server itself gives these arguments to ACL LOAD; the arity keeps clients from doing so:
+// Clients can send ACL LOAD only without arguments, because of its arity. The server itself sends it with these arguments:
 //
 //	ACL LOAD version HASH again [NAME RULES]...   returns the version of the users. HASH is the hash of the password
 //	                                              that the asking node was started with. It may become the default
@@ -266,7 +266,8 @@ func replaceFile(path, text string) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// linked returns the target of a symbolic link, and the path itself if it names no link that can be followed.
+// linked returns the target of a symbolic link. If the path is no link, or the link cannot be followed, linked returns the
+// path itself.
 func linked(path string) string {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		return target

@@ -27,7 +27,7 @@ func fileServer(t *testing.T, text string) (ts *testServer, c *client, path stri
 	return ts, ts.dial(t), path, log
 }
 
-// TestHostileACLFiles: whatever stands at the path, ACL LOAD answers soon and in few words, and changes nothing.
+// TestHostileACLFiles: whatever kind of file is at the path, ACL LOAD soon answers with a short error, and changes nothing.
 func TestHostileACLFiles(t *testing.T) {
 	ts, c, path, _ := fileServer(t, "")
 	c.do("ACL SETUSER here on", "+OK\r\n")
@@ -79,8 +79,9 @@ func TestHostileACLFiles(t *testing.T) {
 	ts.dial(t).do("PING", "+PONG\r\n")
 }
 
-// TestACLSave: ACL SAVE replaces the file as a whole, or the file that a symbolic link names, and only the owner may read it. ACL
-// LOAD restores the same users. If a user cannot be written in a file, the old file stays.
+// TestACLSave: ACL SAVE replaces the file as a whole. If the path is a symbolic link, it replaces the target of the link.
+// Only the owner may read the new file. ACL LOAD restores the same users. If a user cannot be written in a file, the old file
+// stays.
 func TestACLSave(t *testing.T) {
 	_, c, path, log := fileServer(t, "what was there\n")
 	real := path + ".real"
@@ -125,7 +126,7 @@ func TestACLSave(t *testing.T) {
 	c.do("CONFIG GET aclfile", "*2\r\n$7\r\naclfile\r\n"+bulk(path))
 }
 
-// FuzzACLFile: no file makes the reader fail, and what it says of users can be written and read back.
+// FuzzACLFile: no file makes the reader fail. The users that it reads from a file can be written and read back.
 func FuzzACLFile(f *testing.F) {
 	ts := newTestServer(f, nil)
 	for _, text := range []string{"user a on >p ~* +@all\n", "user a (+get\n", "user a (~x +get) (&y)\nuser b\n", "\x00", "user  on\n", "user a +get|x|y\tb\n"} {

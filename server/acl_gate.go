@@ -46,7 +46,7 @@ func (s *session) context() store.DenyContext {
 }
 
 // mayRunAtExec is mayRun for a queued command that this node, not the leader, runs at EXEC. It also records a refusal in the
-// ACL log. For SELECT it keeps to what askExec has decided (queued.may).
+// ACL log. For SELECT, it returns what askExec has decided before the call to the leader (queued.may).
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg, steps := u.CheckSteps(q.cmd, q.args)
@@ -61,7 +61,7 @@ func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	return why.RefusalAtExec()
 }
 
-// mayAs says why a caller may not run a queued command that this node runs at EXEC, or store.Allowed.
+// mayAs returns why a caller may not run a queued command that this node runs at EXEC; store.Allowed if the caller may.
 func (s *session) mayAs(caller string, q *queued) store.DenyReason {
 	acc := s.srv.hub.accounts.get(store.UserOf(caller))
 	if acc == nil {
@@ -72,9 +72,9 @@ func (s *session) mayAs(caller string, q *queued) store.DenyReason {
 	return why
 }
 
-// callerAfter works out beforehand what a queued AUTH or HELLO will change. It returns the caller of the later commands of
-// the transaction, and the protocol that HELLO asks for; 0 if it asks for none. The leader runs those commands before this
-// node runs the AUTH or HELLO. The function known asks the leader for the users. If this node does not learn all that the
+// callerAfter works out what a queued AUTH or HELLO will change before this node runs it, because the leader runs the later
+// commands of the transaction earlier than that. It returns the caller of these later commands, and the protocol that HELLO
+// asks for; 0 if it asks for none. The function known asks the leader for the users. If this node does not learn all that the
 // leader knows, the caller stays the same.
 func (s *session) callerAfter(caller string, q *queued, known func() knowledge) (after string, resp int) {
 	after = caller
@@ -113,8 +113,8 @@ func (s *session) stillMayListen(kind subKind, names [][]byte) {
 	}
 }
 
-// caller returns the user name for a call, and the version of the users that this node has. By the version, the leader sees
-// whether the user has been deleted since, even if another user has the name now.
+// caller returns the user name for a call to the leader, and the version of the users that this node has. With the version,
+// the leader can tell a deleted user from a new user of the same name.
 func (s *session) caller() (name string, users uint64) {
 	users = s.srv.hub.accounts.version.Load() // read before the account: the version must not be newer than the account
 	acc := s.account.Load()
@@ -175,7 +175,7 @@ func (s *session) checkOperator(cmd *store.Command, args [][]byte) (refusal stor
 }
 
 // mayAtSentinel returns why a client of a Sentinel may not run a command for operators; "" if it may. It checks the user's
-// present rules in the cluster, because since the login the user may have been deleted or may have got another password. The
+// present rules in the cluster, because after the login the user may have been deleted, or may have got another password. The
 // user needs the right to the cluster's command of the same name. For a command that only Sentinels have, the user needs the
 // right to FAILOVER.
 func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
@@ -210,8 +210,8 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
 // asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. For such
-// a command, the node decides by the log entries about users that it has applied. An early entry sets the password with
-// which the first node of the cluster was started, if there was one.
+// a command, the node decides by the log entries about users that it has applied. If the first node of the cluster was
+// started with a password, an early entry has set it, so even such a node asks for that password.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -223,9 +223,9 @@ func asksNodeAlone(cmd *store.Command) bool {
 // readsAll reports whether a command shows all of the data.
 func readsAll(cmd *store.Command) bool { return cmd.FullName() == "lockstep|backup" }
 
-// readsOn reports whether a command asks for a piece of a backup. There are many such commands, and LOCKSTEP BACKUP BEGIN
-// has already looked for a leader. So none of them waits for a leader. If there is a leader, this node asks it again for
-// each piece.
+// readsOn reports whether a command asks for a piece of a backup. There are many such commands, and LOCKSTEP BACKUP BEGIN has
+// already looked for a leader. So none of them waits for a leader. If there is a leader, this node asks it for the users
+// again at each piece.
 func readsOn(cmd *store.Command, args [][]byte) bool {
 	return readsAll(cmd) && len(args) > 2 && strings.EqualFold(string(args[2]), "read")
 }
@@ -270,7 +270,8 @@ func (s *session) settle(r store.Reply) store.Reply {
 
 // login checks a user name and a password, and authenticates the connection or returns why not. command is the command name
 // as the client wrote it. The function known says how recent the users and passwords of this node are; it may wait for the
-// leader. During that wait, a client keeps its place if its password is right as far as this node knows.
+// leader. If the password is right by the users that this node has, the server does not cut the client off during that wait
+// to make room for others (Server.trusts).
 func (s *session) login(known func() knowledge, command, name, password []byte) (refusal store.Error) {
 	hashed := store.HashPassword(password)
 	if s.srv.hub.accounts.admitted(string(name), hashed) != nil {
@@ -321,12 +322,12 @@ func (s *session) known() {
 	}
 }
 
-// sure returns why the session may not run a command; "" if it may. This node may have accepted the password of the
-// session's login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
+// sure returns why the session may not run a command; "" if it may. This node may have accepted the password of the session's
+// login before it knew all that the leader knows (s.unsure). In that case sure checks the password again.
 //
-// Two kinds of commands need no second check. The first are those for which the function greets returns true. The second are
-// those with the flag AllowBusy, while this node is the leader and busy with a script. Nor do commands that MULTI queues need
-// one: sure checks EXEC. If the leader does not answer, sure also permits the commands for which asksNodeAlone returns true.
+// Three kinds of commands need no second check: those for which the function greets returns true; those with the flag
+// AllowBusy, while this node is the leader and busy with a script; and those that MULTI queues, because sure checks EXEC. If
+// the leader does not answer, sure also permits the commands for which asksNodeAlone returns true.
 func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) {
 	if s.unsure == "" || greets(cmd) || cmd.Is(store.AllowBusy) && s.srv.backend.Busy() {
 		return ""
@@ -354,9 +355,10 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 	return ""
 }
 
-// greets reports whether a command is one that clients and operators begin with: its reply shows no key, no
-// value and nothing secret. MULTI, SELECT and CLIENT CACHING must be among them: if one were refused, and a leader came, the commands
-// behind it in a pipeline would mean something else.
+// greets reports whether a command is one that clients and operators begin with. The reply to such a command shows no key, no
+// value and nothing secret. MULTI, SELECT and CLIENT CACHING must be among them, because they change what the next commands
+// mean. If such a command were refused and a leader came right after, the next commands in a pipeline would run with another
+// meaning.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "multi", "discard", "unwatch",
@@ -411,8 +413,8 @@ func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	}
 }
 
-// learnPause is the pause between two attempts to reach a leader. A node that has just started waits so long before it asks
-// a leader for the users again, and upToDate before it looks for a leader again.
+// learnPause is the pause between two attempts to reach a leader. A node that has just started makes this pause before it
+// asks for the users again (learnUsers). The method upToDate makes it before it looks for a leader again.
 const learnPause = 50 * time.Millisecond
 
 // learnUsers asks the leader for the users until this node has caught up with them (accounts.current), or until the

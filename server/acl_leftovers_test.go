@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-// TestACLSaveRemovesLeftovers: ACL SAVE deletes what crashes have left of earlier ones, and nothing else.
+// TestACLSaveRemovesLeftovers: an ACL SAVE that crashes may leave its unfinished file behind. A later ACL SAVE deletes such
+// files, and nothing else.
 func TestACLSaveRemovesLeftovers(t *testing.T) {
 	_, c, path, _ := fileServer(t, "")
 	dir := filepath.Dir(path)
-	real := filepath.Join(t.TempDir(), "real[1].acl") // a pattern of a shell, too
+	real := filepath.Join(t.TempDir(), "real[1].acl") // a shell would take this name for a pattern
 	if err := os.Rename(path, real); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,7 @@ func TestACLSaveRemovesLeftovers(t *testing.T) {
 		filepath.Join(at, ".real[1].acl.tmp-x"):          {age: true, stays: true},
 		filepath.Join(at, ".real1.acl.tmp-123"):          {age: true, stays: true},
 		filepath.Join(at, "real[1].acl.tmp-123"):         {age: true, stays: true},
-		filepath.Join(dir, ".users.acl.tmp-123"):         {age: true, stays: true}, // the link's name was never written under
+		filepath.Join(dir, ".users.acl.tmp-123"):         {age: true, stays: true}, // named after the link, not after its target
 	} {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestACLSaveOfTooMuch: a file that no node would read at its start is not written, and the client is told why.
+// TestACLSaveOfTooMuch: ACL SAVE writes no file that a node would refuse at its start, because it is too large or has too
+// many users. The client is told why.
 func TestACLSaveOfTooMuch(t *testing.T) {
 	_, c, path, _ := fileServer(t, "what was there\n")
 	stays := func(why string) {
@@ -29,7 +30,7 @@ func TestACLSaveOfTooMuch(t *testing.T) {
 	for i := range 5 {
 		c.do(fmt.Sprint("ACL DELUSER u", i), ":1\r\n")
 	}
-	var users strings.Builder // in one log entry: the node looks at all users for each entry
+	var users strings.Builder // one log entry sets all these users, because the node looks at all users for each entry
 	users.WriteString(array("MULTI"))
 	for i := range 10_000 {
 		users.WriteString(array("ACL", "SETUSER", fmt.Sprint("u", i)))

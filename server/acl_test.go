@@ -78,8 +78,7 @@ func (ts *testServer) denials() []aclLogEntry {
 	return slices.Clone(ts.aclLog.entries)
 }
 
-// TestRefusalInAPipeline: the commands around one that is refused run, in
-// order, and the refusal is logged once.
+// TestRefusalInAPipeline: the commands before and after a refused one run in order. The refusal is logged once.
 func TestRefusalInAPipeline(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops = loops })
@@ -119,8 +118,8 @@ func TestGateIsFree(t *testing.T) {
 	}
 }
 
-// TestRightsLostOnTheWay: the leader refuses what this node has let pass on
-// rights that were out of date.
+// TestRightsLostOnTheWay: this node has let a command pass because it did not know yet that the user had lost the right. The
+// leader refuses the command.
 func TestRightsLostOnTheWay(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin := ts.dial(t)
@@ -140,9 +139,9 @@ func TestRightsLostOnTheWay(t *testing.T) {
 	}
 }
 
-// TestLogGroups: like refusals within a minute share an entry.
-// TestSelectIsDecidedOnce: an EXEC takes away the right to SELECT, or a change of users that was on its way does. The session then works
-// in the database in which the leader has run the commands behind the SELECT.
+// TestSelectIsDecidedOnce: the user's right to SELECT changes in the same EXEC, or by a change of users while the EXEC is on
+// its way. Whether SELECT may run is decided only once, so the session ends in the database in which the leader has run the
+// commands after SELECT.
 func TestSelectIsDecidedOnce(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -157,6 +156,7 @@ func TestSelectIsDecidedOnce(t *testing.T) {
 	})
 }
 
+// TestLogGroups: equal refusals within a minute share an entry.
 func TestLogGroups(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -189,7 +189,7 @@ func TestAnonymousUntilCurrent(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		admin := ts.dial(t)
-		<-ts.learned // or the node would set accounts.current again
+		<-ts.learned // otherwise the node would set accounts.current again
 		admin.do("PING", "+PONG\r\n")
 		ts.hub.accounts.current.Store(false)
 		c, listener := ts.dial(t), ts.dial(t)
@@ -218,8 +218,8 @@ func (ts *testServer) elsewhere(line string) store.Reply {
 	return ts.fake.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2}}, nil)[0]
 }
 
-// TestTooManyRules: rules that would make more than one command may write are refused before
-// they are applied. A selector of five bytes takes a hundred times as much.
+// TestTooManyRules: the leader refuses rules before it applies them if they would write more than one command may write. A
+// selector of five bytes in the command writes a hundred times as many bytes.
 func TestTooManyRules(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -229,7 +229,8 @@ func TestTooManyRules(t *testing.T) {
 	c.do("ACL GETUSER u", "$-1\r\n")
 }
 
-// TestBoundsOfUsersAreTold: ACL SETUSER tells of the bounds that TestUsersAreBounded checks, and an ACL file does, too.
+// TestBoundsOfUsersAreTold: if a user is beyond the bounds that TestUsersAreBounded checks, the errors of ACL SETUSER and of
+// an ACL file say so.
 func TestBoundsOfUsersAreTold(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -29,9 +29,9 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 }
 
 // alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its clients
-// for more than ownAtOnce within a second, alone then also waits for the client's turn (Backend.Pace): hundreds of clients
-// may send one such command each. If cmd is not heavy, or on an event loop, alone does not wait. ok is false if the client
-// has been cut off, or the node closes. Otherwise the caller must call leave after the command.
+// for more than ownAtOnce within a second, alone then also waits for the client's turn (Backend.Pace), because hundreds of
+// clients may send one such command each. If cmd is not heavy, or if the session runs on an event loop, alone does not wait.
+// ok is false if the client has been cut off, or the node closes. Otherwise the caller must call leave after the command.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {
@@ -40,7 +40,7 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	s.out.flush() // earlier replies need not wait
 	end, ok := s.srv.backend.Alone(s.client, kind)
 	if !ok || kind == cluster.OwnFile || !s.srv.ownWork.isMuch() {
-		return end, ok // doACLLoad and doACLSave themselves call paced, for the part that is work
+		return end, ok // doACLLoad and doACLSave call paced themselves, only for their work on the file
 	}
 	done, ok := s.srv.backend.Pace(s.client)
 	if !ok {

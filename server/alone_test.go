@@ -7,7 +7,8 @@ import (
 	"lockstep/cluster"
 )
 
-// ACL LOAD reads a file of megabytes, and ACL SAVE makes one: a node does one of them at a time, and those who wait hold nothing.
+// ACL LOAD reads a file of megabytes, and ACL SAVE makes one. A node runs only one of these commands at a time, and the
+// waiting ones take no memory for a file.
 func TestOneACLFileAtATime(t *testing.T) {
 	for _, verb := range []string{"LOAD", "SAVE"} {
 		t.Run(verb, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestOneACLFileAtATime(t *testing.T) {
 				held := ts.fake.held.Load()
 				return held > 0 && held+ts.fake.asked.Load() >= clients
 			})
-			if n := ts.fake.held.Load(); n > 2 { // one of them may be the node itself, which asks for the users
+			if n := ts.fake.held.Load(); n > 2 { // one of these calls may be the node's own, which asks for the users
 				t.Errorf("%d at once", n)
 			}
 			release()
@@ -39,8 +40,9 @@ func TestOneACLFileAtATime(t *testing.T) {
 	}
 }
 
-// A list that grows with what clients hold is made for one client at a time. Once the node has worked much for all clients
-// together, it gives way to other commands before the next list. Other kinds of work do not wait for a list, nor do locks.
+// A list of what clients hold may be long, so the node makes such a list for one client at a time. Once the node has worked
+// much for all clients together, it lets other commands run before the next list. Other kinds of work do not wait for a list,
+// nor do locks.
 func TestHeavyCommandsRunOneAtATime(t *testing.T) {
 	for line, kind := range map[string]cluster.OwnKind{
 		"COMMAND DOCS get": cluster.OwnList, "COMMAND INFO get": cluster.OwnList, "COMMAND LIST": cluster.OwnList, "COMMAND": cluster.OwnList,
@@ -102,7 +104,7 @@ func TestNothingHeavyIsRunForWhoHasLeft(t *testing.T) {
 	})
 }
 
-// The hash of the state belongs to all who wait for it: the time counts as no client's own work.
+// All clients that wait for the hash of the state share it, so the time for it does not count as any client's own work.
 func TestSharedHashIsNobodysWork(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.fake.hashTakes.Store(int64(10 * ownSlice))

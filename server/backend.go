@@ -26,8 +26,8 @@ type Submitter interface {
 	// size of the command. If bytes is at most cluster.HeavyBytes, GiveWay returns at once. The caller must call leave when
 	// the reply is in the output.
 	GiveWay(client *cluster.Client, bytes, arguments int) (leave func())
-	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. The parameter took is the
-	// time of that work, plus that of the client's next command if its cost is known beforehand.
+	// Rest waits for the turn of a client after the node itself, not the leader, has worked for the client. The parameter
+	// took is the time of that work, plus the time of the client's next command, if the session knows that time beforehand.
 	Rest(client *cluster.Client, took time.Duration)
 	// Alone waits until the node does no work of the same kind for another client. ok is false if the client has been cut off, or
 	// the node closes; otherwise the caller must call leave at the end of the work.
@@ -43,8 +43,8 @@ type Submitter interface {
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
 	// SubmitAsync returns. The caller must then call Flush or FlushWatched: SubmitAsync may have collected the commands
-	// without running them. Both may run commands on the caller's goroutine, but only FlushWatched runs scripts there. While
-	// a script runs there, another goroutine must do the caller's work.
+	// without running them. Flush and FlushWatched may run commands on the caller's goroutine, but only FlushWatched runs
+	// scripts there. While a script runs there, another goroutine must do the caller's work.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
 	FlushWatched()
@@ -73,8 +73,9 @@ type Observer interface {
 	Script(sha string) (body string, ok bool)
 	// FunctionFlags returns the flags that a function declares, as this node knows it.
 	FunctionFlags(name string) (store.FunctionFlags, bool)
-	// RunningFunction returns the reply to FUNCTION STATS if the leader runs a function that KillFunction would end by now, and Nil if
-	// the leader runs none. It returns an error if the leader does not answer. users is as for KillScript.
+	// RunningFunction returns the reply to FUNCTION STATS if the leader has run a function for so long that KillFunction
+	// would end it. It returns Nil if there is no such function, and an error if the leader does not answer. users is as for
+	// KillScript.
 	RunningFunction(users uint64) store.Reply
 	// Busy reports whether this node is the leader and has been running a script for longer than the busy
 	// threshold. The server calls it before every command, so it must cost little.
@@ -108,7 +109,7 @@ type Admin interface {
 	// KillScript ends the running script, as SCRIPT KILL does. users is the version of the users by which the caller has
 	// checked the client's right to the command.
 	KillScript(users uint64) store.Reply
-	// KillFunction ends the running function, as FUNCTION KILL.
+	// KillFunction ends the running function, as FUNCTION KILL does. users is as for KillScript.
 	KillFunction(users uint64) store.Reply
 	// SetBusyThreshold changes the busy threshold.
 	SetBusyThreshold(d time.Duration)
@@ -118,10 +119,10 @@ type Admin interface {
 	Remove(id string) error
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
-	// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-	// these writes. It waits until the number is at least others. If here is true, it also waits until this node has the
-	// writes. It stops waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second
-	// result may be false although this node has the writes.
+	// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has these
+	// writes. It waits until the number is at least others and, if here is true, until this node has the writes. It stops
+	// waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second result may be
+	// false although this node has the writes.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup, which is written while the caller reads r; the caller must close r. complete is true if
 	// the backup has all writes that were acknowledged before the call.

@@ -16,7 +16,7 @@ func bothPaths(t *testing.T, fn func(t *testing.T, ts *testServer)) {
 	}
 }
 
-// until waits for something that happens without an answer.
+// until waits until the condition ok holds. Tests use it for events that no reply shows.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -31,8 +31,7 @@ func (ts *testServer) untilBlocked(t *testing.T, n int) {
 	until(t, fmt.Sprintf("%d blocked clients", n), func() bool { return ts.fake.blockedClients() == n && ts.stats.blocked.Load() == int64(n) })
 }
 
-// A client that leaves while it waits is not served, however it leaves, and
-// whatever it has sent behind the command.
+// A client that leaves while it waits is not served, however it leaves, and whatever it has sent after the command.
 func TestBlockedClientLeaves(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for name, leave := range map[string]func(c *client, other *client){
@@ -60,7 +59,7 @@ func TestBlockedClientLeaves(t *testing.T) {
 	})
 }
 
-// The commands behind a blocking command are run after it, also if they arrive in pieces.
+// The commands that follow a blocking command are run after it, also if they arrive in pieces.
 func TestPipelineBehindBlockingCommand(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, other := ts.dial(t), ts.dial(t)
@@ -76,8 +75,7 @@ func TestPipelineBehindBlockingCommand(t *testing.T) {
 	})
 }
 
-// A blocking command does not wait for a client that has half-closed the
-// connection right behind it.
+// A client sends a blocking command and half-closes the connection at once. The command does not wait.
 func TestBlockingCommandFromHalfClosed(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -90,8 +88,8 @@ func TestBlockingCommandFromHalfClosed(t *testing.T) {
 	})
 }
 
-// TestHalfClosedClientHasItsElement: a client half-closes the connection while the leader looks for an element. It gets the element,
-// as from Redis; if there is none, the connection ends.
+// TestHalfClosedClientHasItsElement: a client half-closes the connection while the leader looks for an element. As with
+// Redis, the client gets the element. If there is no element, the connection ends.
 func TestHalfClosedClientHasItsElement(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, there := range []bool{true, false} {
@@ -118,7 +116,7 @@ func TestHalfClosedClientHasItsElement(t *testing.T) {
 	})
 }
 
-// A server that shuts down does not wait for those who wait.
+// A server that shuts down does not wait for clients in a blocking command or in CLIENT PAUSE.
 func TestShutdownEndsWaiting(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, held, other := ts.dial(t), ts.dial(t), ts.dial(t)
@@ -140,7 +138,7 @@ func TestShutdownEndsWaiting(t *testing.T) {
 	})
 }
 
-// The pause ends by the injected clock.
+// CLIENT PAUSE ends by the time of Config.Clock.
 func TestPauseByTheClock(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, other := ts.dial(t), ts.dial(t)

@@ -14,9 +14,8 @@ import (
 	"lockstep/store"
 )
 
-// For every command that the session answers itself, with any number of words: the reply
-// keeps to the limit of a reply, making it allocates a bounded amount, and the memory that the
-// client holds by the command is bounded while the command runs.
+// For every command that the session answers itself, with any number of words, three things are bounded: the size of the
+// reply, what the server allocates to make it, and what the client holds while the command runs.
 func TestRepliesOfOneNodeAreBounded(t *testing.T) {
 	const words, limit, clients, enough = 20_000, 256 << 10, 256 << 10, 4 << 20
 	ts := newTestServer(t, nil)
@@ -70,8 +69,7 @@ func TestRepliesOfOneNodeAreBounded(t *testing.T) {
 	}
 }
 
-// A pipeline of commands that this node answers waits until the client reads, and so does a
-// transaction of them.
+// A pipeline of commands that this node answers waits until the client reads. A transaction of such commands waits, too.
 func TestPipelineWaitsForItsReader(t *testing.T) {
 	const many = 100
 	for name, pipeline := range map[string]string{
@@ -152,8 +150,8 @@ func TestSlowReadersHoldNoElements(t *testing.T) {
 	})
 }
 
-// A client that would wait for more keys than clients may hold is cut off before the leader
-// knows of them.
+// If a blocking command names so many keys that the client would hold too much memory, the server cuts the client off before
+// the leader gets the command.
 func TestWaitingForTooManyKeys(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.dial(t).do("CONFIG SET maxmemory-clients 1mb", "+OK\r\n")
@@ -167,7 +165,7 @@ func TestWaitingForTooManyKeys(t *testing.T) {
 	})
 }
 
-// Prefixes overlap as in Redis, and the error names the first pair that does.
+// Prefixes overlap by the rules of Redis. The error names the first pair of overlapping prefixes.
 func TestOverlappingPrefixes(t *testing.T) {
 	for i, c := range []struct {
 		old, given []string
@@ -207,8 +205,8 @@ func TestOverlappingPrefixes(t *testing.T) {
 	}
 }
 
-// TestLargeRepliesFindNoRoom: while clients hold much more than they may, and until those who hold most have gone,
-// nobody's large reply is encoded. Small ones are.
+// TestLargeRepliesFindNoRoom: while clients hold much more memory than they may, the server encodes no large reply for any
+// client. It does so again when the clients that hold most have gone. It always encodes small replies.
 func TestLargeRepliesFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)

@@ -47,8 +47,8 @@ type Certificates struct {
 	said   string // the error that the last read returned and the log has; "" if the read succeeded
 }
 
-// NewCertificates reads the files. Without a CertFile no port speaks TLS, and Set only stores the
-// settings that it gets, as a Redis without a tls-port does.
+// NewCertificates reads the files. Without a CertFile no port speaks TLS. Set then only stores the settings that it gets, as
+// a Redis without a tls-port does.
 func NewCertificates(files TLSFiles, log *slog.Logger) (*Certificates, error) {
 	c := &Certificates{log: log, turns: turns.Half(), unused: files.CertFile == ""}
 	if err := files.check(); err != nil {
@@ -95,8 +95,8 @@ func (c *Certificates) Reload() error {
 }
 
 // Watch reads the files again if one of them has changed since the last read. It also does so if that read failed, because
-// the cause may be gone although no file has changed since. For example, a new certificate was there before its key. Or this
-// process could not read a file until a chmod, which changes neither the size nor the time of the file.
+// the cause may be gone although no file has changed since. For example, a new certificate was there before its key, or a
+// chmod has made a file readable. A chmod changes neither the size nor the time of a file.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Certificates) load(files TLSFiles) (use func(), err error) {
 	if c.unused {
 		return func() { c.files = files }, nil
 	}
-	seen := files.look() // before the files are read: Watch then notices a change during the reading
+	seen := files.look() // before the files are read, so that Watch notices a change during the reading
 	config, err := files.config()
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (c *Certificates) load(files TLSFiles) (use func(), err error) {
 	}, nil
 }
 
-// look returns a text with the sizes and modification times of the files, which differs when a file has changed.
+// look returns a text with the sizes and modification times of the files. If a file has changed, the text differs.
 func (f *TLSFiles) look() string {
 	var b strings.Builder
 	note := func(path string) {

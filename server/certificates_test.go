@@ -26,8 +26,8 @@ func unwatchedCertificates(t *testing.T) (*Certificates, TLSFiles, *lines) {
 	return c, files, log
 }
 
-// TestCertificatesThatCouldNotBeRead: after a failed read Watch tries again, even if the sizes and the times of the files stay the
-// same: a file may have been put in place without the right to read it, and a chmod changes neither. The same failure is logged once.
+// TestCertificatesThatCouldNotBeRead: after a failed read, Watch tries again even if the files keep their sizes and times.
+// For example, a chmod makes a file readable and changes neither. The same failure is logged once.
 func TestCertificatesThatCouldNotBeRead(t *testing.T) {
 	c, files, log := unwatchedCertificates(t)
 	a, err := certs.NewAuthority("another")
@@ -63,7 +63,7 @@ func TestCertificatesThatCouldNotBeRead(t *testing.T) {
 	}
 	rubbish := func(text []byte) []byte { return bytes.Repeat([]byte("x"), len(text)) }
 	put(files.CertFile, pair.Cert)
-	put(files.KeyFile, rubbish(pair.Key)) // stands for a file that cannot be read: root can read any
+	put(files.KeyFile, rubbish(pair.Key)) // as if the file could not be read; root, who may run this test, can read any file
 	fails(1)
 	put(files.CertFile, rubbish(pair.Cert))
 	fails(2)

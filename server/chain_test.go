@@ -12,8 +12,8 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// The server tries each certificate of a chain with the keys of all the others, and keeps them until then. So it refuses a client
-// with a long chain, and at every port one with a hello of 40 KB.
+// The server tries the keys of all other certificates of a chain on each certificate, and keeps the chain until it has done
+// that. So it refuses clients with a long chain. At every port, it also refuses clients with a ClientHello of 40 KB.
 func TestLongChains(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, _, good := secretServer(t, loops)
@@ -56,7 +56,7 @@ func TestLongChains(t *testing.T) {
 			for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 				for name, tc := range map[string]struct {
 					as  *tls.Config
-					why string // in the log; "": it comes in
+					why string // the reason in the log; "": the server admits the client
 				}{
 					"as many as there may be": {chain("a", "b", "c", "d"), ""},
 					"one more":                {chain("a", "b", "c", "d", "e"), "more than 5 certificates"},

@@ -98,13 +98,13 @@ func (c *chunks) drop(n int) {
 	}
 }
 
-// shift removes the first piece of first.
+// shift removes the first element of c.first.
 func (c *chunks) shift() {
 	c.unused -= cap(c.first[0]) - len(c.first[0]) // this is what seal has added for the piece: drop shortens length and capacity alike
 	c.first[0], c.first = nil, c.first[1:]
 }
 
-// take removes and returns the first piece. If that was last, the empty buffer spare becomes the new last.
+// take removes and returns the first piece. If that piece was c.last, the empty buffer spare becomes the new c.last.
 func (c *chunks) take(spare []byte) []byte {
 	out := c.head()
 	if len(c.first) == 0 {

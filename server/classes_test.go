@@ -9,9 +9,9 @@ import (
 	"lockstep/store"
 )
 
-// J8: an error inside a transaction left the connection in it, and commands of
-// whoever had the connection next were queued instead of run. Whatever step
-// fails, after EXEC or DISCARD the connection is as before.
+// Class J8 of mistakes: after an error inside a transaction, the connection was still in MULTI. If another user then got the
+// connection from a pool, the commands of that user were queued instead of run. Here, whatever step fails, the connection is
+// as before MULTI after EXEC or DISCARD.
 func TestJ8NoErrorLeavesMulti(t *testing.T) {
 	const queued = "+QUEUED\r\n"
 	for _, test := range []struct{ name, send, want string }{
@@ -44,7 +44,7 @@ func TestJ8NoErrorLeavesMulti(t *testing.T) {
 			})
 		})
 	}
-	// This node refuses EXEC: it has an argument too many, or a script runs.
+	// This node refuses EXEC, because EXEC has one argument too many, or because a script runs.
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
 		c.send("MULTI\r\nSET k 1\r\nEXEC now\r\nGET k\r\n")

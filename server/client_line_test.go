@@ -2,8 +2,8 @@ package server
 
 import "testing"
 
-// TestLineOfAClientHoldsItsLockShortly: CLIENT LIST copies the names that a client has chosen, which may have megabytes, without
-// the lock that the client's own commands take.
+// TestLineOfAClientHoldsItsLockShortly: the names that a client has chosen may have megabytes. CLIENT LIST copies them
+// without holding the lock that the client's own commands need.
 func TestLineOfAClientHoldsItsLockShortly(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

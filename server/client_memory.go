@@ -66,8 +66,8 @@ func (m *clientMemory) changed(by int64) {
 }
 
 // beyond reports whether large incoming commands alone exceed the limit by more than an eighth. If they do, the server cuts
-// off the sender of such a command at once. It takes time to find the clients that hold most, and meanwhile many clients
-// could fill the memory.
+// off the sender of such a command at once. It does not wait for the search for the clients that hold most, because many
+// clients could fill the memory during that search.
 func (m *clientMemory) beyond() bool {
 	return m.noRoomToGrow(0)
 }
@@ -101,7 +101,8 @@ func (m *clientMemory) noRoomFor(strangers int64) bool {
 // refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers.
 func (m *clientMemory) refused(addr net.Addr, n int64) { m.evicted(addr.String(), n) }
 
-// evicted counts a client that is cut off, and holds or wants n bytes. The next log line names the client with the most bytes.
+// evicted counts a client that is cut off. n is the number of bytes that the client holds, or that it wanted. The next log
+// line names the client with the most bytes.
 func (m *clientMemory) evicted(addr string, n int64) {
 	m.cut.Add(1)
 	m.evictions.count(n, "largest", addr, "bytes", n)
@@ -282,8 +283,8 @@ func (srv *Server) TrackedKeys() (keys int, bytes int64) {
 	return t.keys.len(), t.size
 }
 
-// clientShare reads a value of maxmemory-clients. If the value is a percentage of maxmemory, the result named is is true,
-// and ok says whether Redis could read the percentage. If the value is an amount of memory, that result is false.
+// clientShare reads a value of maxmemory-clients. If the value is a percentage of maxmemory, the second result (is) is true,
+// and ok says whether Redis could read the percentage. If the value is an amount of memory, the second result is false.
 func clientShare(value string) (percent int64, is, ok bool) {
 	share, is := strings.CutSuffix(value, "%")
 	percent, ok = redistext.ParseInt([]byte(share))

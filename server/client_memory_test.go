@@ -11,8 +11,8 @@ import (
 	"lockstep/cluster"
 )
 
-// If clients together hold too much memory, each in a different way, the server cuts off those that
-// hold most. It serves the others. It counts no memory of clients that have gone.
+// Several clients together hold too much memory, each in a different way. The server cuts off those that hold most, and
+// serves the others. Clients that have gone count for nothing.
 func TestClientsThatHoldTooMuch(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		other := ts.dial(t)
@@ -50,7 +50,8 @@ func TestClientsThatHoldTooMuch(t *testing.T) {
 	})
 }
 
-// TestRepliesBehindAFullSocket: replies that wait because the client does not read those before them are memory of the client.
+// TestRepliesBehindAFullSocket: a client does not read its replies, so later replies wait. The waiting replies count as
+// memory of the client.
 func TestRepliesBehindAFullSocket(t *testing.T) {
 	ts := newTestServer(t, nil) // without loops: the goroutine waits for the socket
 	ts.fake.whole.Store(true)
@@ -105,8 +106,9 @@ func TestManyClientsAreCutOff(t *testing.T) {
 	other.do("SET lock me NX", "+OK\r\n")
 }
 
-// Whatever one client can grow counts for it, and is given back: what it listens to, watches,
-// queues, waits for and calls itself. A client that holds too much of it is cut off.
+// Everything of a client that can grow counts as its memory: its subscriptions, watched keys, queued commands, names, and the
+// keys that it waits for. The memory no longer counts when the client gives it back. A client that holds too much of any of
+// these is cut off.
 func TestEveryHoldingCounts(t *testing.T) {
 	const many = 5000
 	names := func(words ...string) []string {
@@ -123,8 +125,8 @@ func TestEveryHoldingCounts(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		send string
-		free string // gives it back
-		each int64  // of many
+		free string // the command that gives the memory back
+		each int64  // bytes for each of the many names, keys or commands
 	}{
 		{"channels", array(names("SUBSCRIBE")...), array("UNSUBSCRIBE"), subscriptionCost},
 		{"patterns", array(names("PSUBSCRIBE")...), array("PUNSUBSCRIBE"), subscriptionCost},
@@ -180,8 +182,7 @@ func TestEveryHoldingCounts(t *testing.T) {
 	}
 }
 
-// A client that does not read its messages, of whatever kind, is cut off, and the others
-// are served.
+// The server cuts off a client that does not read its messages, of whatever kind they are. It serves the others.
 func TestUnreadMessagesCount(t *testing.T) {
 	message := strings.Repeat("m", 64<<10)
 	for name, listen := range map[string]string{
@@ -257,8 +258,8 @@ func TestTrackedKeysAreBounded(t *testing.T) {
 	}
 }
 
-// CLIENT NO-EVICT keeps a client as long as all clients with NO-EVICT hold no more than half of the
-// limit: until then the others are cut off before them.
+// As long as all clients with CLIENT NO-EVICT together hold no more than half of the limit, the server cuts off other clients
+// instead of them. When they hold more, it cuts them off, too.
 func TestNoEvictIsBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other := ts.dial(t)
@@ -317,8 +318,8 @@ func TestNoEvictIsBounded(t *testing.T) {
 	other.do("SET lock me NX", "+OK\r\n")
 }
 
-// TestEmptyArgumentsCount: the arguments of a command in part take memory though they are empty, and clients that hold
-// too much of it are cut off.
+// TestEmptyArgumentsCount: the arguments of a command that has arrived only in part take memory even if they are empty. The
+// server cuts off clients that hold too much of this memory.
 func TestEmptyArgumentsCount(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		const many, limit = 100_000, 4 << 20
@@ -336,8 +337,8 @@ func TestEmptyArgumentsCount(t *testing.T) {
 	})
 }
 
-// TestNoEvictIsNoRoom: without memory left, the server reads few more commands even of clients with NO-EVICT: the search for the
-// clients that hold most would come too late.
+// TestNoEvictIsNoRoom: when there is no memory left, the server soon stops reading commands even of clients with NO-EVICT. It
+// does not wait for the search for the clients that hold most, because that search could come too late.
 func TestNoEvictIsNoRoom(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		const limit = 4 << 20
@@ -356,8 +357,9 @@ func TestNoEvictIsNoRoom(t *testing.T) {
 	})
 }
 
-// What clients have reported is corrected when the server looks at all of them. Otherwise small changes, each too small to be
-// reported, might add up to more than the limit: others would be cut off for that, and each command would look at all clients.
+// When the server looks at all clients, it corrects what they have reported. Otherwise many changes, each too small to be
+// reported, could add up to more than the limit. Other clients would be cut off for that, and each command would look at all
+// clients.
 func TestReportedMemoryIsCorrected(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		const limit = 4 << 20

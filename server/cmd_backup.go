@@ -35,7 +35,7 @@ type openBackup struct {
 	io.ReadCloser
 	name string
 	by   reader
-	from int64 // the id of the session that began it, and with which it ends
+	from int64 // the id of the session that began the backup; the backup ends with that session
 	idle *time.Timer
 	most *time.Timer
 	mu   sync.Mutex // held while a piece is read
@@ -55,8 +55,8 @@ func doBackup(s *session, args [][]byte) store.Reply {
 }
 
 // reader identifies the client that began a backup. A client of another user, or one without a password, may not read that
-// backup. A client whose password no leader has confirmed may read it only if the backup was begun with the same password:
-// mayTake has compared no other password with the users in the backup.
+// backup. The backup may also have been begun with a password that no leader has confirmed. mayTake has then compared only
+// that password with the users in the backup, so another client whose password is unconfirmed must have the same one.
 type reader struct {
 	acc    *account
 	authed bool
@@ -72,9 +72,9 @@ func (s *session) mayRead(r reader) bool {
 	return now.acc == r.acc && now.authed == r.authed && (now.unsure == "" || now.unsure == r.unsure)
 }
 
-// mayTake returns why the client may not have a backup; "" if it may. users are the users in the state that the backup
-// holds. The backup may be newer than what this node has applied, if the node finds no leader. Then the newer entries may
-// have taken rights from the client, or may ask for a password.
+// mayTake returns why the client may not have a backup; "" if it may. users are the users in the state that the backup holds.
+// If the node finds no leader, the backup may hold newer entries than this node has applied. These entries may have taken
+// rights from the client, or may ask for a password.
 func (s *session) mayTake(users store.Accounts, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	u := a.userIn(users, s.userName())

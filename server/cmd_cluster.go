@@ -55,7 +55,7 @@ func doStatus(s *session, _ [][]byte) store.Reply {
 		num("commit", st.Commit),
 		num("applied", st.Applied),
 		num("sequence", st.Sequence),
-		num("state-index", index), // of state-hash; the node may have applied more since
+		num("state-index", index), // the log entry that state-hash belongs to; the node may have applied more since
 		text("state-hash", hash),
 		num("keys", uint64(keys)),
 		num("deadlines", uint64(deadlines)),

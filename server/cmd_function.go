@@ -8,9 +8,10 @@ func doFunctionKill(s *session, args [][]byte) store.Reply {
 	return s.askScript(args, s.srv.backend.KillFunction)
 }
 
-// doFunctionStats describes a running function without waiting for its end: RunningFunction asks the leader
-// directly. If no function runs, or one that no client may see yet, the leader runs FUNCTION STATS like other commands. If it then
-// answers BUSY because of a function, clients may see that function by now.
+// doFunctionStats describes a running function without waiting for its end: RunningFunction asks the leader directly. It
+// describes a function only when the function has run for long enough to be killed. Otherwise, the leader runs FUNCTION STATS
+// like other commands. If the leader then answers BUSY because of a function, that function may have run for long enough by
+// now, so doFunctionStats asks RunningFunction once more.
 func doFunctionStats(s *session, args [][]byte) store.Reply {
 	running := s.askScript(args, s.srv.backend.RunningFunction)
 	if running.Kind != store.Null {

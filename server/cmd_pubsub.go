@@ -58,7 +58,7 @@ func subscribeTo(kind subKind) handler {
 		s.named(len(args) - 1)
 		s.stillMayListen(kind, args[1:])
 		if s.srv.backend.Removed() {
-			s.out.abort() // Hub.Missed, at the removal, may have come too early to see this subscription
+			s.out.abort() // the removal calls Hub.Missed, perhaps before this subscription was added
 		}
 		return answered
 	}

@@ -98,7 +98,7 @@ func ofMember(do handler) handler {
 		switch {
 		case s.srv.backend.Removed():
 			return store.Err(cluster.ErrRemoved)
-		case s.topology().Members == 0: // it joins, and has heard from no voter
+		case s.topology().Members == 0: // this node is joining, and has not heard from a voter yet
 			return store.Err(cluster.ErrClusterDown)
 		}
 		return do(s, args)
@@ -151,9 +151,9 @@ func doMyID(s *session, _ [][]byte) store.Reply { return store.Str(nodeName(s.sr
 
 func doKeySlot(_ *session, args [][]byte) store.Reply { return store.Int(int64(slotOf(args[2]))) }
 
-// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because
-// the store does not know slots. For GETKEYSINSLOT, the count 0 asks for all names. A follower of an older version sends it
-// to answer COUNTKEYSINSLOT, and counts the names itself.
+// runKeysInSlot is the leader's part of CLUSTER COUNTKEYSINSLOT and CLUSTER GETKEYSINSLOT. It is in this package, because the
+// store does not know slots. The count 0 of GETKEYSINSLOT asks for all names: a follower of an older version sends it to
+// answer COUNTKEYSINSLOT, and counts the names itself.
 func runKeysInSlot(c *store.Ctx) store.Reply {
 	if c.InScript {
 		return store.Err(errNoCluster)

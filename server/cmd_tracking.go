@@ -89,12 +89,11 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's prefixes that overlaps a given prefix. Two prefixes overlap if one begins with
-// the other. old, the session's prefixes, is sorted. They do not overlap each other, except for "" (all keys), which is
-// old[0].
+// firstMet returns the first of a session's prefixes (old) that overlaps a given prefix. Two prefixes overlap if one begins
+// with the other. old is sorted. Its prefixes do not overlap each other, except for "" (all keys), which is old[0].
 //
-// So apart from "", an overlapping prefix stands next to the given one in the sorted order: directly before it if the given
-// one begins with the overlapping one, and directly after it if the overlapping one begins with the given one.
+// So apart from "", firstMet need only look at the two neighbours of the given prefix in the sorted order. The neighbour
+// before may be the beginning of the given prefix. The neighbour after may begin with the given prefix.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {
@@ -128,7 +127,7 @@ func overlapping(prefixes []string) []bool {
 
 func overlap(a, b string) bool { return strings.HasPrefix(a, b) || strings.HasPrefix(b, a) }
 
-// merged returns the strings of two sorted lists, sorted and each once.
+// merged merges two sorted lists into one, without duplicates.
 func merged(a, b []string) []string {
 	all := make([]string, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

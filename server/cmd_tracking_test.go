@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestPrefixesOfOneClientAreBounded in number and bytes, in one command and in many.
+// TestPrefixesOfOneClientAreBounded: the number and the bytes of a client's prefixes are bounded, whether they come in one
+// command or in many.
 func TestPrefixesOfOneClientAreBounded(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		listen := func(prefixes ...string) string {
@@ -29,7 +30,7 @@ func TestPrefixesOfOneClientAreBounded(t *testing.T) {
 		if _, _, n := ts.hub.tracker.sizes(); n != 9001 {
 			t.Errorf("%d prefixes", n)
 		}
-		ts.fake.set("b") // nobody listens
+		ts.fake.set("b") // nobody tracks b yet
 		ts.fake.set("a")
 		c.expect(invalidation("a"))
 		c.send(listen("b"))
@@ -39,7 +40,8 @@ func TestPrefixesOfOneClientAreBounded(t *testing.T) {
 	})
 }
 
-// TestMorePrefixesAreListedAlone: a client's earlier prefixes cost its next command next to nothing.
+// TestMorePrefixesAreListedAlone: a CLIENT TRACKING command that adds prefixes makes a list only of the new ones, so a
+// client's earlier prefixes make it hardly slower.
 func TestMorePrefixesAreListedAlone(t *testing.T) {
 	many := &tracking{prefixes: numbered(9000, "%05d")}
 	more := &tracking{prefixes: merged([]string{"x"}, many.prefixes)}
@@ -63,7 +65,7 @@ func TestMorePrefixesAreListedAlone(t *testing.T) {
 	}
 }
 
-// TestFirstMet compares with a look at each prefix.
+// TestFirstMet compares the result of firstMet with that of a look at each prefix.
 func TestFirstMet(t *testing.T) {
 	for _, old := range [][]string{nil, {""}, {"", "b", "d"}, {"aa", "ab", "b"}, {"a", "c"}, {"ab", "ad", "bc"}} {
 		for _, prefix := range []string{"", "a", "aa", "aaa", "ab", "abc", "ac", "b", "ba", "bcd", "c", "d", "zz"} {
@@ -78,8 +80,8 @@ func TestFirstMet(t *testing.T) {
 	}
 }
 
-// TestRedirectionToAnotherUser is refused like one to a client that is not there: messages in great number would cut the other
-// user's client off.
+// TestRedirectionToAnotherUser: a client must not redirect messages to a client of another user, because many messages would
+// cut that client off. The error is the same as if there were no such client.
 func TestRedirectionToAnotherUser(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		admin, victim, mate := ts.dial(t), ts.dial(t), ts.dial(t)

@@ -124,7 +124,7 @@ func TestInfo(t *testing.T) {
 	}
 }
 
-// TestFollower: a node that does not lead says where the leader is.
+// TestFollower: a node that is not the leader says where the leader is.
 func TestFollower(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -221,7 +221,7 @@ func TestBackupEndsWithItsClient(t *testing.T) {
 	})
 }
 
-// TestScriptsCallLocalCommands: what a script may call without the log.
+// TestScriptsCallLocalCommands checks which of the commands that a node answers itself may be called by scripts.
 func TestScriptsCallLocalCommands(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -253,7 +253,8 @@ func TestConfigValidate(t *testing.T) {
 	}
 }
 
-// TestHelloLogsInFewTimes: each login goes through all passwords of its user, and one command has room for thousands of logins.
+// TestHelloLogsInFewTimes: the number of logins in one HELLO is bounded. One command has room for thousands of them, and each
+// login goes through all passwords of its user.
 func TestHelloLogsInFewTimes(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("ACL SETUSER u on >p +@all", "+OK\r\n")
@@ -269,7 +270,7 @@ func TestHelloLogsInFewTimes(t *testing.T) {
 	}
 }
 
-// TestStatusOfTheLastSave: INFO tells of a snapshot that could not be written, until one is.
+// TestStatusOfTheLastSave: INFO reports that a snapshot could not be written, until a later one has been written.
 func TestStatusOfTheLastSave(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -304,7 +305,8 @@ func TestUnwatchInAnExecution(t *testing.T) {
 	}
 }
 
-// TestMaxClientsWithinFiles: CONFIG SET refuses more clients than the process may open files for, in Redis's words.
+// TestMaxClientsWithinFiles: CONFIG SET refuses a maxclients for which the process may not open enough files. The error has
+// Redis's words.
 func TestMaxClientsWithinFiles(t *testing.T) {
 	c := newTestServer(t, func(c *Config) { c.ClientCeiling = 500 }).dial(t)
 	c.do("CONFIG SET maxclients 501", "-ERR CONFIG SET failed (possibly related to argument 'maxclients') - "+faultFiles(500)+"\r\n")

@@ -60,8 +60,8 @@ type Config struct {
 	// FailoverWait is how long a client waits for a leader that can confirm its password. It is as long as other clients
 	// wait for a leader (cluster.Config.FailoverWait). 0 means clusterTimes × Server.patience.
 	FailoverWait time.Duration
-	patience     time.Duration // see Server.patience; 0: catchUpTimeout
-	scarce       func() bool   // see garbage
+	patience     time.Duration // the first value of Server.patience; 0: catchUpTimeout
+	scarce       func() bool   // garbage.scarce; tests replace it
 
 	// The parameters below have the meaning that redis.conf gives them, and
 	// most can be changed by CONFIG SET.

@@ -47,7 +47,7 @@ func dialTo(t *testing.T, addr string) *client {
 	return (&testServer{t: t, addr: addr}).dial(t)
 }
 
-// golden reads what a real server has answered.
+// golden reads a recording of the answers of a real server.
 func golden(t *testing.T, name string) []string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "conformance", "discovery", "testdata", name+".txt"))
@@ -57,7 +57,7 @@ func golden(t *testing.T, name string) []string {
 	return strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
-// exchanges cuts a recording at its questions.
+// exchanges splits a recording into questions with their answers.
 func exchanges(lines []string) (list [][]string) {
 	for _, line := range lines {
 		if strings.HasPrefix(line, "> ") {
@@ -68,8 +68,8 @@ func exchanges(lines []string) (list [][]string) {
 	return list
 }
 
-// TestAnswersOfRealServers asks what real servers have been asked and expects
-// answers of the same shape, errors to the letter.
+// TestAnswersOfRealServers asks the questions of recordings of real servers. The answers must have the same shape as the
+// recorded ones, and errors the same text.
 func TestAnswersOfRealServers(t *testing.T) {
 	ts := newTestServer(t, nil)
 	sentinel, node := ts.sentinel(t), ts.face(t, ts.Server, FaceCluster)
@@ -140,7 +140,7 @@ func TestEventsOfFailover(t *testing.T) {
 				ts.fake.become(next)
 				got := sub.events(2)
 				want := slices.DeleteFunc(golden(t, c.name), func(e string) bool {
-					// What the promoted replica says of itself: nobody asks it here.
+					// The promoted replica reports this event about itself. A Sentinel here asks no replica.
 					return strings.HasPrefix(e, "-role-change")
 				})
 				for i := range got {
@@ -156,7 +156,7 @@ func TestEventsOfFailover(t *testing.T) {
 	}
 }
 
-// TestSwitchMaster is the payload that clients act on.
+// TestSwitchMaster checks the payload of +switch-master, by which clients find the new master.
 func TestSwitchMaster(t *testing.T) {
 	ts := newTestServer(t, nil)
 	addr := ts.sentinel(t)
@@ -168,8 +168,7 @@ func TestSwitchMaster(t *testing.T) {
 	nobody.Last = "n1"
 	ts.fake.become(nobody)
 	ask.do("SENTINEL get-master-addr-by-name mymaster", "*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n")
-	// A leader whose address is not known yet cannot be handed out; the event
-	// comes with the address.
+	// A Sentinel cannot name a leader whose address it does not know yet. It publishes the event when it knows the address.
 	silent := fakeTopology("n3")
 	silent.Nodes = silent.Nodes[:2]
 	ts.fake.become(silent)
@@ -189,7 +188,7 @@ func traitsOf(v transcript.Value) map[string]string {
 	return m
 }
 
-// down is a cluster of which some nodes have been silent for three seconds.
+// down marks some nodes of a cluster as silent for three seconds, and returns the cluster.
 func down(t *cluster.Topology, ids ...string) *cluster.Topology {
 	for _, id := range ids {
 		n := t.Node(id)
@@ -198,7 +197,7 @@ func down(t *cluster.Topology, ids ...string) *cluster.Topology {
 	return t
 }
 
-// TestNodesDown: flags and events of nodes that are down.
+// TestNodesDown checks the flags and the events of nodes that are down.
 func TestNodesDown(t *testing.T) {
 	ts := newTestServer(t, nil)
 	addr := ts.sentinel(t)
@@ -240,7 +239,7 @@ func TestNodesDown(t *testing.T) {
 		t.Errorf("INFO sentinel: %s", text)
 	}
 
-	// A minority cannot tell.
+	// A minority of the nodes cannot tell whether the master is down, or whether they themselves are cut off.
 	alone := down(fakeTopology(""), "n2", "n3")
 	alone.Last = "n2"
 	ts.fake.become(alone)
@@ -252,8 +251,8 @@ func TestNodesDown(t *testing.T) {
 	}
 }
 
-// TestClusterWithoutLeader: a Cluster client is never sent to a node that does not
-// answer; here its commands wait.
+// TestClusterWithoutLeader: a node never sends a Cluster client to a leader that does not answer. It names itself instead,
+// and the commands wait here for the next leader.
 func TestClusterWithoutLeader(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))
@@ -263,7 +262,7 @@ func TestClusterWithoutLeader(t *testing.T) {
 	if got := owner(); got != "7002" {
 		t.Errorf("the slots are at %s", got)
 	}
-	// Its connection is gone, and Raft has not noticed yet.
+	// The connection to the leader is gone, and Raft has not noticed yet.
 	ts.fake.unready.Store(true)
 	c.do("SET foo 1", "+OK\r\n")
 	if got := owner(); got != "7001" {
@@ -288,7 +287,7 @@ func TestClusterWithoutLeader(t *testing.T) {
 	if text := c.ask("CLUSTER", "INFO").Text; !strings.Contains(text, "cluster_state:fail\r\n") {
 		t.Errorf("CLUSTER INFO: %s", text)
 	}
-	// A leader without this listener cannot be named.
+	// A leader without a Cluster listener has no address to redirect to.
 	plain := fakeTopology("n2")
 	plain.Node("n2").Cluster = ""
 	ts.fake.unready.Store(false)
@@ -312,7 +311,7 @@ func TestPlainKnowsNoCluster(t *testing.T) {
 	}
 }
 
-// TestSlots compares with slots that Redis has computed (CLUSTER KEYSLOT).
+// TestSlots compares the results of slotOf with slots that Redis has computed (CLUSTER KEYSLOT).
 func TestSlots(t *testing.T) {
 	for key, want := range map[string]int{"foo": 12182, "foo{bar}": 5061, "bar": 5061, "": 0, "{}foo": 9500, "foo{}{bar}": 8363, "{foo}{bar}": 12182, "a{": 14311, "123456789": 12739} {
 		if got := slotOf([]byte(key)); got != want {
@@ -337,7 +336,7 @@ func TestAdvertisedEverywhere(t *testing.T) {
 	}
 }
 
-// TestMembersCome: members that join, and processes that start again.
+// TestMembersCome checks the events for members that join, and for processes that start again.
 func TestMembersCome(t *testing.T) {
 	ts := newTestServer(t, nil)
 	two := fakeTopology("n1")
@@ -356,7 +355,7 @@ func TestMembersCome(t *testing.T) {
 	again.Node("n2").RunID = strings.Repeat("f", 40)
 	ts.fake.become(again)
 	said("+reboot", "slave 127.0.0.1:6380 127.0.0.1 6380 @ mymaster 127.0.0.1 6379")
-	// The same one leads again.
+	// The same node leads again, in a later term.
 	term := fakeTopology("n1")
 	term.Node("n2").RunID = strings.Repeat("f", 40)
 	term.Term = 9
@@ -364,8 +363,8 @@ func TestMembersCome(t *testing.T) {
 	said("+new-epoch", "9")
 }
 
-// TestClusterWithoutLoops: the face belongs to the listener, however its
-// connections are served.
+// TestClusterWithoutLoops: a listener decides the mode of Redis that its clients see (Face), also if goroutines serve its
+// connections.
 func TestClusterWithoutLoops(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.Loops = -1 })
 	ts.fake.become(fakeTopology("n2"))
@@ -379,8 +378,8 @@ func TestClusterWithoutLoops(t *testing.T) {
 	ts.dial(t).do("SET foo 1", "+OK\r\n")
 }
 
-// TestFailoversAreFew: whoever may talk to a Sentinel may ask for failovers, one after the other. One begins, and the next some time
-// after it has ended. One that another Sentinel has begun counts, too.
+// TestFailoversAreFew: every client of a Sentinel may ask for failovers. The Sentinel begins only one at a time, and the next
+// one no earlier than failoverPause after the last has ended. This also holds for a failover that another Sentinel has begun.
 func TestFailoversAreFew(t *testing.T) {
 	ts := newTestServer(t, nil)
 	srv := NewSentinel(ts.cfg, ts.fake, "mymaster", false)

@@ -12,9 +12,9 @@ import (
 )
 
 // A submission has at most maxCalls commands. It has at most fewCalls while the waiting submissions of all clients together
-// have manyCalls or more. A small command takes some 300 bytes here, and as much on the leader. So maxclients pipelines of
-// maxCalls commands each could take more memory than a node of 256 MiB has. A session without collected commands keeps
-// memory for keepCalls commands.
+// have manyCalls or more. A small command takes some 300 bytes of memory on this node, and as much on the leader. So
+// maxclients pipelines of maxCalls commands each could take more memory than a node of 256 MiB has. A session without
+// collected commands keeps memory for keepCalls commands.
 const (
 	maxCalls  = 1024
 	fewCalls  = 64
@@ -59,7 +59,7 @@ func (srv *Server) serve(conn redcon.Conn, first redcon.Command) {
 type action uint8
 
 const (
-	actHTTP    action = iota // part of an HTTP request, which a web page may have made a browser send: end the connection
+	actHTTP    action = iota // part of an HTTP request: end the connection, because a web page may have made a browser send it
 	actRefuse                // answer it with an error
 	actQueue                 // put it into the queue of MULTI
 	actBlock                 // a blocking command: have the leader answer it, perhaps after a long wait
@@ -170,7 +170,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		s.submit()
 		return true
 	}
-	refusal := s.checkOperator(d.cmd, args) // before alone: while it waits for the leader, nobody must wait for this client's turn
+	refusal := s.checkOperator(d.cmd, args) // before alone, so that nobody waits for this client's turn while it waits for the leader
 	end, ok := s.alone(d.cmd)
 	if !ok {
 		s.closeAfterReply()

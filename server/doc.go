@@ -31,6 +31,6 @@
 //   - The package does not ask for the time; Config.Clock gives it.
 //   - Only this package imports redcon.
 //
-// Lock order: tracker.mu → Server.mu → Hub.mu → outbox.mu → fdConn.mu;
-// session.mu and loop.mu are leaves.
+// Lock order: tracker.mu → Server.mu → Hub.mu → outbox.mu → fdConn.mu. While a goroutine holds session.mu or loop.mu, it
+// takes no other lock.
 package server

@@ -49,8 +49,8 @@ func appendReply(b []byte, r *store.Reply, resp int) []byte {
 	return appendElems(appendHead(b, r.Kind, len(r.Elems), resp), r.Elems, resp)
 }
 
-// encodedSize estimates how many bytes a reply takes on the wire. The caller allocates that many at
-// once, because a growing buffer would leave five times as much garbage.
+// encodedSize estimates how many bytes a reply takes on the wire. The caller allocates this room at once, because a growing
+// buffer would leave five times as much garbage.
 func encodedSize(r *store.Reply) int {
 	const frame = 8 // a type byte, three digits, two line ends
 	n := frame + len(r.Str)

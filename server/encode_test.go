@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// Room for a large reply is made at once.
+// appendReply allocates the room for a large reply at once.
 func TestEncodedSize(t *testing.T) {
 	elems := make([]store.Reply, 100_000)
 	for i := range elems {
@@ -79,7 +79,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// packedEmpties is a reply of empty elements, as a leader has sent it.
+// packedEmpties is a reply of empty elements, as a leader sends it.
 func packedEmpties(t testing.TB, n int) store.Reply {
 	packed, _, err := store.ReadPacked(store.AppendReply(nil, store.List(slices.Repeat([]store.Reply{store.Str("")}, n)...)), 0)
 	if err != nil {
@@ -88,8 +88,8 @@ func packedEmpties(t testing.TB, n int) store.Reply {
 	return packed
 }
 
-// Many clients may be about to encode a packed reply at once, while they wait for the garbage collector. So each client reserves
-// the encoded size of its reply first, and only as many go on as have room.
+// Many clients may wait for the garbage collector at the same time, each before it encodes a packed reply. So each client
+// first reserves the encoded size of its reply. Only the clients that find room go on.
 func TestRoomForRepliesIsTakenFirst(t *testing.T) {
 	const limit, clients, elems = 1 << 20, 50, 30_000
 	ts := newTestServer(t, nil)

@@ -64,7 +64,7 @@ const (
 	errNoShutdown     store.Error = "ERR No shutdown in progress."
 	errBackups        store.Error = "ERR another backup is being read: try again when it is complete"
 	errNoBackup       store.Error = "ERR no such backup: it was given up because nobody read on; begin again"
-	errLeft           store.Error = "ERR the connection ends" // nobody reads it
+	errLeft           store.Error = "ERR the connection ends" // nobody reads it: the client has been cut off, or the server closes
 	errSaving         store.Error = "ERR Background save already in progress"
 	errMonitorInExec  store.Error = "ERR MONITOR isn't allowed for DENY BLOCKING client"
 	errShardInExec    store.Error = "ERR SSUBSCRIBE isn't allowed for a DENY BLOCKING client"

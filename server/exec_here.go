@@ -39,9 +39,9 @@ func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Durat
 	return r, true, took
 }
 
-// tracksLate reports whether the client may cache keys from an EXEC that the tracker does not know. That happens if the
-// transaction has a CLIENT TRACKING that could not run early (runEarly), and reads behind it: the leader has run those reads
-// already.
+// tracksLate reports whether the client may cache keys from an EXEC without the tracker knowing of it. That happens if a
+// CLIENT TRACKING of the transaction could not run early (runEarly), and later commands of the transaction read keys: the
+// leader has run these reads before this node runs CLIENT TRACKING.
 func (s *session) tracksLate(t *transaction) bool {
 	how := s.tracking.Load()
 	if how == nil || how.bcast || how.optin && !s.caching {

@@ -7,7 +7,7 @@ import (
 	"lockstep/cluster"
 )
 
-// Backup is larger than one piece. It is complete if there is a leader.
+// Backup returns a backup of more than one piece. The backup is complete if there is a leader.
 func (f *fakeBackend) Backup() (*cluster.Backup, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// Block answers at once or keeps the command until one of its keys has
-// something, which serveWaiting looks for.
+// Block answers a command at once if one of its keys has an element. Otherwise it keeps the command until a key has one
+// (serveWaiting).
 func (f *fakeBackend) Block(b *cluster.Blocked) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -29,7 +29,8 @@ func (f *fakeBackend) look(b *cluster.Blocked) {
 	}
 }
 
-// lookLater keeps the commands that begin to wait from now on until evaluate is called, which evaluates them once.
+// lookLater makes the backend keep all blocking commands from now on without evaluating them. The function evaluate evaluates
+// them once, and ends this.
 func (f *fakeBackend) lookLater() (evaluate func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -50,7 +51,7 @@ func (f *fakeBackend) lookLater() (evaluate func()) {
 	}
 }
 
-// unreadEnds is how many commands are to end after they have been evaluated.
+// unreadEnds counts the commands that lookLater keeps and for which Unblock has been called.
 func (f *fakeBackend) unreadEnds() (n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -86,7 +87,7 @@ func (f *fakeBackend) serveWaiting() {
 	f.waiting = kept
 }
 
-// take removes a waiting command; false if it does not wait any more.
+// take removes a waiting command. It returns false if the command does not wait any more.
 func (f *fakeBackend) take(b *cluster.Blocked) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

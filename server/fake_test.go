@@ -35,47 +35,47 @@ type fakeBackend struct {
 	addr     string
 
 	busy      atomic.Bool
-	busyOnce  atomic.Bool // the next call of Busy says yes
+	busyOnce  atomic.Bool // if true, the next call of Busy returns true
 	kills     atomic.Int32
-	running   atomic.Pointer[func() store.Reply] // RunningFunction, if set
+	running   atomic.Pointer[func() store.Reply] // answers RunningFunction, if set
 	threshold atomic.Int64
-	hold      atomic.Pointer[chan struct{}] // Submit waits for it, if set
-	stuck     atomic.Pointer[chan struct{}] // the next Flush waits for it, if set
+	hold      atomic.Pointer[chan struct{}] // if set, Submit waits until it is closed
+	stuck     atomic.Pointer[chan struct{}] // if set, the next Flush waits until it is closed
 	held      atomic.Int32                  // calls that wait for hold or stuck
 	snapshots atomic.Int32
-	noDisk    atomic.Bool                       // Snapshot fails
+	noDisk    atomic.Bool                       // if true, Snapshot fails
 	waiting   []*cluster.Blocked                // guarded by mu
-	unread    map[*cluster.Blocked]*store.Reply // commands that have not been evaluated, and the reply of Unblock; see lookLater
+	unread    map[*cluster.Blocked]*store.Reply // the commands that lookLater keeps, each with the reply that Unblock gave it
 	turns     atomic.Int32
 	parts     atomic.Int64
-	rested    atomic.Int64           // ns
-	alone     [4]sync.Mutex          // by cluster.OwnKind
-	asked     atomic.Int32           // how many wait for alone, or have it
-	paced     atomic.Int32           // how often work has given way before it began
-	hashTakes atomic.Int64           // ns
-	leaves    atomic.Bool            // whoever asks for alone has been cut off
+	rested    atomic.Int64           // nanoseconds of work, as told to Rest
+	alone     [4]sync.Mutex          // held during the work of a cluster.OwnKind
+	asked     atomic.Int32           // how many clients wait for alone, or hold it
+	paced     atomic.Int32           // how often Pace was called
+	hashTakes atomic.Int64           // nanoseconds that StateHash takes
+	leaves    atomic.Bool            // if true, Alone reports that the client has been cut off
 	meanwhile atomic.Pointer[func()] // is called once while a client gives way
-	gaveWay   atomic.Int64           // bytes
+	gaveWay   atomic.Int64           // bytes of commands, as told to GiveWay
 	underWay  atomic.Int64           // large commands that are not answered yet
-	whole     atomic.Bool            // SubmitPart runs all
-	slow      atomic.Bool            // it runs one, in a second
-	single    atomic.Bool            // it runs one
+	whole     atomic.Bool            // if true, SubmitPart runs all commands
+	slow      atomic.Bool            // if true, SubmitPart runs one command, which takes a second
+	single    atomic.Bool            // if true, SubmitPart runs one command
 	watch     func(store.Reply)      // is told of each reply; guarded by mu
-	others    atomic.Int32           // members that have every write
-	refusal   atomic.Value           // a store.Error that every submission gets
+	others    atomic.Int32           // how many other members have every write
+	refusal   atomic.Value           // a store.Error with which every submission is refused
 	lags      atomic.Bool            // the node hears of changed users only when it asks for their version …
 	late      atomic.Bool            // … or not even then
 
 	topology           atomic.Pointer[cluster.Topology]
-	changed            chan struct{} // of topology; guarded by mu
+	changed            chan struct{} // closed when topology changes; guarded by mu
 	unready            atomic.Bool
-	misses             atomic.Int32 // for so many calls Reaches says no
+	misses             atomic.Int32 // how many more calls of Reaches return false
 	removed            atomic.Bool
 	older              atomic.Bool   // a command may reach a leader of version 0.1.0
 	mayBeOld           atomic.Bool   // some node may run version 0.1.0
 	committed, applied atomic.Uint64 // what Progress tells
 	maxReply           atomic.Int64
-	begun              atomic.Int32 // blocking commands
+	begun              atomic.Int32 // how many blocking commands have begun
 }
 
 var _ Backend = (*fakeBackend)(nil)
@@ -86,7 +86,7 @@ func newFake(hub *Hub) *fakeBackend {
 	return f
 }
 
-// clock is called from within Submit too, when a message is delivered.
+// clock takes no lock, because Submit also calls it, while it holds mu and delivers a message.
 func (f *fakeBackend) clock() time.Time {
 	return epoch.Add(time.Duration(f.now.Load()))
 }
@@ -157,7 +157,7 @@ func (f *fakeBackend) Rest(_ *cluster.Client, took time.Duration) {
 	f.gives()
 }
 
-// gives does what happens while a client gives way.
+// gives calls the function meanwhile once, if a test has set it. The backend calls gives while a client gives way.
 func (f *fakeBackend) gives() {
 	if do := f.meanwhile.Swap(nil); do != nil {
 		(*do)()
@@ -173,7 +173,7 @@ func (f *fakeBackend) GiveWay(_ *cluster.Client, bytes, _ int) (leave func()) {
 
 func (f *fakeBackend) NewClient(netip.Addr) *cluster.Client { return &cluster.Client{} }
 
-// SubmitPart runs all of the calls or a part of them, by turns.
+// SubmitPart runs some or all of the calls: a different number each time, unless a test fixes it.
 func (f *fakeBackend) SubmitPart(_ *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply {
 	if f.slow.Load() {
 		defer f.advance(time.Second)
@@ -188,7 +188,7 @@ func (f *fakeBackend) SubmitPart(_ *cluster.Client, calls []cluster.Call, replie
 	return f.Submit(calls, replies)
 }
 
-// SubmitAsync answers in place or from another goroutine, by turns.
+// SubmitAsync answers on the caller's goroutine and on another one, alternately.
 func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	run := func() {
 		p.Replies = f.SubmitPart(p.Client, p.Calls, p.Replies)
@@ -201,7 +201,7 @@ func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	go run()
 }
 
-// Flush waits if the test has set stuck, as it would for a script.
+// FlushWatched and Flush wait if a test has set stuck, as they would wait for a script.
 func (f *fakeBackend) FlushWatched() { f.Flush() }
 
 func (f *fakeBackend) Flush() {
@@ -212,7 +212,7 @@ func (f *fakeBackend) Flush() {
 	}
 }
 
-// holdBack has every Submit wait until release is called.
+// holdBack makes every Submit wait until release is called.
 func (f *fakeBackend) holdBack() (release func()) {
 	gate := make(chan struct{})
 	f.hold.Store(&gate)
@@ -259,7 +259,7 @@ func fakeTopology(leader string) *cluster.Topology {
 	return t
 }
 
-// become has the node see another topology.
+// become gives the node another view of the cluster.
 func (f *fakeBackend) become(t *cluster.Topology) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -329,7 +329,7 @@ func (f *fakeBackend) Transfer(id string) error {
 	return nil
 }
 
-// Replicated waits in vain for more members than there are.
+// If others is more than the members that have every write, Replicated waits until ctx ends.
 func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, bool) {
 	if others > int(f.others.Load()) {
 		<-ctx.Done()
@@ -375,7 +375,7 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	scripts.Bind(table)
 	srv = New(cfg, fake, table)
 	srv.catchUp()
-	fake.batch = nil // tests look at those of their own
+	fake.batch = nil // tests look only at their own submissions
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -393,13 +393,13 @@ func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	return &testServer{Server: srv, t: t, fake: fake, addr: ln.Addr().String(), tls: secret}
 }
 
-// withLoops has n loops serve a durable node, in which they are parked; the other tests
-// serve an ephemeral one.
+// withLoops configures a durable node with n loops, so loops without work park (loop_linux.go). The nodes of the other tests
+// are ephemeral, so their loops do not park.
 func withLoops(n int) func(*Config) {
 	return func(c *Config) { c.Loops, c.Durable = n, true }
 }
 
-// client is a connection with the words that transcripts are made of.
+// client is a connection with methods that send requests and check the replies.
 type client struct {
 	t    testing.TB
 	conn net.Conn
@@ -482,10 +482,10 @@ func (f *fakeBackend) Config(name string) (string, bool) {
 	return f.store.Parameters().Get(name)
 }
 
-// MaxReply is what a test has set.
+// MaxReply returns the limit that a test has set, or the default.
 func (f *fakeBackend) MaxReply() int64 { return cmp.Or(f.maxReply.Load(), store.DefaultMaxReply) }
 
-// OutOfMemory and MaxEntry are as without parameters of the cluster.
+// OutOfMemory and MaxEntry return what they would without any parameter of the cluster.
 func (f *fakeBackend) OutOfMemory() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 // tryWrite never wait. Only the loop calls Read. Write waits until everything has been written, so the loop does not call
 // it. Any goroutine may call Close.
 //
-// Close only shuts the socket down. The descriptor is closed later, when the loop has released the connection and no Write
-// is in progress. If Close closed it, another goroutine could use the number when it already belongs to another connection.
+// Close only shuts the socket down. The descriptor is closed later, when the loop has released the connection and no Write is
+// in progress. If Close closed the descriptor, its number could already belong to another connection while a goroutine still
+// uses it for this one.
 type fdConn struct {
 	net.Conn // nil: it only provides the deadline methods, which nobody calls
 	fd       int
@@ -45,8 +46,8 @@ func (c *fdConn) LocalAddr() net.Addr  { return c.local }
 // Read returns 0 and no error if there is no input.
 func (c *fdConn) Read(p []byte) (int, error) {
 	for {
-		// Raw system calls, here and below: they do not wait, so the scheduler need not know. recv and
-		// send cost a twentieth less than read and write.
+		// This function and tryWrite use raw system calls: these do not wait, so the scheduler need not know of them. The
+		// calls recv and send cost a twentieth less than read and write.
 		n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(c.fd), uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)), 0, 0, 0)
 		switch {
 		case errno == unix.EINTR:
@@ -197,7 +198,7 @@ func (c *fdConn) resetAtClose() { c.resets.Store(true) }
 func (c *fdConn) closeUnused() {
 	if c.released && c.writers == 0 && c.fd >= 0 {
 		if c.resets.Load() {
-			// An error does not matter: without the option, Close still sends the output.
+			// An error does not matter: unix.Close then still sends the output, instead of discarding it.
 			_ = unix.SetsockoptLinger(c.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 		}
 		// Close frees the descriptor even if it returns an error.

@@ -35,7 +35,8 @@ func (c fromConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(c.from), 1))
 }
 
-// floodedHandshakes is where clients shake hands, one at a time, in a bubble.
+// floodedHandshakes returns the TLS side of a server that signs slowly and does one handshake at a time. The second result
+// connects a client from a given address. The caller must run in a synctest bubble.
 func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *tls.Config) {
 	kept, client := testCertificates(t)
 	config := kept.Config().Clone()
@@ -51,9 +52,8 @@ func floodedHandshakes(t *testing.T) (*handshakes, func(from string) net.Conn, *
 	}, client
 }
 
-// TestHandshakeFlood: one address sends twice as many ClientHellos as the node can sign. A client
-// from another address waits for a few signatures at most. The clients from the same address also
-// get in, some time later.
+// TestHandshakeFlood: one address sends twice as many ClientHellos a second as the node can sign. A client from another
+// address waits for a few signatures at most. Other clients from the same address also get in, some time later.
 func TestHandshakeFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -113,11 +113,11 @@ func TestHandshakeFlood(t *testing.T) {
 		close(stop)
 		wg.Wait()
 		h.stop()
-		time.Sleep(time.Second) // a signature is not broken off
+		time.Sleep(time.Second) // a signature in progress is not interrupted
 	})
 }
 
-// slowConn is a client some way off.
+// slowConn is the connection of a distant client: each write takes 20 ms.
 type slowConn struct{ net.Conn }
 
 func (c slowConn) Write(p []byte) (int, error) {
@@ -130,8 +130,8 @@ type hello struct{ net.Conn }
 
 func (c hello) Read([]byte) (int, error) { return 0, io.EOF }
 
-// TestTheProcessorRests: with one processor, commands have it for half of the time while
-// there is a flood.
+// TestTheProcessorRests: on a machine with one processor, a flood of handshakes takes at most half of the time, and commands
+// have the rest.
 func TestTheProcessorRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -153,8 +153,8 @@ func TestTheProcessorRests(t *testing.T) {
 	})
 }
 
-// TestHandshakesOfManyAddresses: one address has at most half of the open handshakes. The server
-// does not cut off the client that came last.
+// TestHandshakesOfManyAddresses: one address has at most a quarter of the open handshakes. The server does not cut off the
+// client that came last.
 func TestHandshakesOfManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, _ := floodedHandshakes(t)
@@ -177,7 +177,7 @@ func TestHandshakesOfManyAddresses(t *testing.T) {
 		if n := open("198.51.100.7"); n > maxFromOne || n < maxHandshakes/4-2 {
 			t.Errorf("%d of one address", n)
 		}
-		// One network, whatever the address.
+		// These addresses belong to one IPv6 network, so they count as one address.
 		for i := range 2 * maxHandshakes {
 			call(netip.AddrFrom16([16]byte{0x20, 1, 13, 0xb8, 12: byte(i >> 8), 15: byte(i)}).String(), 1)
 		}
@@ -210,7 +210,7 @@ func TestHandshakesOfManyAddresses(t *testing.T) {
 	})
 }
 
-// endsLate is a connection whose handshake does not end before the test lets it.
+// endsLate is a connection whose Close waits until the test closes the channel end.
 type endsLate struct {
 	net.Conn
 	end <-chan struct{}
@@ -221,8 +221,9 @@ func (c endsLate) Close() error {
 	return c.Conn.Close()
 }
 
-// TestCutHandshakesAreCounted: if strangers call faster than the handshakes that were cut off for them end, the server waits before it
-// takes further callers. Otherwise the connections of those handshakes could take all files.
+// TestCutHandshakesAreCounted: the server cuts off handshakes to make room for new strangers. If these come faster than the
+// cut handshakes end, the server waits before it takes further ones. Otherwise the connections of the cut handshakes could
+// take all file descriptors.
 func TestCutHandshakesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, _ := testCertificates(t)

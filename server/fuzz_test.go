@@ -58,7 +58,7 @@ func strange(t *testing.T, addr string, known bool, in []byte) []byte {
 	if known {
 		in = append([]byte(array("AUTH", "few", "rights")), in...)
 	}
-	if _, err := conn.Write(in); err == nil { // it may be closed in the middle
+	if _, err := conn.Write(in); err == nil { // the server may close the connection before all bytes are sent
 		_ = conn.(*net.TCPConn).CloseWrite()
 	}
 	all, err := io.ReadAll(conn)

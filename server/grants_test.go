@@ -34,15 +34,15 @@ func TestGrantsAreSentBeforeAWait(t *testing.T) {
 	})
 }
 
-// TestGrantsOfExecAreSentBeforeAWait: the replies of an EXEC leave before a command of the same EXEC waits for the leader, as AUTH and
-// the commands for operators do.
+// TestGrantsOfExecAreSentBeforeAWait: some commands of an EXEC wait for the leader, such as AUTH and the commands for
+// operators. The replies of earlier commands of that EXEC leave before the wait.
 func TestGrantsOfExecAreSentBeforeAWait(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, test := range []struct {
 			next, want string
 			asks       int // how often the node asks the leader before that wait
 		}{
-			{"AUTH pw", "+OK\r\n", 2}, // for the rights behind AUTH, and for the transaction
+			{"AUTH pw", "+OK\r\n", 2}, // first for the rights of the commands after AUTH, then for the transaction
 			{"CONFIG GET maxmemory", "*2\r\n" + bulk("maxmemory") + bulk("0"), 1},
 		} {
 			ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable, c.RequirePass, c.patience = loops, true, "pw", time.Hour })
@@ -71,10 +71,10 @@ func TestRepliesDoNotWaitForReplicas(t *testing.T) {
 	})
 }
 
-// holdAfterFirst has every Submit after the next one wait until release is called, or until the test ends.
+// holdAfterFirst makes every Submit after the next one wait until release is called, or until the test ends.
 func (ts *testServer) holdAfterFirst() (release func()) { return ts.holdAfter(1) }
 
-// holdAfter has every Submit after the next n replies wait until release is called, or until the test ends.
+// holdAfter makes every Submit after the next n replies wait until release is called, or until the test ends.
 func (ts *testServer) holdAfter(n int) (release func()) {
 	gate := make(chan struct{})
 	ts.fake.mu.Lock()

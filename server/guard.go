@@ -30,14 +30,14 @@ import (
 const MaxPassword = 16384
 
 const (
-	maxLine      = 64 << 10 // an inline request, or the digits of a header
+	maxLine      = 64 << 10 // bytes of an inline request, or digits of a header, at most
 	maxArgs      = 1<<31 - 1
 	largeCommand = 16 << 10 // a command with more bytes of arguments is large …
 	largeCount   = 4 << 10  // … and one with more arguments, too: even an empty argument takes memory
 	inputBuffer  = 16 << 10
 	smallBuffer  = 2 << 10
 
-	argumentBlock = 4 << 10 // guard.room
+	argumentBlock = 4 << 10 // the memory that short arguments of a large command share (guard.room)
 
 	keepArgs = 1 << 8 // the largest argv, in arguments, that a loop keeps for later commands
 
@@ -59,8 +59,8 @@ type policy interface {
 	batch() int
 	maxBulk() int64
 	maxQuery() int64
-	// spared reports whether the client may hold a number of additional bytes although there is no room. It may if it has
-	// CLIENT NO-EVICT, and if all clients with NO-EVICT, with these bytes, hold at most half of maxmemory-clients.
+	// spared reports whether the client may hold a number of additional bytes although there is no room. Only a client with
+	// CLIENT NO-EVICT may. All clients with NO-EVICT, with these bytes, must hold at most half of maxmemory-clients.
 	spared(more int64) bool
 	// tooLong returns max-entry-size if no command may have arguments of so many bytes together; else 0.
 	tooLong(bytes int64) (limit int64)
@@ -113,12 +113,12 @@ type guard struct {
 	inBulk  bool
 	size    int64    // bytes of the current command so far
 	args    int64    // bytes of its arguments so far; the last one counts with its bytes that are still to come
-	cut     int64    // not 0: cutShort has cut the current command, because of this max-entry-size
+	cut     int64    // the max-entry-size that made cutShort cut the current command; 0: it is not cut
 	large   [][]byte // arguments of the current command, if it is large …
 	block   []byte   // … and memory for its next short arguments
 
 	memory *clientMemory // for all clients; nil: memory is not counted
-	held   atomic.Int64  // the memory of large commands, complete or not (holds) …
+	held   atomic.Int64  // the memory of large commands, complete or not (see the method holds) …
 	whole  int64         // … and how much of it belongs to complete commands
 	user   *userMemory   // of the user who has sent the complete commands; nil if whole is 0
 
@@ -296,8 +296,8 @@ func (g *guard) fillArg() {
 	}
 }
 
-// hopeless reports whether an announced size is more than all clients together may hold. The guard need
-// not read such input, because it would have to discard it.
+// hopeless reports whether an announced size is more than all clients together may hold. The guard does not read such input,
+// because it would have to discard the input anyway.
 func (g *guard) hopeless(bytes int64) bool {
 	limit := g.memory.limit.Load()
 	return limit > 0 && bytes > limit

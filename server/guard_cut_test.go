@@ -9,7 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// TestCutCommands: the guard keeps the beginning of a command that is too long for anybody, and reads the next one in step.
+// TestCutCommands: the guard keeps the beginning of a command that is too long for any user, drops the rest, and reads the
+// next command correctly.
 func TestCutCommands(t *testing.T) {
 	long := strings.Repeat("v", 300_000)
 	many := slices.Repeat([]string{"argument"}, 50_000)
@@ -43,9 +44,9 @@ func TestCutCommands(t *testing.T) {
 	}
 }
 
-// TestTooLongTakesNoMemory: a command that is too long for anybody is refused in the words of Redis, takes no memory while it
-// arrives, and leaves the connection in step. An argument of 500 MB kept the other clients waiting for a third of a second, eight
-// of them for four.
+// TestTooLongTakesNoMemory: a command that is too long for any user is refused in the words of Redis, and takes no memory
+// while it arrives. The next command is read correctly. Before commands were cut short, an argument of 500 MB kept the other
+// clients waiting for a third of a second, and eight such arguments for four seconds.
 func TestTooLongTakesNoMemory(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -138,12 +138,13 @@ func (g *guard) startsWith() byte {
 	return g.buf[g.r]
 }
 
-// takeLine passes the next line, without its end, to the function use, and consumes the line if that returns true. A line that has
-// not arrived completely goes into g.line. takeLine returns false if parsing must stop; tooLong is the fault of a line of more than
-// maxLine bytes.
+// takeLine passes the next line, without its end, to the function use. If use returns true, takeLine consumes the line. A
+// line that has not arrived completely goes into g.line. takeLine returns false if parsing must stop; tooLong is the fault of
+// a line of more than maxLine bytes.
 //
-// end is the byte at which the line ends: '\n' for an inline request; '\r' for a header, and then one more byte belongs to the end,
-// whatever it is. Like Redis, which uses strchr, takeLine finds no end after a zero byte: such a line grows until it is too long.
+// end is the byte at which the line ends: '\n' for an inline request, '\r' for a header. In a header, the byte after '\r'
+// also belongs to the end, whatever byte it is. Like Redis, which uses strchr, takeLine finds no end after a zero byte: such
+// a line grows until it is too long.
 func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) bool {
 	in := g.buf[g.r:g.w]
 	tail := 0

@@ -90,7 +90,7 @@ func read(in [][]byte, r *rules) (commands [][]string, failure string) {
 	}
 }
 
-// shown returns a command as the tests compare it; of is the size of its batch.
+// shown returns a command in the form that the tests compare. of is the number of commands in its batch.
 func (g *guard) shown(args [][]byte, of int) (show []string) {
 	for _, a := range args {
 		show = append(show, string(a))
@@ -101,7 +101,7 @@ func (g *guard) shown(args [][]byte, of int) (show []string) {
 	return show
 }
 
-// readDirect is read as an event loop does it, without redcon.
+// readDirect does what read does, but as an event loop does it, without redcon.
 func readDirect(in [][]byte, r *rules) (commands [][]string, failure string) {
 	g := newGuard(&pieces{in: in})
 	g.policy, g.direct = r, true
@@ -182,8 +182,7 @@ func TestGuardReads(t *testing.T) {
 	}
 }
 
-// TestGuardLimits has the limits of clients that have not authenticated, of an
-// argument and of a whole command.
+// TestGuardLimits checks the limits of clients that have not authenticated, of one argument and of a whole command.
 func TestGuardLimits(t *testing.T) {
 	big := array("SET", "k", strings.Repeat("v", 2<<20))
 	for _, c := range []struct {
@@ -210,8 +209,8 @@ func TestGuardLimits(t *testing.T) {
 	}
 }
 
-// TestGuardAsksAgain: a limit that a command in the same pipeline lifts must
-// not be applied before that command has run.
+// TestGuardAsksAgain: a command in a pipeline may lift a limit. The guard applies the limit to the later commands only after
+// that command has run.
 func TestGuardAsksAgain(t *testing.T) {
 	r := usualRules()
 	r.auth = true
@@ -256,8 +255,7 @@ func chop(in []byte, seed uint64) [][]byte {
 	return out
 }
 
-// FuzzGuard: how the input was cut makes no difference, and redcon never has
-// anything to complain about.
+// FuzzGuard: commands are the same however the input was cut into pieces, and redcon gets only well-formed input.
 func FuzzGuard(f *testing.F) {
 	for _, s := range []string{
 		array("SET", "k", "v"), "PING\r\n", "*x\r\n", "*1\r\n$4\r\nPING\r\n*0\r\n\r\nGET k\n", "*2\r\n$3\r\nGET\r\n$1\r\nk",
@@ -288,7 +286,8 @@ func FuzzGuard(f *testing.F) {
 	})
 }
 
-// TestCutsBehindMuchInput: after a pipeline of which little memory is kept, the next command may have arrived up to any byte.
+// TestCutsBehindMuchInput: the guard frees its buffer after a large pipeline. It must keep the part of the next command that
+// has arrived, wherever the input was cut.
 func TestCutsBehindMuchInput(t *testing.T) {
 	for _, auth := range []bool{false, true} {
 		for size := 8000; size < largeCommand; size += 500 {
@@ -305,8 +304,8 @@ func TestCutsBehindMuchInput(t *testing.T) {
 	}
 }
 
-// TestAnnouncedSizesTakeNoMemory: a long argument takes about twice the memory of what has arrived of it. Its client is cut
-// off before that is more than clients may hold.
+// TestAnnouncedSizesTakeNoMemory: a long argument takes about twice the memory of the bytes that have arrived, not of those
+// announced. The server cuts the client off before the argument takes more than all clients may hold.
 func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	for _, limit := range []int64{0, 20 << 20} {
 		ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = limit })
@@ -393,7 +392,8 @@ func TestRoomOfALargeArgumentCounts(t *testing.T) {
 	}
 }
 
-// A command may begin to wait when its client has left already: the wait must end, or the command takes an element for nobody.
+// A command may begin to wait after its client has left. The wait must end: otherwise the command would take an element for
+// nobody.
 func TestWatchOfAConnectionThatHasEnded(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
@@ -414,7 +414,8 @@ func TestWatchOfAConnectionThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestManyArgumentsAreFewObjects: the short arguments of a large command share memory, and none reaches into the next one.
+// TestManyArgumentsAreFewObjects: the short arguments of a large command share memory. An append to one of them must not
+// overwrite the next.
 func TestManyArgumentsAreFewObjects(t *testing.T) {
 	const many = 20_000
 	in := []byte("*" + strconv.Itoa(many) + "\r\n")

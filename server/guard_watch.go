@@ -30,8 +30,7 @@ func (g *guard) setAhead(input []byte) {
 	g.ahead = input
 }
 
-// maxAhead is about how many bytes watch reads ahead. When it has read so many, it does not notice the end of the connection
-// any more.
+// maxAhead is about how many bytes watch reads ahead. After that, it does not notice the end of the connection any more.
 const maxAhead = 1 << 20
 
 // watch notices the end of the connection while the goroutine that normally reads from the connection waits for something

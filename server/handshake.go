@@ -37,8 +37,8 @@ var (
 // the lobby (lobby.go).
 //
 // If a handshake begins while most are in progress, the server cuts one off. It takes the address with the most handshakes,
-// and cuts off a random one of them. If it cut off the oldest one, or the one that has waited longest, an attacker could
-// arrange that this is always an honest client's.
+// and cuts off a random one of them. If the server always cut off the oldest one, or the one that has waited longest, an
+// attacker could arrange that this one belongs to an honest client.
 type handshakes struct {
 	certs *Certificates
 	turns *turns.Turns
@@ -73,7 +73,7 @@ type wire struct {
 	tls   *tls.Conn
 	from  netip.Addr
 	ctx   context.Context
-	quiet int // bytes from the socket since the last data; -1 during the handshake
+	quiet int // bytes from the socket since crypto/tls last found data in them; -1 during the handshake
 	// end cancels ctx, so that a handshake in progress fails. It does not close the connection, because it may be called late, when
 	// the connection already belongs to a session.
 	end context.CancelCauseFunc
@@ -124,15 +124,15 @@ func (w *wire) shake() error {
 	defer late.Stop()
 	defer w.Done()
 	if err := w.ctx.Err(); err != nil {
-		return err // it was cut off before it had a processor
+		return err // the handshake was cut off before it got a processor
 	}
 	err := w.tls.HandshakeContext(w.ctx)
 	w.quiet = 0
 	return err
 }
 
-// Read bounds the input that crypto/tls keeps for a client after the handshake. Even then a client may send a handshake
-// message, and crypto/tls would collect up to 256 KiB of it.
+// Read bounds the input that crypto/tls keeps for a client after the handshake. A client may send further handshake messages
+// after it, and crypto/tls would collect up to 256 KiB of one message.
 func (w *wire) Read(p []byte) (int, error) {
 	if w.quiet < 0 {
 		return w.Conn.Read(p) // package turns bounds the input of the handshake

@@ -14,8 +14,8 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// TestHandshakeAtItsLimit: a handshake ends well at the moment in which its time is over. The connection is a
-// session's then, and what has noticed the time must leave it alone.
+// TestHandshakeAtItsLimit: a handshake succeeds just when its time is over. The connection then belongs to a session, so the
+// late end of the time limit must not touch it.
 func TestHandshakeAtItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, client := testCertificates(t)
@@ -23,7 +23,7 @@ func TestHandshakeAtItsLimit(t *testing.T) {
 		w := &wire{}
 		ctx, end := context.WithCancelCause(t.Context())
 		w.ctx, w.end = ctx, func(why error) {
-			time.Sleep(2 * time.Millisecond) // the processor is not free
+			time.Sleep(2 * time.Millisecond) // as if no processor were free for the timer
 			end(why)
 		}
 		w.Conn = turns.New(1, false).Conn(ctx, far, nil, netip.Addr{}, false, time.Now)
@@ -39,7 +39,7 @@ func TestHandshakeAtItsLimit(t *testing.T) {
 		if err := w.shake(); err != nil {
 			t.Fatal(err)
 		}
-		w.Conn.Conn = under{} // as secure does
+		w.Conn.Conn = under{} // as for a connection that a session has taken over
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
 		_ = far.Close()

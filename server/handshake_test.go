@@ -61,7 +61,7 @@ func secretServer(t *testing.T, loops int) (*testServer, *lines, certs.Files, *t
 	return ts, log, files, client
 }
 
-// issue is a client's configuration with a certificate of an authority.
+// issue returns a client configuration with a new certificate that the authority a has signed.
 func issue(t *testing.T, base *tls.Config, a *certs.Authority, until time.Time) *tls.Config {
 	t.Helper()
 	pair, err := a.Issue("client", until)
@@ -74,12 +74,12 @@ func issue(t *testing.T, base *tls.Config, a *certs.Authority, until time.Time) 
 	}
 	c := base.Clone()
 	c.Certificates = []tls.Certificate{own}
-	// Whatever the server names, this is what it gets.
+	// The client shows its certificate even if the server does not name the authority a.
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
 	return c
 }
 
-// answers are the bytes that a client gets for a PING, TLS taken off.
+// answers returns what a client gets for a PING over TLS, decrypted.
 func answers(addr string, c *tls.Config) (string, error) {
 	conn, err := tls.Dial("tcp", addr, c)
 	if err != nil {
@@ -93,9 +93,9 @@ func answers(addr string, c *tls.Config) (string, error) {
 	return string(got), err
 }
 
-// TestStrangersOverTLS: a client gets no reply and no session if it shows no certificate, a
-// certificate of another authority or an expired one, if it speaks an old version of TLS, no TLS,
-// or nonsense. All these clients together cause one line in the log.
+// TestStrangersOverTLS: a client without a certificate, with one of another authority or with an expired one gets no reply
+// and no session. The same goes for a client with an old version of TLS, without TLS, or that sends nonsense. All these
+// clients together cause one line in the log.
 func TestStrangersOverTLS(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, files, good := secretServer(t, loops)
@@ -119,10 +119,10 @@ func TestStrangersOverTLS(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _ = c.Write([]byte(garbage)) // the server may have had enough
+			_, _ = c.Write([]byte(garbage)) // the server may have closed the connection before it got all bytes
 			_ = c.(*net.TCPConn).CloseWrite()
 			got, _ := io.ReadAll(c)
-			// An alert is two bytes in a record.
+			// The server may send a TLS alert: two bytes in a record, seven bytes in all.
 			if len(got) > 7 || strings.Contains(string(got), "PONG") {
 				t.Errorf("%.20q is answered %q", garbage, got)
 			}
@@ -146,7 +146,7 @@ func TestStrangersOverTLS(t *testing.T) {
 	})
 }
 
-// authorityOf has a server trust a second authority, of which the key is here.
+// authorityOf makes a server trust a second authority, and returns it. So a test can issue certificates.
 func authorityOf(t *testing.T, files certs.Files, ts *testServer) *certs.Authority {
 	t.Helper()
 	a, err := certs.NewAuthority("second")
@@ -166,8 +166,8 @@ func authorityOf(t *testing.T, files certs.Files, ts *testServer) *certs.Authori
 	return a
 }
 
-// TestHalfHandshakes: the server keeps few of the connections that begin a handshake and send
-// no more, and a client that comes after them gets in.
+// TestHalfHandshakes: many clients begin a handshake and send no more. The server keeps few of these connections, and a
+// client that comes later gets in.
 func TestHalfHandshakes(t *testing.T) {
 	ts, _, _, good := secretServer(t, 1)
 	var before, after runtime.MemStats
@@ -181,7 +181,7 @@ func TestHalfHandshakes(t *testing.T) {
 		}
 		defer c.Close()
 		if i%2 == 0 {
-			// A record of 16 KiB is announced.
+			// This is the first byte of a record that announces 16 KiB.
 			if _, err := c.Write([]byte("\x16\x03\x01\x40\x00\x01")); err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +203,7 @@ func TestHalfHandshakes(t *testing.T) {
 	}
 }
 
-// TestSlowHandshake: a handshake that takes too long is ended.
+// TestSlowHandshake: the server ends a handshake that takes too long.
 func TestSlowHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, _ := testCertificates(t)
@@ -231,7 +231,7 @@ func TestSlowHandshake(t *testing.T) {
 	})
 }
 
-// serial is which certificate a server shows.
+// serial returns the serial number of the certificate that a server shows.
 func serial(t *testing.T, ts *testServer, c *tls.Config) string {
 	t.Helper()
 	conn, err := tls.Dial("tcp", ts.addr, c)
@@ -242,9 +242,8 @@ func serial(t *testing.T, ts *testServer, c *tls.Config) string {
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// TestCertificatesAreReadAgain: the server uses a new certificate once its files are there. It
-// finds them by itself, by Reload or by CONFIG SET. Open connections stay. Unusable files change
-// nothing, and the server logs them.
+// TestCertificatesAreReadAgain: the server uses a new certificate once its files are there. The server notices the new files
+// by itself, by Reload or by CONFIG SET. Open connections stay. Unusable files change nothing, and the server logs them.
 func TestCertificatesAreReadAgain(t *testing.T) {
 	ts, log, files, good := secretServer(t, 1)
 	a := authorityOf(t, files, ts)
@@ -314,7 +313,8 @@ func TestTLSFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	good := TLSFiles{CertFile: files.Cert, KeyFile: files.Key, CACertFile: files.CA}
-	// half returns a file in a directory of its own that is written up to the middle of a second certificate.
+	// half copies a file of certificates and appends half of the file again, so the last certificate is cut short. The copy
+	// has a directory of its own.
 	half := func(path string) string {
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -351,7 +351,7 @@ func TestTLSFaults(t *testing.T) {
 	}
 }
 
-// TestTLSToThePlainPort: the client is told at once, and the log says it once.
+// TestTLSToThePlainPort: a TLS client at a port without TLS gets an error at once. The log has one line for all such clients.
 func TestTLSToThePlainPort(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		log := new(lines)
@@ -370,7 +370,7 @@ func TestTLSToThePlainPort(t *testing.T) {
 	})
 }
 
-// TestEncryptedKey: the key's password opens it, another does not.
+// TestEncryptedKey: the server can read an encrypted key with its password, and not with another one.
 func TestEncryptedKey(t *testing.T) {
 	files, _, err := certs.Make(t.TempDir())
 	if err != nil {

@@ -206,8 +206,8 @@ func (subs *subscribers) over() bool {
 }
 
 // cutOffMostPatterns cuts off the client with the most patterns. It does nothing if clients that were cut off earlier still
-// have patterns, because these may have taken the time. But if leftOut is true, the present matching has skipped their
-// patterns, and cutOffMostPatterns cuts off the client all the same. The caller holds mu for reading.
+// have patterns, because those patterns may have taken the time. But if leftOut is true, the present matching has skipped
+// those patterns, so cutOffMostPatterns cuts off the client all the same. The caller holds mu for reading.
 func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	if sessions, others := h.byPatterns(); len(sessions) > 0 && (leftOut || !others) {
 		h.cutOff(sessions[0])
@@ -235,8 +235,8 @@ func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	return sessions, others
 }
 
-// cutOff cuts off clients because of their patterns. It starts a goroutine that ends all their subscriptions, and needs mu
-// for that. cutOff waits neither for that goroutine nor for the end of the sessions. The caller holds mu for reading.
+// cutOff cuts off clients because of their patterns. It starts a goroutine that takes mu and ends all their subscriptions.
+// cutOff waits neither for that goroutine nor for the end of the sessions. The caller holds mu for reading.
 func (h *Hub) cutOff(sessions ...*session) {
 	go h.drop(sessions)
 	for _, s := range sessions {

@@ -12,13 +12,14 @@ import (
 
 // A node delivers the messages of a log entry while it applies the entry, and applies the next entry afterwards. At the
 // leader, a client that publishes many messages waits for their delivery. At another node nobody waits, so the node may fall
-// ever further behind. Then its other clients hear of released locks too late, and the node cannot lead before it has
-// applied all entries. So if a node spends most of its time on delivering, and falls behind, the hub cuts off the clients
-// that get most.
+// ever further behind. Then its other clients hear of released locks too late, and the node cannot lead before it has applied
+// all entries. So if a node spends most of its time on delivering, and falls behind, the hub cuts off the clients that get
+// most messages.
 
-// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. The hub cuts clients
-// off if all looks for loadWait have found so much work, and an entry of the first of these looks still waits. A shorter
-// wait would hit honest clients: one entry may have many messages, and a node that was suspended has many entries to apply.
+// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. It cuts clients off on
+// two conditions. All looks for loadWait have found so much work, and the node has still not applied all entries that it knew
+// of at the first of these looks. A shorter wait would hit honest clients: one entry may have many messages, and a node that
+// was suspended has many entries to apply.
 const (
 	loadPeriod = 250 * time.Millisecond
 	loadWait   = 2 * time.Second
@@ -31,7 +32,7 @@ type load struct {
 	since   time.Time
 	took    time.Duration
 	applied uint64   // the last entry that the node had applied at the last look
-	looks   []sample // the present run of looks that found too much work, except those whose entries have been applied; at most maxLooks
+	looks   []sample // the latest looks, if all found too much work: up to maxLooks whose entries are not all applied
 }
 
 // sample is what the hub saw at a look.
@@ -42,7 +43,7 @@ type sample struct {
 
 // delivery is the work of delivering one message, or all messages about one write set.
 type delivery struct {
-	to    *session  // one of the sessions that get something; nil: none does
+	to    *session  // one of the sessions that get a message; nil: no session gets one
 	began time.Time // when the present part of the work began
 	took  time.Duration
 }
@@ -60,7 +61,7 @@ func (d *delivery) end() {
 	}
 }
 
-// delivered adds work to the load. The caller applies a log entry.
+// delivered adds work to the load. The caller is applying a log entry.
 func (h *Hub) delivered(d *delivery) {
 	if d.to == nil {
 		return

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestWhoGetsMostIsCutOff: a node that spends its time on delivering, and falls behind, cuts off the clients that get most.
+// TestWhoGetsMostIsCutOff: a node that spends most of its time on delivering messages, and falls behind, cuts off the clients
+// that get most messages.
 func TestWhoGetsMostIsCutOff(t *testing.T) {
 	for begin, tell := range map[string]string{"SUBSCRIBE %s": "PUBLISH %s m", "CLIENT TRACKING ON BCAST PREFIX %s": "SET %s v"} {
 		t.Run(begin, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestWhoGetsMostIsCutOff(t *testing.T) {
 				ts.hub.delivered(&delivery{to: little, took: took})
 			}
 			over := func() string { return fmt.Sprint(much.out.isOver(), less.out.isOver(), little.out.isOver()) }
-			counted := func() { ts.await(func() bool { return little.messages.Load() == 0 }) } // lighten counts anew
+			counted := func() { ts.await(func() bool { return little.messages.Load() == 0 }) } // waits until lighten has set the counts to 0
 			const looks = int(loadWait / loadPeriod)
 			heavy := func(looks int) {
 				for range looks {
@@ -51,14 +52,14 @@ func TestWhoGetsMostIsCutOff(t *testing.T) {
 			ts.fake.committed.Store(1)
 			heavy(1)
 			counted()
-			heavy(2 * looks) // the node has applied all that it knew of
+			heavy(2 * looks) // cuts nobody off: the node has applied all entries that it knew of
 			ts.fake.committed.Store(1000)
 			heavy(looks)
-			period(loadPeriod / 3) // it does other work
+			period(loadPeriod / 3) // cuts nobody off: the node spends most of this period on other work
 			heavy(1)
 			counted()
 			heavy(looks - 1)
-			for range looks { // within one long entry
+			for range looks { // cuts nobody off: the node applies one long entry all the time
 				ts.fake.advance(loadPeriod)
 				ts.hub.delivered(&delivery{to: little, took: loadPeriod})
 			}

@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// TestPatternsThatTakeLong: the first message for which many patterns of a client are slow cuts that client off. The other
-// clients get the message. A client with few slow patterns is not cut off.
+// TestPatternsThatTakeLong: if many patterns of a client are slow for a message, the hub cuts that client off at the first
+// such message. The other clients get the message. A client with few slow patterns is not cut off.
 func TestPatternsThatTakeLong(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		evil := strings.Repeat("*[ac]", 20) + "*[bd]"
@@ -42,7 +42,8 @@ func TestPatternsThatTakeLong(t *testing.T) {
 	})
 }
 
-// TestMessagesThatTakeLongTogether: many short messages cut off a client with many patterns, too, though none of them takes long.
+// TestMessagesThatTakeLongTogether: many short messages cut off a client with many patterns, although none of them alone
+// takes long.
 func TestMessagesThatTakeLongTogether(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		subscribe := func(n int) *client {
@@ -70,8 +71,8 @@ func TestMessagesThatTakeLongTogether(t *testing.T) {
 	})
 }
 
-// TestManyClientsOfPatternsAreCutOffAtOnce: the hub goes through all patterns once to find the clients that have half of them. If
-// it did so for each client, this test would take minutes.
+// TestManyClientsOfPatternsAreCutOffAtOnce: the hub goes through all patterns once to find the clients that have half of
+// them. If it went through them for each client, this test would take minutes.
 func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	const clients, each = 5000, 40
@@ -92,13 +93,13 @@ func TestManyClientsOfPatternsAreCutOffAtOnce(t *testing.T) {
 	if cut != clients/2+1 || few.out.isOver() {
 		t.Errorf("%d of %d clients with %d patterns are cut off; of the one with fewer that is %v", cut, clients, each, few.out.isOver())
 	}
-	// Nothing ends these sessions, but their patterns take no more time.
+	// In this test nothing ends the sessions of the clients that were cut off. The hub removes their patterns all the same.
 	ts.await(func() bool { return ts.hub.size(subPattern) == (clients-cut)*each+each/2 })
 }
 
 // TestMessageThatTakesLongWithManyClients: the hub first cuts off a few clients with the most patterns, and then every client
-// with a pattern that needs more than fewSteps for this message. With a million steps for each of them this test would take
-// minutes.
+// with a pattern that needs more than fewSteps for this message. If each of these patterns could take a million steps, this
+// test would take minutes.
 func TestMessageThatTakesLongWithManyClients(t *testing.T) {
 	ts := newTestServer(t, nil)
 	evil := strings.Repeat("*[ac]", 20) + "*[bd]"
@@ -123,7 +124,7 @@ func (ts *testServer) subscriberTo(n int, text string) *session {
 	conn, _ := net.Pipe()
 	s := &session{srv: ts.Server, conn: &guard{Conn: conn}}
 	s.out = newOutbox(conn, new(atomic.Int64), new(atomic.Int64))
-	s.out.setOnPush(func() {}) // nobody takes what waits
+	s.out.setOnPush(func() {}) // nobody sends the waiting output
 	ts.hub.mu.Lock()
 	defer ts.hub.mu.Unlock()
 	for i := range n {

@@ -8,13 +8,13 @@ import (
 	"lockstep/store"
 )
 
-// TestWaitsAreNoWork: the time in which a command waits for the leader, or for the replicas, is no work of the node. If it were, a
-// client that only waits would make all others give way.
+// TestWaitsAreNoWork: the time in which a command waits for the leader, or for the replicas, is no work of the node. If it
+// counted as work, a client that only waits would make all others give way.
 func TestWaitsAreNoWork(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
 		c := ts.dial(t)
-		c.do("ACL SETUSER other on", "+OK\r\n") // from now on the node asks the leader for the users
+		c.do("ACL SETUSER other on", "+OK\r\n") // from now on the node asks the leader for the users before some commands
 		ts.fake.mu.Lock()
 		ts.fake.watch = func(store.Reply) { ts.fake.advance(time.Second) }
 		ts.fake.mu.Unlock()
@@ -23,7 +23,7 @@ func TestWaitsAreNoWork(t *testing.T) {
 			"LOCKSTEP STATUS", "INFO server", "CLIENT UNBLOCK 99", "DEBUG DIGEST-VALUE k"} {
 			before := ts.ownWork.took.Load()
 			c.ask(strings.Fields(line)...)
-			c.do("PING", "+PONG\r\n") // the work of a command is noted behind its reply
+			c.do("PING", "+PONG\r\n") // the node counts the work of a command only after the reply, so this PING waits for the count
 			if took := time.Duration(ts.ownWork.took.Load() - before); took > 100*time.Millisecond {
 				t.Errorf("%s counts as work of %v", line, took)
 			}

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// A command that runs another inside passes on its error: if KEYS refuses to list the keys because the list is too large, a slot
-// does not seem empty, and DEBUG DIGEST does not return the digest of an empty database.
+// If a command runs KEYS as part of its work, and KEYS refuses because the list is too large, the command returns that error.
+// Otherwise a slot would seem empty, and DEBUG DIGEST would return the digest of an empty database.
 func TestInnerErrorsAreTold(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

@@ -13,8 +13,9 @@ import (
 	"lockstep/store"
 )
 
-// TestMessagesDuringAnExec: messages that come while an EXEC is answered go behind its replies, as the client must get them by then: in
-// the protocol that a HELLO of the EXEC has chosen, and not for a subscription that the EXEC has ended.
+// TestMessagesDuringAnExec: a message that comes while an EXEC is answered follows the replies of the EXEC. If a HELLO of the
+// EXEC has changed the protocol, the message has the new one. If the EXEC has ended the subscription, the client does not get
+// the message.
 func TestMessagesDuringAnExec(t *testing.T) {
 	const told, pushed = "message\r\n$2\r\nch\r\n$1\r\nm\r\n", "invalidate\r\n*1\r\n$1\r\nk\r\n"
 	eachPath(t, func(t *testing.T, loops int) {
@@ -65,8 +66,8 @@ func TestMessagesDuringAnExec(t *testing.T) {
 	})
 }
 
-// TestRedirectToOneself: a RESP2 client may have its invalidations redirected to itself, as at Redis. It gets them as messages of its
-// subscription.
+// TestRedirectToOneself: as with Redis, a RESP2 client may redirect its invalidations to itself. It gets them as messages of
+// its subscription.
 func TestRedirectToOneself(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -80,8 +81,9 @@ func TestRedirectToOneself(t *testing.T) {
 	})
 }
 
-// TestTrackingThatBeginsLate: a CLIENT TRACKING behind HELLO, AUTH or TRACKING OFF of the same transaction runs only after the leader has
-// read the keys behind it. The client is told to forget them, because it would not hear of their changes.
+// TestTrackingThatBeginsLate: in a transaction, a CLIENT TRACKING after HELLO, AUTH or TRACKING OFF runs only after the
+// leader has run the reads after it. The client would not hear of changes of the keys that it has read, so the server tells
+// it to forget them.
 func TestTrackingThatBeginsLate(t *testing.T) {
 	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 	bothPaths(t, func(t *testing.T, ts *testServer) {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKeepAlive: sockets are kept alive as tcp-keepalive says when they are accepted.
+// TestKeepAlive: a socket gets the keep-alive times of tcp-keepalive when the server accepts it.
 func TestKeepAlive(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -19,8 +19,7 @@ func eachPath(t *testing.T, test func(t *testing.T, loops int)) {
 	}
 }
 
-// TestMaxClientsChanges: the limit holds from the moment it is set, for those who come
-// after it.
+// TestMaxClientsChanges: a new maxclients applies at once to clients that connect later. Clients that are connected stay.
 func TestMaxClientsChanges(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -41,8 +40,8 @@ func TestMaxClientsChanges(t *testing.T) {
 	})
 }
 
-// TestIdleTimeout: idle clients go, subscribers, monitors and those who wait
-// for an answer stay.
+// TestIdleTimeout: the server disconnects idle clients after the timeout. Subscribers, monitors and clients that wait for a
+// reply stay.
 func TestIdleTimeout(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -66,8 +65,8 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// TestNormalOutputLimit: a client that does not read its replies is cut off at
-// its hard limit, and at its soft limit after the given time.
+// TestNormalOutputLimit: a client whose reply is larger than the hard limit is cut off. Without a limit, a client gets that
+// reply.
 func TestNormalOutputLimit(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -89,8 +88,8 @@ func TestNormalOutputLimit(t *testing.T) {
 	})
 }
 
-// TestFlood: a client that sends without end and never reads is held in check,
-// and another one does not notice.
+// TestFlood: a client sends without end and never reads. The server bounds the output that waits for it, stops reading from
+// it, and serves another client as usual.
 func TestFlood(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -130,8 +129,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestHalfOpen: what a client that has vanished leaves behind is bounded by the
-// soft limit, timed by the server's clock.
+// TestHalfOpen: a client has vanished without closing its connection. The soft limit bounds the output that waits for it, by
+// the server's clock.
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -156,7 +155,7 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
-// TestQueryLimits: the limits of what a client may send apply as they are set.
+// TestQueryLimits: a change of the limits of input applies at once to all clients.
 func TestQueryLimits(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -179,7 +178,7 @@ func TestQueryLimits(t *testing.T) {
 	})
 }
 
-// TestLineLimits: a line may have 64 KiB, also one with the count or the length of arguments.
+// TestLineLimits: a line may have 64 KiB. This also holds for a line with the count of arguments or the length of one.
 func TestLineLimits(t *testing.T) {
 	const most = 64 << 10
 	eachPath(t, func(t *testing.T, loops int) {

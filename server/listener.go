@@ -77,8 +77,8 @@ func (srv *Server) prepare(c *net.TCPConn) {
 }
 
 // limitWindow makes a listener offer new clients no larger TCP window than they get after AUTH (inputOf). In a small
-// container, that window may be small. A client with a larger first offer would make its packets too large for it. On
-// loopback, such a client would send only one packet each 200 ms.
+// container, that window may be small. If the first window were larger, a client would choose packets that do not fit into
+// the later one. On loopback, such a client would send only one packet each 200 ms.
 func (srv *Server) limitWindow(ln net.Listener) {
 	if tcp, ok := ln.(*net.TCPListener); ok {
 		srv.warnOfNoLimit(limitInput(tcp, srv.inputOf(true)))
@@ -105,7 +105,7 @@ func (srv *Server) keepAlive(c *net.TCPConn) {
 	secs := min(srv.params.keepAlive.Load(), maxKeepAlive)
 	cfg := net.KeepAliveConfig{Enable: secs > 0}
 	if secs > 0 {
-		// As in Redis's anetKeepAlive: three probes, a third of the time apart.
+		// As in Redis's anetKeepAlive: three probes, each a third of tcp-keepalive after the one before.
 		cfg.Idle = time.Duration(secs) * time.Second
 		cfg.Interval = max(time.Duration(secs)*time.Second/3, time.Second)
 		cfg.Count = 3

@@ -17,8 +17,8 @@ import (
 // A program that has just started may open many connections at once, and need a second or two for all of their handshakes.
 // So while few clients wait, a client whom the server has answered has more time (answeredLooks).
 //
-// If clients come faster than their handshakes begin, the lobby fills up. Then each newcomer ends the handshake of its
-// address that keeps the others out (makeRoom).
+// If clients come faster than their handshakes begin, the lobby fills up. Then each newcomer makes the server end one
+// handshake of its address, whose client does not answer (makeRoom).
 
 const (
 	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress. lobbyOne is the same
@@ -31,8 +31,8 @@ const (
 	// handshake waiting for its own client. The looks need not be consecutive, so that a client cannot save its handshake by
 	// sending byte by byte.
 	clientLooks = 10
-	// answeredLooks replaces clientLooks for a handshake whose client the server has answered, as long as no more than fromOne
-	// clients of the address wait. So the last of them waits for some two seconds at most.
+	// answeredLooks replaces clientLooks for a handshake whose client the server has answered, as long as no more than
+	// fromOne clients of the address wait. So the last of these clients waits for some two seconds at most.
 	answeredLooks = 40
 	// lobbyLooks is how many looks may find a client in the lobby before the server sends the client away. Together they
 	// take as long as a handshake may take.
@@ -97,10 +97,10 @@ func (h *handshakes) isFull(from netip.Addr) bool {
 	return len(h.lobby.callers[from]) >= lobbyOne*h.fromOne() || h.lobby.count >= lobbyShare*h.most
 }
 
-// makeRoom makes room for a caller of an address for which the lobby is full. It ends the handshake of that address that
-// keeps the others out (silent). If there is none, makeRoom looks for the address with the most callers in the lobby. If
-// that address has at least two callers more than the given one, makeRoom sends away the first of them. The caller of
-// makeRoom holds mu.
+// makeRoom makes room for a caller of an address for which the lobby is full. It ends the handshake of that address that the
+// method silent chooses. If silent chooses none, makeRoom looks for the address with the most callers in the lobby. If that
+// address has at least two callers more than the given one, makeRoom sends away the first of them. The caller of makeRoom
+// holds mu.
 func (h *handshakes) makeRoom(from netip.Addr) {
 	if w := h.silent(from); w != nil {
 		h.cut(w)
@@ -174,8 +174,8 @@ func (h *handshakes) admit(from netip.Addr) {
 	}
 }
 
-// look runs every lookPause while callers wait. It sends away callers that have waited for too long, ends handshakes that keep the
-// others out (cutIdle), and begins handshakes in their places.
+// look runs every lookPause while callers wait. It sends away callers that have waited for too long, ends handshakes whose
+// clients have had their time (cutIdle), and begins handshakes in their places.
 func (h *handshakes) look() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -197,7 +197,7 @@ func (h *handshakes) look() {
 }
 
 // cutIdle counts this look for each handshake of an address that waits for its client. It ends the handshakes whose clients
-// have had their time (clientLooks, answeredLooks), but at most as many as clients of the address wait in the lobby. The
+// have had their time (clientLooks, answeredLooks), but no more handshakes than clients of the address wait in the lobby. The
 // caller holds mu.
 func (h *handshakes) cutIdle(from netip.Addr, waiting int) {
 	var idle []*wire

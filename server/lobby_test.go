@@ -14,8 +14,8 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// TestLobby: 440 connections of one address send a ClientHello each and wait, and are opened again as soon as they are closed. Clients
-// from the same address come in all the same, and a client from another one at once.
+// TestLobby: 440 clients of one address send a ClientHello each and nothing more. They connect again as soon as the server
+// cuts them off. Honest clients of the same address still get in, and a client of another address gets in at once.
 func TestLobby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, client := floodedHandshakes(t)
@@ -69,8 +69,8 @@ func TestLobby(t *testing.T) {
 	})
 }
 
-// TestNewcomersComeInBesideAFullLobby: an address opens 2,000 connections a second that send nothing, or a part of a ClientHello. They
-// fill its places. Each client that comes from that address then takes the place of one of them.
+// TestNewcomersComeInBesideAFullLobby: an address opens 2,000 connections a second that send nothing, or a part of a
+// ClientHello. These fill the address's places. Each honest client of that address then takes the place of one of them.
 func TestNewcomersComeInBesideAFullLobby(t *testing.T) {
 	for _, sent := range []string{"", "\x16\x03\x01\x40\x00\x01"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -118,8 +118,8 @@ func (c *lateConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// TestSlowClientsOfOneAddress: programs of one address open twice as many connections at once as may be at the handshake, and take
-// a second for their part of each handshake. All get in, because nobody else wants the places.
+// TestSlowClientsOfOneAddress: programs of one address open twice as many connections at once as the address may have
+// handshakes in progress. Their part of each handshake takes a second. All get in, because nobody else wants the places.
 func TestSlowClientsOfOneAddress(t *testing.T) {
 	for _, most := range []int{maxHandshakes, 200} {
 		synctest.Test(t, func(t *testing.T) {
@@ -154,8 +154,8 @@ const (
 	maxLobbyOne = lobbyOne * maxFromOne
 )
 
-// TestLobbyIsBounded: one address has maxLobbyOne places, and all have maxLobby. A caller waits for as long as a handshake may take,
-// at most.
+// TestLobbyIsBounded: the lobby has maxLobbyOne places for one address and maxLobby for all. A caller waits in it no longer
+// than a handshake may take.
 func TestLobbyIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, _ := floodedHandshakes(t)

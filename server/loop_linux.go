@@ -63,7 +63,7 @@ type loop struct {
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	yielding  yielding
 	incoming  incoming
-	lightAt   time.Time   // when turn last served a client that is in no share, and has not lately sent manyArguments (loopConn.many)
+	lightAt   time.Time   // when the method turn last served a light client: one in no share, without manyArguments lately (loopConn.many)
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends
@@ -346,5 +346,5 @@ func (l *loop) sleep() {
 	}
 	// EpollWait, unlike the raw system call in poll, goes through the scheduler, because it may wait long.
 	l.happened, _ = unix.EpollWait(l.epoll, l.events[:], -1)
-	l.happened = max(l.happened, 0) // interrupted by a signal
+	l.happened = max(l.happened, 0) // EpollWait returns -1 if a signal interrupts it
 }

@@ -12,12 +12,11 @@ import (
 	"time"
 )
 
-// withoutUring is withLoops(1) where the kernel does not allow io_uring.
+// withoutUring is withLoops(1) as on a kernel that does not allow io_uring.
 func withoutUring(c *Config) { c.Loops, c.Durable, c.NoUring = 1, true, true }
 
-// conversation makes n random commands, as the bytes to send and the bytes to
-// expect. Some are answered by the session, some by the backend, some by a
-// goroutine; some are large and some are inline.
+// conversation makes n random commands. It returns the bytes to send and the expected reply bytes. Some commands are answered
+// by the session, some by the backend, and some by a goroutine; some are large and some are inline.
 func conversation(r *rand.Rand, key string, n int) (send, want []byte) {
 	counter, value := 0, ""
 	for range n {
@@ -39,7 +38,7 @@ func conversation(r *rand.Rand, key string, n int) (send, want []byte) {
 		case 5:
 			in, out = "ECHO "+key+"\r\n", bulk(key)
 		case 6:
-			in, out = array("CLIENT", "GETREDIR"), ":-1\r\n" // not in place
+			in, out = array("CLIENT", "GETREDIR"), ":-1\r\n" // a command that a loop gives to a goroutine
 		case 7:
 			in, out = array("NOSUCH"), "-ERR unknown command 'NOSUCH', with args beginning with: \r\n"
 		case 8:
@@ -50,8 +49,8 @@ func conversation(r *rand.Rand, key string, n int) (send, want []byte) {
 	return send, want
 }
 
-// TestLoopConversations has many clients whose input is cut at random places:
-// each gets its own replies, in order, whatever the number of loops.
+// TestLoopConversations: the input of many clients is cut at random places. Each client gets its own replies in order,
+// whatever the number of loops.
 func TestLoopConversations(t *testing.T) {
 	for _, change := range []func(*Config){withLoops(-1), withLoops(1), withoutUring, withLoops(3)} {
 		ts := newTestServer(t, change)
@@ -80,8 +79,8 @@ func TestLoopConversations(t *testing.T) {
 	}
 }
 
-// TestLoopHugePipeline: a client that sends a lot before it reads anything is
-// answered as fast as it reads, and others do not notice.
+// TestLoopHugePipeline: a client sends a huge pipeline before it reads anything. It then gets its replies as fast as it reads
+// them, and others do not notice.
 func TestLoopHugePipeline(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)
@@ -111,8 +110,7 @@ func TestLoopHugePipeline(t *testing.T) {
 	c.do("PING", "+PONG\r\n")
 }
 
-// TestLoopSlowReaderKilled: a connection whose replies nobody reads can be
-// killed.
+// TestLoopSlowReaderKilled: CLIENT KILL closes even a connection whose client does not read its replies.
 func TestLoopSlowReaderKilled(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	slow, other := ts.dial(t), ts.dial(t)
@@ -127,7 +125,7 @@ func TestLoopSlowReaderKilled(t *testing.T) {
 	other.do("PING", "+PONG\r\n")
 }
 
-// TestLoopHalfClosed: what came before the end is answered.
+// TestLoopHalfClosed: a client half-closes its connection, and commands that it sent before are answered.
 func TestLoopHalfClosed(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	for i := range 50 {
@@ -142,8 +140,8 @@ func TestLoopHalfClosed(t *testing.T) {
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 
-// TestLoopKillWhileWaiting: a connection that waits for the backend is closed
-// at once for the client, and forgotten when the backend has answered.
+// TestLoopKillWhileWaiting: CLIENT KILL closes the connection of a client whose command waits for the backend. The client
+// notices at once. The server forgets the connection when the backend has answered.
 func TestLoopKillWhileWaiting(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)
@@ -161,7 +159,7 @@ func TestLoopKillWhileWaiting(t *testing.T) {
 	other.do("GET k", bulk("v"))
 }
 
-// TestLoopShutdownDrains: whoever waits for a reply gets it.
+// TestLoopShutdownDrains: a server that shuts down first answers the clients that wait for a reply.
 func TestLoopShutdownDrains(t *testing.T) {
 	ts := newTestServer(t, withLoops(2))
 	release := ts.fake.holdBack()
@@ -196,7 +194,7 @@ func TestLoopShutdownDrains(t *testing.T) {
 	}
 }
 
-// TestLoopManyIdle: idle connections have no goroutines, and leave nothing.
+// TestLoopManyIdle: idle connections have no goroutines. When they end, they leave nothing behind.
 func TestLoopManyIdle(t *testing.T) {
 	ts := newTestServer(t, withLoops(2))
 	before := runtime.NumGoroutine()
@@ -219,8 +217,8 @@ func TestLoopManyIdle(t *testing.T) {
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 
-// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other
-// connections. When the first one comes back, nothing is lost.
+// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other connections. When the
+// backend lets the first goroutine go, nothing is lost.
 func TestLoopHeldUp(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)
@@ -235,7 +233,7 @@ func TestLoopHeldUp(t *testing.T) {
 		}
 		third := ts.dial(t)
 		third.do("ECHO x", bulk("x"))
-		// A reply from before the loop was held up is sent.
+		// The reply that was ready before the loop was held up is sent, too.
 		c.expect("+OK\r\n")
 		c.do("PING", "+PONG\r\n")
 		close(gate)
@@ -244,8 +242,8 @@ func TestLoopHeldUp(t *testing.T) {
 	}
 }
 
-// TestLoopHeldUpAgain has the loop held up at every turn, for short and for
-// long.
+// TestLoopHeldUpAgain: the backend holds the goroutine of the loop again and again, for times shorter and longer than the
+// watcher waits. Every client gets its replies.
 func TestLoopHeldUpAgain(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	stop := make(chan struct{})
@@ -318,7 +316,7 @@ func TestLoopMessages(t *testing.T) {
 func TestLoopMessagesToMany(t *testing.T) {
 	const (
 		n         = 600 // 6 MB for each: more than its sockets take
-		listeners = 100 // more than one call sends to
+		listeners = 100 // more than one call can send to
 	)
 	text := func(i int) string { return fmt.Sprint(i, strings.Repeat("m", 10_000)) }
 	for _, change := range []func(*Config){withLoops(1), withoutUring} {
@@ -344,7 +342,7 @@ func TestLoopMessagesToMany(t *testing.T) {
 					}
 					want := "*3\r\n$7\r\nmessage\r\n$2\r\nch\r\n" + bulk(text(i))
 					got := make([]byte, len(want))
-					err := sub.conn.SetReadDeadline(time.Now().Add(time.Minute)) // it may hang
+					err := sub.conn.SetReadDeadline(time.Now().Add(time.Minute)) // a missing message would make the test hang
 					if _, err2 := io.ReadFull(sub.conn, got); err != nil || err2 != nil || string(got) != want {
 						t.Errorf("listener %d, message %d: %.60q, %v, %v", k, i, got, err, err2)
 						return

@@ -225,8 +225,7 @@ func (s *incoming) has(c *loopConn) bool {
 
 // yields reports whether no part of a large command is to be read now, for one of two reasons. Either memory is scarce, or
 // the loop has just waited for a garbage collection because of large commands. A collection takes time from all clients. So
-// if the loop has light clients (lightAt), they then get shareRest times the duration of that wait, in which no part is
-// read.
+// if the loop has light clients (lightAt), it then reads no part for shareRest times the duration of that wait.
 func (s *incoming) yields() bool {
 	l := s.loop
 	since := s.yielding.since
@@ -257,7 +256,7 @@ func (s *incoming) add(c *loopConn) {
 // choose returns the connection to read from next. Among the users that are not crowded, it takes the one whose latest turn
 // is the longest ago, and returns that user's first connection in the queue. If all users are crowded, choose returns nil:
 // the loop should read from none now. But after crowdLooks calls that passed over crowded users, choose chooses among the
-// crowded ones. Their complete commands may be blocking ones, which may keep their memory forever.
+// crowded ones, because these might stay crowded forever: their complete commands may be blocking ones.
 func (s *incoming) choose() *loopConn {
 	m := &s.loop.srv.clientMemory
 	var best, crowded *loopConn

@@ -55,8 +55,8 @@ func TestLargeCommandsAreReadInTurn(t *testing.T) {
 	})
 }
 
-// TestLargeCommandsOfWhoWaits: although large commands that are held back for long take all the room, those of other clients are
-// read.
+// TestLargeCommandsOfWhoWaits: large commands that CLIENT PAUSE holds back for long take all the room. The loop still reads
+// large commands of other clients.
 func TestLargeCommandsOfWhoWaits(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxMemoryClients = 8 * largeArguments })
 	c := ts.dial(t)
@@ -93,8 +93,8 @@ func waiting(list *list.List) (conns []*loopConn) {
 	return conns
 }
 
-// TestLargeCommandInParts: among large commands, one that has been read in part goes first. After each part the loop serves the
-// other clients for a while, and it waits for longer while large commands of the user take the room.
+// TestLargeCommandInParts: a large command that has been read in part goes before the others. After each part, the loop first
+// serves other clients for a while. It waits for longer while the user's large commands take too much memory.
 func TestLargeCommandInParts(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)
@@ -139,8 +139,8 @@ func TestLargeCommandInParts(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsOfOtherUsers: the loop reads a part of a large command of each user in turn, however many connections one of
-// them has. While the commands of one user take the room, it reads those of the others.
+// TestLargeCommandsOfOtherUsers: the loop reads a part of a large command of each user in turn, however many connections one
+// of them has. While the commands of one user take too much memory, the loop reads those of the other users.
 func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)
@@ -186,7 +186,8 @@ func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	}
 }
 
-// TestWhoHasManyClientsIsCutOffFirst: the clients of the user who holds most go first, though each of them holds little.
+// TestWhoHasManyClientsIsCutOffFirst: the clients of the user who holds most are cut off first, although each of them holds
+// little.
 func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	good, many, idle := &account{name: "good"}, &account{name: "many"}, &account{name: "idle"}
 	client := func(user *account, n int64) holder {
@@ -203,8 +204,8 @@ func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	}
 }
 
-// TestStrangersThatHaveHungUpComeLast: a stranger that waits for its reply does not wait behind strangers that have
-// closed their connections. The loop serves these in the end.
+// TestStrangersThatHaveHungUpComeLast: a stranger that waits for its reply is served before strangers that have closed their
+// connections. The loop serves these last.
 func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 	var s share
 	var conns []*loopConn
@@ -226,7 +227,7 @@ func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 			}
 		}
 		if len(order) == 2 {
-			add(false) // comes before those that wait already, and have hung up
+			add(false) // this newcomer is served before the strangers that came earlier and have hung up
 		}
 	}
 	if want := []int{2, 4, 5, 0, 1, 3}; !slices.Equal(order, want) {
@@ -234,8 +235,8 @@ func TestStrangersThatHaveHungUpComeLast(t *testing.T) {
 	}
 }
 
-// TestFamiliarStrangersHaveEverySecondTurn: a client at a familiar address does not wait behind all other strangers, and those do not
-// wait for all clients at familiar addresses.
+// TestFamiliarStrangersHaveEverySecondTurn: a stranger at a familiar address does not wait until all other strangers have
+// been served. Those do not wait until all strangers at familiar addresses have been served.
 func TestFamiliarStrangersHaveEverySecondTurn(t *testing.T) {
 	var s share
 	names := map[*loopConn]string{}
@@ -263,8 +264,8 @@ func TestFamiliarStrangersHaveEverySecondTurn(t *testing.T) {
 	}
 }
 
-// TestEndedConnectionsLeaveTheirShare: clients that connect, send something and disconnect, faster than the loop serves its shares,
-// leave nothing in the queues of the shares.
+// TestEndedConnectionsLeaveTheirShare: clients connect, send something and disconnect faster than the loop serves its shares.
+// Their connections do not stay in the queues of the shares.
 func TestEndedConnectionsLeaveTheirShare(t *testing.T) {
 	for name, queue := range map[string]func(*loop, *loopConn){
 		"strangers": func(l *loop, c *loopConn) { c.s.authed.Store(false) },
@@ -325,8 +326,9 @@ func TestEndedConnectionsLeaveTheirShare(t *testing.T) {
 	}
 }
 
-// TestSendersOfLargeCommandsWaitForTheCollector: while memory is scarce, a loop reads no large command, however few arguments it has.
-// When the collector has run, other clients have their time, and then the loop goes on.
+// TestSendersOfLargeCommandsWaitForTheCollector: while memory is scarce, a loop reads no large command, however few arguments
+// it has. After the garbage collection, the loop first serves only other clients for some time. Then it reads large commands
+// again.
 func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 	scarce := false
 	ts := newTestServer(t, func(c *Config) { c.scarce = func() bool { return scarce } })
@@ -370,7 +372,7 @@ func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 		want   int
 	}{
 		{20, true, 20 + shareRest*20 + 1},
-		{1 << 20, true, int(yieldMost/crowdLook) + int(yieldMost/crowdLook) + 1}, // the collector may not help
+		{1 << 20, true, int(yieldMost/crowdLook) + int(yieldMost/crowdLook) + 1}, // memory is scarce for longer than yieldMost
 		{20, false, 20 + 1},
 	} {
 		ts.fake.advance(aloneAfter)
@@ -382,8 +384,8 @@ func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 	}
 }
 
-// TestLoopDoesNotWaitForTheCollector: a large command counts as garbage for which its sender may have to wait, and others are served
-// meanwhile.
+// TestLoopDoesNotWaitForTheCollector: a large command counts as garbage. While memory is scarce, the sender of the next one
+// waits for the garbage collector, and the loop serves others.
 func TestLoopDoesNotWaitForTheCollector(t *testing.T) {
 	var scarce atomic.Bool
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.scarce = scarce.Load })

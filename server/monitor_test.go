@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A monitor sees a command of moderate size whole, and of a larger one only so much that it costs little, whatever its bytes are.
+// The line for monitors shows a command of moderate size completely. Of a larger command, it shows a part that costs little,
+// whatever bytes the command has.
 func TestMonitorLinesAreBounded(t *testing.T) {
 	line := func(args ...string) string {
 		list := make([][]byte, len(args))
@@ -48,7 +49,7 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	}
 }
 
-// All monitors have one copy of a large line, and it is made once.
+// The server makes a large line for monitors once, and all monitors share this copy.
 func TestMonitorsShareALine(t *testing.T) {
 	ts := newTestServer(t, nil)
 	for range 3 {

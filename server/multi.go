@@ -137,7 +137,7 @@ func (s *session) unwatch() {
 	s.watchList, s.watching, s.watchSize = nil, nil, 0
 	kept := 0
 	if s.executing != nil {
-		kept = s.executing.size // until EXEC is answered, also if it runs UNWATCH
+		kept = s.executing.size // these commands count until EXEC is answered, even if EXEC runs UNWATCH
 	}
 	s.keeps(kept)
 }
@@ -259,9 +259,9 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 // a goroutine.
 const fewInPlace = 100
 
-// execWaits reports whether EXEC may take long on this node, for one of three reasons. This node itself runs a queued
-// command that may wait, because Server.inPlace does not have it. Or it runs many or large commands. Or it has to remember
-// many keys for CLIENT TRACKING.
+// execWaits reports whether EXEC may take long on this node. This is so if one of the queued commands that this node itself
+// runs may wait (it is not in Server.inPlace), if such commands are many or large, or if this node has to remember many keys
+// for CLIENT TRACKING.
 func (s *session) execWaits(t *transaction) bool {
 	if t == nil {
 		return false

@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// The whole transaction is one submission, and EXEC of a transaction that asks
-// nothing of the leader is none.
+// A whole transaction is one submission to the leader. If no command of the transaction needs the leader, EXEC submits
+// nothing.
 func TestTransactionIsOneSubmission(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.fake.whole.Store(true)
@@ -30,7 +30,7 @@ func TestTransactionIsOneSubmission(t *testing.T) {
 	})
 }
 
-// What is queued must outlive the buffers that it arrived in.
+// The arguments of a queued command must stay the same when the server reuses the input buffer.
 func TestQueuedArgumentsAreCopied(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -51,7 +51,7 @@ func TestQueuedArgumentsAreCopied(t *testing.T) {
 	})
 }
 
-// Large arguments give way to others before they are queued.
+// A client that queues a command with large arguments first gives way to other clients.
 func TestQueuedArgumentsGiveWay(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -65,7 +65,7 @@ func TestQueuedArgumentsGiveWay(t *testing.T) {
 	})
 }
 
-// Large arguments give way to other clients also in commands that are refused or not submitted.
+// A client whose command has large arguments gives way to others even if the command is refused or not submitted.
 func TestLargeArgumentsGiveWay(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -91,8 +91,7 @@ func TestLargeArgumentsGiveWay(t *testing.T) {
 	})
 }
 
-// While the pieces of an EXEC's reply are written, no message comes between
-// them.
+// No message comes between the replies of an EXEC, although the server writes them one by one.
 func TestMessagesBesideTransactions(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -108,7 +107,7 @@ func TestMessagesBesideTransactions(t *testing.T) {
 		read()
 		read()
 		const transactions = 300
-		room := make(chan struct{}, 500) // messages that may be on their way
+		room := make(chan struct{}, 500) // how many messages may be on their way to the client
 		go func() {
 			for i := 0; ; i++ {
 				select {
@@ -166,8 +165,8 @@ func TestTransactionSizeIsBounded(t *testing.T) {
 	})
 }
 
-// While a script keeps the server busy nothing can be queued; MULTI and
-// DISCARD are allowed, and EXEC ends the transaction.
+// While a script keeps the server busy, no command can be queued. MULTI and DISCARD are allowed, and EXEC ends the
+// transaction.
 func TestTransactionWhileBusy(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -187,8 +186,7 @@ func TestTransactionWhileBusy(t *testing.T) {
 	})
 }
 
-// An EXEC that had no effect ends the transaction, and nothing of it has run
-// here either.
+// If the leader refuses an EXEC, the transaction ends, and this node has run none of its commands either.
 func TestTransactionThatTheLeaderRefuses(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		const why = "CLUSTERDOWN The cluster has no leader"
@@ -208,9 +206,9 @@ func TestTransactionThatTheLeaderRefuses(t *testing.T) {
 	})
 }
 
-// TestBusyChangesNoLaterCommand: a script runs for long on this node, and ends in the middle of a client's pipeline, which is answered BUSY
-// as a whole. SET does not run in another database than the SELECT before it has named, and the client gets no reply that it does not
-// expect.
+// TestBusyChangesNoLaterCommand: a long script on this node ends while the node answers a client's pipeline. The node answers
+// BUSY to the whole pipeline. Otherwise SET could run in another database than the refused SELECT before it has named, and
+// the client could get replies that it does not expect.
 func TestBusyChangesNoLaterCommand(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
