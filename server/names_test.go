@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// subscribes makes a client listen to n names.
+// subscribes makes a client listen to n names, by a command such as SUBSCRIBE.
 func (c *client) subscribes(word string, n int) {
 	c.t.Helper()
 	for at := 0; at < n; at += 100 {
@@ -37,8 +37,8 @@ func (ts *testServer) awaitIdle() {
 	ts.await(func() bool { return !slices.ContainsFunc(ts.each(), func(s *session) bool { return s.isRunning() }) })
 }
 
-// TestManyNamesLeaveTheLoop: a loop serves the other clients while many subscriptions of one client begin or end. Here these wait
-// for a lock that the test holds.
+// TestManyNamesLeaveTheLoop: while many subscriptions of one client begin or end, the loop serves the other clients. In this test,
+// the subscriptions wait for a lock that the test holds.
 func TestManyNamesLeaveTheLoop(t *testing.T) {
 	const many = fewNames + 100
 	names := numbered(many, "n%d")
@@ -49,8 +49,8 @@ func TestManyNamesLeaveTheLoop(t *testing.T) {
 	tracking := array("HELLO", "3") + array(prefixes...) + array("CLIENT", "GETNAME")
 	for _, test := range []struct {
 		what string
-		has  string // a word to subscribe by
-		send string // "": the client leaves
+		has  string // the command by which the client has subscribed before; "": it has not
+		send string // what the client sends; "": it leaves
 	}{
 		{"SUBSCRIBE", "", array(append([]string{"SUBSCRIBE"}, names...)...)},
 		{"PSUBSCRIBE", "", array(append([]string{"PSUBSCRIBE"}, names...)...)},
@@ -97,7 +97,7 @@ func TestManyNamesLeaveTheLoop(t *testing.T) {
 			} else {
 				ts.await(s.isRunning)
 			}
-			other.do("PING", "+PONG\r\n") // with the loop in the lock it would not be answered
+			other.do("PING", "+PONG\r\n") // a loop that waited for the lock would not answer
 			unlock()
 			if test.send == "" || test.what == "QUIT" {
 				ts.await(func() bool { return ts.clients() == 1 })
@@ -109,7 +109,8 @@ func TestManyNamesLeaveTheLoop(t *testing.T) {
 	}
 }
 
-// TestFewNamesStayOnTheLoop: the few subscriptions that a client's locks need cost no goroutine.
+// TestFewNamesStayOnTheLoop: a client that uses locks has few subscriptions. The loop begins and ends them itself, without a
+// goroutine.
 func TestFewNamesStayOnTheLoop(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -127,7 +128,8 @@ func TestFewNamesStayOnTheLoop(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsOfAnExpelledClientEndElsewhere: the state machine does not wait for them.
+// TestSubscriptionsOfAnExpelledClientEndElsewhere: the state machine expels a client, but does not wait until the client's
+// subscriptions have ended.
 func TestSubscriptionsOfAnExpelledClientEndElsewhere(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		admin := ts.dial(t)
@@ -149,7 +151,7 @@ func TestSubscriptionsOfAnExpelledClientEndElsewhere(t *testing.T) {
 			c.expectClosed()
 		}
 		ts.await(func() bool { return !ts.hub.Listens() && ts.clients() == 1 })
-		// Few end before the answer, as in Redis.
+		// A few subscriptions end before the reply to ACL DELUSER, as in Redis.
 		admin.do("ACL SETUSER u on >p ~* &* +@all", "+OK\r\n")
 		c := ts.dial(t)
 		c.do("AUTH u p", "+OK\r\n")
@@ -161,7 +163,7 @@ func TestSubscriptionsOfAnExpelledClientEndElsewhere(t *testing.T) {
 	})
 }
 
-// TestEndOfManySubscriptions: each is confirmed, in order, and before the reply of the next command.
+// TestEndOfManySubscriptions: the server confirms the end of each subscription, in order, before it replies to the next command.
 func TestEndOfManySubscriptions(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		const many = 3*fewNames + 7
@@ -183,7 +185,7 @@ func TestEndOfManySubscriptions(t *testing.T) {
 	})
 }
 
-// namesOf100 are the names of subscribes.
+// namesOf100 returns the names to which subscribes makes a client listen.
 func namesOf100(n int) (list []string) {
 	for at := 0; at < n; at += 100 {
 		list = append(list, numbered(min(n-at, 100), fmt.Sprint(at)+".%02d")...)
@@ -191,7 +193,7 @@ func namesOf100(n int) (list []string) {
 	return list
 }
 
-// TestManyNamesGiveWay: the client gives way before a command with many names, even before its first one.
+// TestManyNamesGiveWay: a client gives way before a command with many names, even if this is its first command.
 func TestManyNamesGiveWay(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ask := func(c *client, end string, words ...string) time.Duration {
@@ -222,7 +224,7 @@ func TestManyNamesGiveWay(t *testing.T) {
 				t.Errorf("%s of %d names gives way for %v", word, most+1, took)
 			}
 		}
-		// When the node has worked much for others, fewer names are free.
+		// When the node has worked much for all clients together, a client gives way for fewer names.
 		ts.ownWork.add(ts.fake.clock(), 2*ownAtOnce)
 		if took := ask(ts.dial(t), end(most/2), subscribe(most/2)...); took < time.Duration(most/2)*plumbingTakes {
 			t.Errorf("in a crowd %d names give way for %v", most/2, took)
@@ -233,7 +235,8 @@ func TestManyNamesGiveWay(t *testing.T) {
 	})
 }
 
-// What a client has given way for before a command does not count again after it.
+// TestNamesAreCountedOnce: a client may have given way for names before their command. The node does not charge the client for them
+// again after the command.
 func TestNamesAreCountedOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	conn, _ := net.Pipe()

@@ -12,7 +12,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// TestWait: what WAIT and WAITAOF say is what the backend knows.
+// TestWait: WAIT and WAITAOF return the number of members that the backend reports.
 func TestWait(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
@@ -20,7 +20,7 @@ func TestWait(t *testing.T) {
 		c := ts.dial(t)
 		c.do("WAIT 0 0", ":1\r\n")
 		c.do("WAIT 1 0", ":1\r\n")
-		c.do("WAIT 2 1", ":1\r\n") // there is no second one: the time passes
+		c.do("WAIT 2 1", ":1\r\n") // there is only one other member, so WAIT waits until its timeout
 		c.do("WAITAOF 0 0 0", "*2\r\n:1\r\n:1\r\n")
 		c.do("WAITAOF 1 1 0", "*2\r\n:1\r\n:1\r\n")
 		c.do("WAITAOF 1 2 1", "*2\r\n:1\r\n:1\r\n")
@@ -43,7 +43,7 @@ func TestWaitEnds(t *testing.T) {
 	ts.dial(t).send("WAIT 9 0\r\n")
 }
 
-// TestWaitOfOneWhoLeaves: a client that leaves waits no longer, however it waits.
+// TestWaitOfOneWhoLeaves: the wait of a client ends when the client leaves, also if other commands stand before or behind it.
 func TestWaitOfOneWhoLeaves(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
@@ -51,14 +51,14 @@ func TestWaitOfOneWhoLeaves(t *testing.T) {
 			c := ts.dial(t)
 			c.send(waits + "\r\n")
 			until(t, "the client to be there", func() bool { return ts.clients() == 1 })
-			time.Sleep(20 * time.Millisecond) // as a rule it waits by now; if not, it may not begin to
+			time.Sleep(20 * time.Millisecond) // by now the client usually waits; if not, it may still leave before its wait begins
 			c.conn.Close()
 			until(t, "the client to be gone: "+waits, func() bool { return ts.clients() == 0 })
 		}
 	})
 }
 
-// TestFailoverCommand hands leadership over by the address of a node.
+// TestFailoverCommand: FAILOVER accepts the address of another node, to which it hands leadership over.
 func TestFailoverCommand(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("FAILOVER", "+OK\r\n")
@@ -74,8 +74,8 @@ func TestFailoverCommand(t *testing.T) {
 	ts.dial(t).do("REPLICAOF NO ONE", "-"+string(errNoPromotion)+"\r\n")
 }
 
-// TestLatencyMonitor: commands beyond the threshold become events, one sample a
-// second, and a histogram has them all.
+// TestLatencyMonitor: a command beyond the threshold becomes an event. The monitor keeps one event per second, and the histogram
+// counts all commands.
 func TestLatencyMonitor(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -108,7 +108,8 @@ func TestLatencyMonitor(t *testing.T) {
 	}
 }
 
-// TestMemoryUsage: the result fits the size of the value, and a sample of its elements gives about the same as all of them.
+// TestMemoryUsage: the result of MEMORY USAGE fits the size of the value. A sample of the value's elements gives about the same
+// result as all elements.
 func TestMemoryUsage(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	size := func(args ...string) int64 {
@@ -139,7 +140,8 @@ func TestMemoryUsage(t *testing.T) {
 	}
 }
 
-// TestInfoMemory: the parts make up the whole, and what nobody uses is no part of it.
+// TestInfoMemory: used_memory is the sum of used_memory_overhead and used_memory_dataset. It does not include the ballast, memory
+// that the process has allocated but does not use.
 func TestInfoMemory(t *testing.T) {
 	const ballast = 32 << 20
 	unused := make([]byte, ballast)
@@ -171,8 +173,7 @@ func TestInfoMemory(t *testing.T) {
 	}
 }
 
-// TestMonitorIsCutOff: a monitor that does not read is bounded by the limits of
-// a normal client.
+// TestMonitorIsCutOff: the server cuts off a client in MONITOR that does not read, at the output buffer limit of normal clients.
 func TestMonitorIsCutOff(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -239,7 +240,8 @@ func TestLogsAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusalsCopyNoNames: a refusal costs its client a few bytes, so the ACL log must not copy names of a megabyte for it.
+// TestRefusalsCopyNoNames: a client can cause a refusal with a few bytes. So the ACL log must not copy the client's names, which may
+// be a megabyte long.
 func TestRefusalsCopyNoNames(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, c := ts.dial(t), ts.dial(t)
@@ -259,8 +261,8 @@ func TestRefusalsCopyNoNames(t *testing.T) {
 	}
 }
 
-// However many entries the slow log and the ACL log may have, they are bounded by bytes: the
-// latest stay.
+// TestLogsAreBoundedByBytes: the slow log and the ACL log are bounded in bytes, however many entries they may have. They keep the
+// latest entries.
 func TestLogsAreBoundedByBytes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin := ts.dial(t)
@@ -299,7 +301,8 @@ func TestLogsAreBoundedByBytes(t *testing.T) {
 	}
 }
 
-// What CONFIG SET keeps is short, also where it has no effect, and so is the list of percentiles.
+// TestParametersAreShort: CONFIG SET refuses long values, even for parameters without effect. It also refuses long lists of
+// percentiles.
 func TestParametersAreShort(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

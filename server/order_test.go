@@ -13,7 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// TestPipelineBehindABlockedCommandAtShutdown: a client must not take the reply of the next command for that of the blocked one.
+// TestPipelineBehindABlockedCommandAtShutdown: a shutdown ends a blocked command. The client must not take the reply to its next
+// command for the reply to the blocked one.
 func TestPipelineBehindABlockedCommandAtShutdown(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -98,7 +99,7 @@ func TestRedirectTargetThatLeaves(t *testing.T) {
 	}
 }
 
-// stacks reports whether a function is on the stack of this goroutine, or of any.
+// stacks reports whether a function is on the stack of this goroutine. If any is true, it looks at the stacks of all goroutines.
 func stacks(any bool, function string) bool {
 	b := make([]byte, 1<<20)
 	return bytes.Contains(b[:runtime.Stack(b, any)], []byte(function))
@@ -144,8 +145,8 @@ func TestHelloBesideMessages(t *testing.T) {
 	}
 }
 
-// TestLongReadsAreRefused: the arguments of a read may have no more bytes than those of a write may, because they
-// delay what others send to the leader.
+// TestLongReadsAreRefused: the arguments of a read are limited to as many bytes as those of a write. Longer reads would delay the
+// requests of other clients to the leader.
 func TestLongReadsAreRefused(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -184,14 +185,15 @@ func TestMessagesAfterQuit(t *testing.T) {
 		other.ask("SET", "large", large)
 		c.send("HELLO 3\r\nSUBSCRIBE c\r\n")
 		c.until("subscribe\r\n$1\r\nc\r\n:1\r\n")
-		// Whoever still runs SUBSCRIBE would wait until the client reads what follows, and not see QUIT.
+		// The session must have finished SUBSCRIBE. Otherwise it would wait until the client reads the messages below, and would not
+		// see QUIT.
 		s := ts.each()[0]
 		ts.await(func() bool { return !s.isRunning() })
 		for range 6 {
 			ts.hub.Publish(store.Channel, "c", large)
 		}
 		c.send("GET large\r\nQUIT\r\n")
-		ts.await(func() bool { // it may have gone already: the kernel has taken all
+		ts.await(func() bool { // the session may have ended already, if the kernel has taken all output
 			return s.isClosing() || len(ts.each()) == 1
 		})
 		for range 3 {

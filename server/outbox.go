@@ -10,18 +10,18 @@ import (
 // outbox holds all output to one client. The session appends replies, and any goroutine that publishes appends
 // messages. Both append whole frames under mu.
 //
-// One goroutine at a time writes to the socket. A loop never waits for the socket: it holds mu while it sends (tryAll), or
-// sends for many connections with one system call (lend, settle). If no loop serves the connection, or if the socket has not
-// taken all output of the loop, a goroutine that may wait calls write, which releases mu while it sends. That goroutine is
-// the session's own (flush), or one that push, sendPushed or loop.send has started.
+// One goroutine at a time writes to the socket. An event loop never waits for the socket: it holds mu while it sends (tryAll), or
+// sends for many connections with one system call (lend, settle). A goroutine that may wait calls write, which releases mu while it
+// sends. This goroutine is the session's own (flush), or one that push, sendPushed or loop.send has started. It is needed if no loop
+// serves the connection, or if the socket has not taken all output of the loop.
 type outbox struct {
 	conn   net.Conn
 	try    tryWriter     // conn, if a loop serves it
-	onPush func()        // tells the loop that a message waits; nil: no loop
+	onPush func()        // tells the loop that a message waits; nil: no loop serves the connection
 	sent   *atomic.Int64 // bytes written to all clients
 	cutOff *atomic.Int64 // number of clients that were cut off at their output buffer limit
-	memory *clientMemory // for all clients; nil: memory is not counted
-	gone   func()        // cutOffNow calls it; may be nil
+	memory *clientMemory // counts the memory of all clients; nil: the memory is not counted
+	gone   func()        // cutOffNow calls it when it cuts the client off; may be nil
 	clock  func() time.Time
 	active *atomic.Int64 // Unix ms of the client's last activity, such as output that the system took; nil: not recorded
 
@@ -29,7 +29,7 @@ type outbox struct {
 	moved   sync.Cond // signalled when busy becomes false, after each system call of write, and by fail
 	pending chunks    // output that no goroutine writes yet
 	spare   []byte    // memory of output that has been written: the next pending.last uses it
-	writing int       // bytes that write or the caller of lend is writing
+	writing int       // how many bytes write or the caller of lend is writing now
 	written int64     // bytes that have been written so far
 	lent    time.Time // when lend last returned output
 	busy    bool      // a goroutine runs write or is about to, or has output from lend
@@ -38,9 +38,9 @@ type outbox struct {
 	held    bool      // from hold to release: messages go to late, because a reply is being queued in pieces
 	late    []message
 	lateLen int       // bytes of the frames in late
-	closing bool      // push drops messages: the connection ends after the replies
+	closing bool      // push drops messages, because the connection ends after the replies
 	failed  bool      // the connection has been closed (fail): all output is dropped
-	over    time.Time // the time since which the soft limit has been exceeded; zero: it is not
+	over    time.Time // since when the soft limit has been exceeded; zero: it is not exceeded
 }
 
 const (
@@ -163,8 +163,9 @@ func (o *outbox) hold() {
 	o.held = true
 }
 
-// release ends hold. For each message that has come since, the function renew returns the present frame. release must not
-// hold mu while it calls renew, because goroutines that push messages hold the locks that renew needs.
+// release ends hold, and queues the messages that have come since. For each of them, the function renew returns the present frame.
+// release must not hold mu while it calls renew: a goroutine that pushes a message waits for mu, and may hold a lock that renew
+// needs.
 func (o *outbox) release(renew func(m *message) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -187,8 +188,8 @@ func (o *outbox) release(renew func(m *message) []byte) {
 	o.count()
 }
 
-// exceeds reports whether the client must be cut off. As in Redis's checkClientOutputBufferLimits, the hard limit applies at
-// once, and the soft limit when it has been exceeded for longer than softFor.
+// exceeds reports whether the client must be cut off. As in Redis's checkClientOutputBufferLimits, the hard limit applies at once.
+// The soft limit applies when it has been exceeded for longer than softFor.
 func (o *outbox) exceeds(l limit, now time.Time) bool {
 	size := int64(o.pending.len() + o.lateLen + o.writing)
 	if l.hard > 0 && size >= l.hard {
@@ -422,8 +423,9 @@ func (o *outbox) abort() {
 	o.fail()
 }
 
-// cut closes the connection of a client that the server cuts off, often to save memory. Unlike after abort, the operating system
-// always discards the output that it has not delivered: for a client that does not read, it would keep that output for minutes.
+// cut closes the connection of a client that the server cuts off, often to save memory. Unlike abort, it always makes the operating
+// system discard the output that the system has not delivered. If the client does not read, the system would otherwise keep this
+// output for minutes.
 func (o *outbox) cut() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"lockstep/store"
 )
 
-// partConn takes what it is given in pieces, some of it not at once.
+// partConn is a connection that takes all output of Write, but only a random part of the output of tryWrite.
 type partConn struct {
 	net.Conn
 	got  []byte
@@ -35,8 +35,8 @@ func (c *partConn) tryWrite(p []byte) (int, error) {
 
 func (c *partConn) Close() error { return nil }
 
-// TestMessagesAreShared: a large message is in memory once, however many have it; each gets its bytes and those around
-// it in order, whoever writes them, and nobody writes into what is others'.
+// TestMessagesAreShared: a large message is in memory only once, however many clients get it. Each client gets all its output in
+// order, whichever goroutine writes it. Nobody changes memory that several outboxes share.
 func TestMessagesAreShared(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -48,7 +48,7 @@ func TestMessagesAreShared(t *testing.T) {
 		for i := range outs {
 			conns[i] = &partConn{rand: random}
 			outs[i] = newOutbox(conns[i], &sent, &cutOff)
-			outs[i].setOnPush(func() {}) // the loop's turn comes below
+			outs[i].setOnPush(func() {}) // does nothing: the test takes the loop's turns below
 		}
 		var originals, messages [][]byte
 		for step := range 60 {
@@ -75,7 +75,7 @@ func TestMessagesAreShared(t *testing.T) {
 				case 1:
 					outs[i].flush()
 				case 4:
-					outs[i].flushNow() // as a loop does: the rest is for a goroutine that begins later
+					outs[i].flushNow() // as a loop does; a goroutine that begins later writes the rest
 				case 2:
 					outs[i].hold()
 					m := bytes.Repeat([]byte("held"), 1+random.IntN(keepOutput))
@@ -127,8 +127,8 @@ func TestMessagesAreShared(t *testing.T) {
 	}
 }
 
-// TestLostConnectionsAreNotCutOff: what a client has sent is run although its connection is lost or closed. Only the server
-// itself cuts off, to save memory.
+// TestLostConnectionsAreNotCutOff: the server runs what a client has sent, even if the connection was lost or closed. Only a client
+// that the server itself has cut off to save memory counts as gone.
 func TestLostConnectionsAreNotCutOff(t *testing.T) {
 	for name, end := range map[string]func(o *outbox, far net.Conn){
 		"closed": func(o *outbox, _ net.Conn) { o.abort() },
@@ -161,8 +161,8 @@ func TestLostConnectionsAreNotCutOff(t *testing.T) {
 	}
 }
 
-// TestLargeOutputIsNotCopied: large replies that wait take the memory of each of them once, and leave no garbage. The memory of all
-// clients counts them from 16 KB on.
+// TestLargeOutputIsNotCopied: each large reply that waits is in memory only once, and leaves no garbage. The memory of all clients
+// (clientMemory) includes output from 16 KB on.
 func TestLargeOutputIsNotCopied(t *testing.T) {
 	const many, size = 16, 60_000
 	var sent, cut atomic.Int64
@@ -184,7 +184,8 @@ func TestLargeOutputIsNotCopied(t *testing.T) {
 	}
 }
 
-// TestMemoryOfOutput: memory of output that holds nothing counts while it is there, and not longer.
+// TestMemoryOfOutput: the outbox counts the whole memory of a buffer, even if only a part of the buffer still holds output. When all
+// output has been sent, it counts nothing.
 func TestMemoryOfOutput(t *testing.T) {
 	var sent, cut atomic.Int64
 	o := newOutbox(nil, &sent, &cut)

@@ -12,12 +12,12 @@ import (
 // these commands never reach the leader. So a few connections that pipeline such commands could take all of a node's
 // processors. A leader without processor time loses its leadership.
 //
-// So a client has to give way when such commands of it have taken ownSlice within a second. Before its next such command it
-// waits while the requests of others for the leader go first (fair.Gate.Rest). While others have requests for the leader,
-// all clients that give way share about a quarter of the time; otherwise they share all of it.
+// So a client has to give way when its commands of this kind have taken ownSlice within a second. Before its next such command, the
+// client waits while requests of other clients go to the leader first (fair.Gate.Rest). All clients that give way share about a
+// quarter of the time while others have requests for the leader. Otherwise they share all of it.
 
-// Many clients that each stay below ownSlice could take all processors, too. So when a node has worked for ownAtOnce for all
-// clients together, each client has to give way after a tenth of ownSlice until the present second is over.
+// Many clients that each stay below ownSlice could take all processors, too. So the node also counts its work for all clients
+// together. If that exceeds ownAtOnce, each client has to give way after a tenth of ownSlice until the present second is over.
 
 const (
 	// ownSlice is how long a node works for a client by itself before the client gives way …
@@ -27,18 +27,18 @@ const (
 	// ownAtOnce is how long a node works for all clients in a second before each of them has only ownSlice/ownCrowd.
 	ownAtOnce = 100 * time.Millisecond
 	ownCrowd  = 10
-	// ownStep is how much of a client's work may not have been added to the work for all clients (allOwnWork) yet.
+	// A client's work is added to the work for all clients (allOwnWork) when more than ownStep of it has not been added yet.
 	ownStep = 20 * time.Microsecond
 	// queueTakes is the cost of queueing one command after MULTI. The client is charged for it only if the transaction does not run.
 	queueTakes = 500 * time.Nanosecond
-	// emptyTakes is the cost of a line that makes no command. Each emptyBytes bytes of the line cost as much again.
+	// emptyTakes is the cost of a line without a command. Each emptyBytes bytes of the line cost the same amount in addition.
 	emptyTakes = 50 * time.Nanosecond
 	emptyBytes = 64
 	// plumbingTakes is the cost of each command for which isPlumbing is true, however long it has really taken. Before such
 	// a command, a client gives way only when the node has worked for the client for plumbingSlices times ownSlice.
 	plumbingTakes  = time.Microsecond
 	plumbingSlices = 5
-	// byteTakes is the time that reading, or encoding and sending, a byte takes.
+	// byteTakes is the time for reading a byte, or for encoding and sending one.
 	byteTakes = 10 * time.Nanosecond
 )
 
@@ -48,7 +48,7 @@ type ownWork struct {
 	took  time.Duration // the work so far in the present count
 	told  time.Duration // the part of took that has been added to all
 	since time.Time     // when the present count began
-	paid  time.Duration // how much of the next command is free of charge: the client has given way for it already
+	paid  time.Duration // how much time of the next command is free of charge, because the client has given way for it already
 
 	waited time.Duration // how long the present command has waited (session.idle)
 }
@@ -56,7 +56,7 @@ type ownWork struct {
 // allOwnWork counts the time that a node has worked by itself for all its clients. The first call
 // of add that comes more than ownMemory after the count began starts a new count.
 type allOwnWork struct {
-	took  atomic.Int64 // in ns
+	took  atomic.Int64 // the work so far, in nanoseconds
 	since atomic.Int64 // when the present count began: Unix time in ns
 }
 
@@ -153,9 +153,9 @@ func isPlumbing(cmd *store.Command) bool {
 // command. For more of them, it starts a goroutine.
 const fewNames = 200
 
-// namesIn returns how many subscriptions and prefixes for CLIENT TRACKING a command begins or ends at most. Outside MULTI it
-// returns 0 if this cannot be many: if the client's subscriptions and prefixes, and the arguments of the command, are at
-// most fewNames.
+// namesIn returns how many subscriptions and prefixes for CLIENT TRACKING a command begins or ends at most. Outside MULTI, it
+// returns 0 if that cannot be many: if the client's subscriptions, its prefixes and the command's arguments are at most fewNames
+// together.
 func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	has := s.listensTo()
 	if cmd == nil || has+len(args) <= fewNames && s.multi == nil {
@@ -177,8 +177,8 @@ func (s *session) namesIn(cmd *store.Command, args [][]byte) int {
 	return 0
 }
 
-// fewChecks is how many steps the node may take, without a charge, to check whether a user may run a command. If it takes more steps,
-// each of them costs checkTakes.
+// fewChecks is how many steps the node may take, without a charge, to check whether a user may run a command. If it takes more, each
+// step costs checkTakes, including the first ones.
 const (
 	fewChecks  = 256
 	checkTakes = 20 * time.Nanosecond
@@ -225,7 +225,7 @@ func (s *session) named(n int) {
 // mustRest reports whether the client has to give way before this node itself answers a command of the client.
 func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	if s.srv.kills[cmd] {
-		return false // the client would give way to requests that may wait for the end of the very script that this command ends
+		return false // otherwise the client would give way to requests that may wait for the very script that this command ends
 	}
 	limit := ownSlice
 	if isPlumbing(cmd) {
@@ -238,8 +238,8 @@ func (s *session) mustRest(cmd *store.Command, args [][]byte) bool {
 	return takes > 0 && s.own.paid == 0 && s.own.wouldExceed(plumbingSlices*ownSlice, takes, s.srv.cfg.Clock()) && !s.needsAuth()
 }
 
-// rest makes the client give way if it has to (mustRest), and reports whether it did. It does nothing on a loop, which hands such a
-// client to a goroutine first.
+// rest makes the client give way if it has to (mustRest), and reports whether it did. On a loop it does nothing: the loop hands such
+// a client to a goroutine first.
 func (s *session) rest(cmd *store.Command, args [][]byte) (waited bool) {
 	if !s.mustRest(cmd, args) || !s.mayWait() {
 		return false

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// The commands that a node answers itself count: a client that has used much of this time gives way before the next such command,
-// also within EXEC. Subscriptions and transactions, which lock libraries use, wait only in a flood.
+// TestOwnWorkRests: the node counts the time of the commands that it answers itself. A client that has used much of this time gives
+// way before its next such command, also within EXEC. Lock libraries use subscriptions and transactions: for these, a client gives
+// way only in a flood.
 func TestOwnWorkRests(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -38,7 +39,7 @@ func TestOwnWorkRests(t *testing.T) {
 		for what, command := range map[string]string{"unknown commands": array(strings.Repeat("x", 100)), "subscriptions": array("SUBSCRIBE", strings.Repeat("x", 4000))} {
 			before := ts.fake.rested.Load()
 			c := ts.dial(t)
-			go func() { // it reads meanwhile
+			go func() { // writes while the test reads
 				_, _ = io.WriteString(c.conn, strings.Repeat(command, 3000)+"QUIT\r\n")
 			}()
 			if _, err := io.ReadAll(c.conn); err != nil {
@@ -61,8 +62,8 @@ func TestOwnWorkRests(t *testing.T) {
 	})
 }
 
-// TestLoginsThatWaitAreNoWork: while the leader does not answer whether a password still counts, the node does nothing for the client.
-// So the client does not give way afterwards.
+// TestLoginsThatWaitAreNoWork: while a login waits until the leader confirms the password, the node does nothing for the client. So
+// the client does not give way afterwards.
 func TestLoginsThatWaitAreNoWork(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.dial(t).do("ACL SETUSER u on >pw +@all ~*", "+OK\r\n")
@@ -83,8 +84,8 @@ func TestLoginsThatWaitAreNoWork(t *testing.T) {
 	})
 }
 
-// TestKillsGiveWayForNobody: SCRIPT KILL and FUNCTION KILL run at once, because a command that gives way might wait for the script
-// that they are to end.
+// TestKillsGiveWayForNobody: SCRIPT KILL and FUNCTION KILL run at once. If they gave way, they might wait for the script that they
+// are to end.
 func TestKillsGiveWayForNobody(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
@@ -94,7 +95,7 @@ func TestKillsGiveWayForNobody(t *testing.T) {
 			c.expect(bulk(value) + bulk(value))
 			before := ts.fake.rested.Load()
 			c.send(kill)
-			c.expect("+OK\r\n") // of the test's backend
+			c.expect("+OK\r\n") // the reply of the fake backend
 			if n := ts.fake.rested.Load() - before; n != 0 {
 				t.Errorf("%q has given way for %d ns", kill, n)
 			}
@@ -107,12 +108,13 @@ func TestKillsGiveWayForNobody(t *testing.T) {
 	})
 }
 
-// A client gives way between the commands of one EXEC, too: a transaction does not run them all at once.
+// TestOwnWorkRestsWithinExec: a client also gives way between the commands of one EXEC. A transaction does not run all of them at
+// once.
 func TestOwnWorkRestsWithinExec(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		value := strings.Repeat("x", 200_000)
 		c := ts.dial(t)
-		go func() { // it reads meanwhile
+		go func() { // writes while the test reads
 			_, _ = io.WriteString(c.conn, "MULTI\r\n"+strings.Repeat(array("ECHO", value), 20)+"EXEC\r\n")
 		}()
 		c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", 20) + "*20\r\n" + strings.Repeat(bulk(value), 20))
@@ -122,8 +124,8 @@ func TestOwnWorkRestsWithinExec(t *testing.T) {
 	})
 }
 
-// The check of a command's rights counts by its steps, whether the command is refused or goes to the leader. Later commands with
-// short checks do not pay for it any more.
+// TestChecksAreOwnWork: the steps of the check whether a user may run a command count as work, whether the command is refused or
+// goes to the leader. Later commands with short checks do not pay for earlier checks again.
 func TestChecksAreOwnWork(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		rule := "~*" + strings.Repeat("[a]", 63) + "[b]"
@@ -156,7 +158,7 @@ func TestChecksAreOwnWork(t *testing.T) {
 	})
 }
 
-// Queued commands that are never run count, however the transaction ends.
+// TestQueuesInVainCount: queued commands that are never run count as work, however the transaction ends.
 func TestQueuesInVainCount(t *testing.T) {
 	for how, end := range map[string][2]string{
 		"DISCARD": {"DISCARD\r\n", "+OK\r\n"}, "RESET": {"RESET\r\n", "+RESET\r\n"},
@@ -167,7 +169,7 @@ func TestQueuesInVainCount(t *testing.T) {
 			bothPaths(t, func(t *testing.T, ts *testServer) {
 				c := ts.dial(t)
 				const queued = 4000
-				go func() { // it reads meanwhile
+				go func() { // writes while the test reads
 					_, _ = io.WriteString(c.conn, "MULTI\r\n"+strings.Repeat("GET k\r\n", queued)+end[0]+"ECHO x\r\n")
 				}()
 				c.expect("+OK\r\n" + strings.Repeat("+QUEUED\r\n", queued) + end[1] + bulk("x"))
@@ -179,7 +181,8 @@ func TestQueuesInVainCount(t *testing.T) {
 	}
 }
 
-// A loop runs few commands of a transaction by itself: many that each take little are left to a goroutine.
+// TestLargeTransactionsLeaveTheLoop: a loop runs a transaction itself only if its commands are few and small. It leaves other
+// transactions to a goroutine.
 func TestLargeTransactionsLeaveTheLoop(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ping, do := ts.table.Lookup([]byte("ping")), ts.handlers[ts.table.Lookup([]byte("ping"))]
@@ -195,7 +198,7 @@ func TestLargeTransactionsLeaveTheLoop(t *testing.T) {
 	}
 }
 
-// Work of long ago does not count: a monitoring client that asks for INFO every few seconds never waits.
+// TestOwnWorkIsForgotten: work counts for a second only. A monitoring client that asks for INFO every few seconds never waits.
 func TestOwnWorkIsForgotten(t *testing.T) {
 	now := time.Unix(1000, 0)
 	clock := func() time.Time { return now }
@@ -220,8 +223,8 @@ func TestOwnWorkIsForgotten(t *testing.T) {
 	}
 }
 
-// Many clients that each keep to their limit get less each, once all of them together have taken much; in the next second they
-// begin anew.
+// TestOwnWorkOfManyClients: when the node has worked much for all clients together, each client gets less time than before. In the
+// next second, all clients begin anew.
 func TestOwnWorkOfManyClients(t *testing.T) {
 	now := time.Unix(1000, 0)
 	clock := func() time.Time { return now }
@@ -260,7 +263,7 @@ func TestOwnWorkOfManyClients(t *testing.T) {
 	}
 }
 
-// A pause that begins while a client gives way holds its command back, too.
+// TestPauseBeginsWhileAClientGivesWay: a pause also holds back the command of a client that is giving way when the pause begins.
 func TestPauseBeginsWhileAClientGivesWay(t *testing.T) {
 	value := strings.Repeat("x", 200_000)
 	for name, c := range map[string]struct{ before, command, want string }{

@@ -16,10 +16,10 @@ import (
 // as text, as CONFIG GET prints it. For a parameter that is shared, faced or secret (see paramDef), it contains only the
 // default. The atomics are the values that this node acts on, for readers that must not wait for mu.
 type params struct {
-	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its last effect. So a
-	// CONFIG SET that is refused has no effect, and none loses the change of another when it merges its values into the
-	// present ones, as for client-output-buffer-limit or the TLS files. A CONFIG SET may wait for the leader, so no event
-	// loop may wait for setting.
+	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its last effect. So only one CONFIG
+	// SET runs at a time, and a refused one has no effect. A CONFIG SET merges some values into the present ones, such as
+	// client-output-buffer-limit or the TLS files. It never loses the change of another CONFIG SET. A CONFIG SET may wait for the
+	// leader, so no event loop may wait for setting.
 	setting chan struct{}
 
 	mu     sync.Mutex
@@ -27,25 +27,25 @@ type params struct {
 	names  []string             // the keys of defs, sorted
 	values map[*paramDef]string
 
-	clientShare        int64 // maxmemory-clients in percent of maxmemory; negative: it is not a percentage. Guarded by mu
+	clientShare        int64 // maxmemory-clients in percent of maxmemory; negative: it is an amount of memory. Guarded by mu
 	defaultClientLimit int64 // maxmemory-clients at the start; 0: no limit
 
 	aclLogMax   atomic.Int64
 	maxBulk     atomic.Int64
 	maxQuery    atomic.Int64
 	maxClients  atomic.Int64
-	timeout     atomic.Int64 // s
+	timeout     atomic.Int64 // in seconds
 	clientLimit atomic.Int64 // maxmemory-clients in bytes; 0: no limit
-	keepAlive   atomic.Int64 // s
+	keepAlive   atomic.Int64 // in seconds
 	protected   atomic.Bool
 	limits      atomic.Pointer[map[string]limit] // by client class
-	slowerThan  atomic.Int64                     // µs; negative: the slow log is off
+	slowerThan  atomic.Int64                     // in µs; negative: the slow log is off
 	slowMax     atomic.Int64
-	spikeFrom   atomic.Int64 // ms; 0: the latency monitor is off
-	alarm       atomic.Int64 // ns; see setAlarm
-	untracked   atomic.Bool  // latency-tracking is no: the server keeps no distribution of the durations of commands
+	spikeFrom   atomic.Int64 // in ms; 0: the latency monitor is off
+	alarm       atomic.Int64 // in ns; see setAlarm
+	untracked   atomic.Bool  // true if latency-tracking is no: the server keeps no distribution of the durations of commands
 
-	minReplicas, maxLag atomic.Int64                 // a number of members, and seconds: see tooFewReplicas
+	minReplicas, maxLag atomic.Int64                 // a number of members, and a time in seconds: see tooFewReplicas
 	percentiles         atomic.Pointer[[]percentile] // the percentiles in INFO
 }
 
@@ -60,8 +60,8 @@ const (
 	enumParam             // one of paramDef.words
 )
 
-// paramDef describes a parameter. If apply and tls are nil, CONFIG SET only changes what CONFIG GET and INFO show. Exceptions are
-// shared parameters and requirepass, which take effect through the leader.
+// paramDef describes a parameter. If it has neither apply nor tls, CONFIG SET only changes what CONFIG GET and INFO show. But shared
+// parameters and requirepass take effect through the leader.
 type paramDef struct {
 	name      string
 	alias     string
@@ -74,7 +74,7 @@ type paramDef struct {
 	protected bool   // cannot be changed because enable-protected-configs is no
 	hidden    bool   // CONFIG GET shows it only to a client that gives its name without wildcards
 	shared    bool   // has one value for the whole cluster: see params_shared.go
-	faced     bool   // its value depends on the client's listener
+	faced     bool   // the value depends on the listener that the client uses
 	check     func(value string) (canonical, fault string)
 	apply     func(value string)
 	secret    bool                    // params does not store the value, so CONFIG GET shows none
@@ -184,7 +184,7 @@ type change struct {
 func (p *params) check(pairs [][]byte) (c change, refusal store.Error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	names := make([]string, 0, len(pairs)/2) // to find duplicates; a parameter's name and its alias may both occur
+	names := make([]string, 0, len(pairs)/2) // to find names that occur twice; a parameter's name and its alias may both occur
 	for i := 0; i < len(pairs); i += 2 {
 		name := strings.ToLower(string(pairs[i]))
 		def := p.defs[name]

@@ -11,7 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// checkHz accepts the integers from 0 to math.MaxInt32, and returns the nearest one from 1 to 500, as Redis does.
+// checkHz accepts the integers from 0 to math.MaxInt32. As Redis does, it returns the nearest integer from 1 to 500.
 func checkHz(value string) (canonical, fault string) {
 	n, ok := redistext.ParseInt([]byte(value))
 	switch {
@@ -115,7 +115,7 @@ func memoryOf(value string) (n uint64, ok bool) {
 	return low, true
 }
 
-// absolute returns a directory as CONFIG GET dir shows it.
+// absolute makes the path of a directory absolute, as CONFIG GET dir shows it.
 func absolute(dir string) string {
 	if full, err := filepath.Abs(dir); err == nil {
 		return full

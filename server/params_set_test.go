@@ -12,12 +12,12 @@ import (
 	"lockstep/store"
 )
 
-// TestRefusedChangeHasNoEffect: while the leader has not accepted a CONFIG SET, its TLS parameters have no effect, and if the leader
-// refuses it, what another client has set meanwhile stays.
+// TestRefusedChangeHasNoEffect: the TLS parameters of a CONFIG SET have no effect before the leader has accepted the CONFIG SET. If
+// the leader refuses it, the change that another client has made meanwhile stays.
 func TestRefusedChangeHasNoEffect(t *testing.T) {
 	ts := newTestServer(t, nil)
 	a, b := ts.dial(t), ts.dial(t)
-	release := ts.holdAfterFirst() // the leader is asked about the client's rights first
+	release := ts.holdAfterFirst() // the first question to the leader is about the client's rights
 	a.send("CONFIG SET tls-auth-clients no maxmemory 100mb\r\n")
 	until(t, "the leader's turn", func() bool { return ts.fake.held.Load() == 1 })
 	if got := ts.cfg.TLS.Files().AuthClients; got == "no" {
@@ -62,15 +62,15 @@ func TestSettingsDoNotQueue(t *testing.T) {
 	})
 }
 
-// TestMergedChanges: two clients that set the limits of different classes at a time set both.
+// TestMergedChanges: two clients set the limits of different classes at the same time. Both changes take effect.
 func TestMergedChanges(t *testing.T) {
 	ts := newTestServer(t, nil)
 	a, b := ts.dial(t), ts.dial(t)
-	release := ts.holdAfterFirst() // the leader is asked about the client's rights first
+	release := ts.holdAfterFirst() // the first question to the leader is about the client's rights
 	a.send("CONFIG SET client-output-buffer-limit \"pubsub 1 2 3\" maxmemory 100mb\r\n")
 	until(t, "the leader's turn", func() bool { return ts.fake.held.Load() == 1 })
 	b.send("CONFIG SET client-output-buffer-limit \"normal 4 5 6\"\r\n")
-	for range 1000 { // it has no effect yet, because it waits for the first
+	for range 1000 { // the second CONFIG SET has no effect yet, because it waits for the first
 		runtime.Gosched()
 	}
 	release()
@@ -82,7 +82,8 @@ func TestMergedChanges(t *testing.T) {
 	}
 }
 
-// TestShareOfMaxMemory: maxmemory-clients in percent follows maxmemory, whoever has changed that, and never means that there is no limit.
+// TestShareOfMaxMemory: a maxmemory-clients in percent follows maxmemory, whoever changes maxmemory. A percentage above 0 never
+// removes the limit.
 func TestShareOfMaxMemory(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients, c.Limits.Memory = 12<<20, 0 })
 	c := ts.dial(t)
@@ -124,7 +125,8 @@ func TestNoBusyThreshold(t *testing.T) {
 	c.do("CONFIG GET busy-reply-threshold", "*2\r\n$20\r\nbusy-reply-threshold\r\n$1\r\n0\r\n")
 }
 
-// TestLongKeepAlive: Linux refuses a longer tcp-keepalive, which Redis accepts.
+// TestLongKeepAlive: Redis accepts a tcp-keepalive that is longer than Linux allows. This server accepts it, too, and new clients
+// still have a TCP keep-alive.
 func TestLongKeepAlive(t *testing.T) {
 	log := new(lines)
 	ts := newTestServer(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(log, nil)) })
@@ -135,7 +137,7 @@ func TestLongKeepAlive(t *testing.T) {
 	}
 }
 
-// TestLongPassword: CONFIG SET takes no password that no client could send.
+// TestLongPassword: CONFIG SET refuses a password that is too long for any client to send.
 func TestLongPassword(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -5,15 +5,15 @@ import (
 )
 
 // Shared parameters hold for the whole cluster. The leader follows them when it runs a command, whichever node the client is
-// connected to, and a new leader has the same values. notify-keyspace-events, for example, decides what a command writes. So
-// they are replicated state (write op 26, a section of the snapshot, part of the state hash).
+// connected to, and a new leader has the same values. notify-keyspace-events, for example, decides what a command writes. So shared
+// parameters are replicated state: write op 26 sets them, and the snapshot and the state hash contain them.
 //
 // For CONFIG SET, the client's node checks all parameters, and reads the files that TLS parameters name. It then submits a
 // CONFIG SET with only the shared parameters and requirepass, which the leader runs (runConfigSet). Unless the leader
 // refuses it, the node then sets the remaining parameters, which concern this node alone.
 //
-// The leader gets each shared value as the client wrote it, except for memory sizes, which it gets in bytes. It does not get
-// the form that CONFIG GET shows: for notify-keyspace-events, that form leaves out the letter n next to A.
+// The leader gets each shared value as the client wrote it. The form that CONFIG GET shows may say less: for notify-keyspace-events,
+// it leaves out the letter n next to A. Only memory sizes are sent in another form, in bytes.
 //
 // CONFIG GET asks the leader for the values; without a leader, it returns the values that this node has applied.
 
@@ -68,10 +68,10 @@ func (s *session) onLeader(args ...string) store.Reply {
 	return s.settle(s.askLeader(s.call(cmd, words)))
 }
 
-// shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the
-// default user of every node: the hash of the password, or nopass if requirepass is empty. A leader of version 0.1.0 would
-// answer OK to requirepass and to the parameters of the compact forms, and store them, but not follow them. So shareParams
-// refuses requirepass while the leader may be of that version, and the parameters while any node may be.
+// shareParams sends the shared parameters of a change to the leader. For a new requirepass, it sends an ACL rule for the default
+// user of every node: the hash of the password, or nopass if requirepass is empty. A leader of version 0.1.0 would answer OK to
+// requirepass and to the parameters of the compact forms, and store them, but not follow them. So shareParams refuses requirepass
+// while the leader may be of that version. It refuses the parameters of the compact forms while any node may be of that version.
 func (s *session) shareParams(c change) store.Reply {
 	args, rule := []string{"config", "set"}, ""
 	for i, def := range c.defs {
@@ -82,7 +82,7 @@ func (s *session) shareParams(c change) store.Reply {
 			}
 			value := c.given[i]
 			if def.kind == memoryParam {
-				value = c.values[i] // because the store's ParseMemory accepts fewer forms than memoryOf
+				value = c.values[i] // in canonical form, because the store's ParseMemory accepts fewer forms than memoryOf
 			}
 			args = append(args, def.name, value)
 		case def.name == "requirepass":
@@ -146,7 +146,7 @@ func (def *paramDef) shownShared(value string, known bool) string {
 	}
 	canonical, fault := def.parse(value, "")
 	if fault != "" {
-		return value // perhaps a newer version of this server has set it
+		return value // this version does not know the value: perhaps a newer one has set it
 	}
 	return canonical
 }

@@ -12,8 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// docs/operations.md names each parameter that has an effect, and says of no other that
-// it has.
+// TestParametersWithAnEffectAreDocumented: docs/operations.md lists exactly the parameters that have an effect.
 func TestParametersWithAnEffectAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -31,8 +30,8 @@ func TestParametersWithAnEffectAreDocumented(t *testing.T) {
 	}
 }
 
-// TestFormsWaitForOlderNodes: a node of version 0.1.0 would keep other forms, so nobody sets
-// those parameters while one may be there.
+// TestFormsWaitForOlderNodes: a node of version 0.1.0 ignores the parameters of the compact forms. It would keep values in other
+// forms than newer nodes. So the leader refuses these parameters while there may be such a node.
 func TestFormsWaitForOlderNodes(t *testing.T) {
 	for _, older := range []bool{true, false} {
 		txn := store.New().Begin(store.Time{}, 1, store.Env{Older: func() bool { return older }})
@@ -51,7 +50,8 @@ func TestFormsWaitForOlderNodes(t *testing.T) {
 	}
 }
 
-// TestFormsAreNotSentToOlderNodes: a leader of version 0.1.0 would not refuse those parameters.
+// TestFormsAreNotSentToOlderNodes: a leader of version 0.1.0 would accept the parameters of the compact forms. So a newer node does
+// not send them to such a leader.
 func TestFormsAreNotSentToOlderNodes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -73,8 +73,8 @@ func TestFormsAreNotSentToOlderNodes(t *testing.T) {
 	}
 }
 
-// TestPasswordWaitsForOlderNodes: a leader of version 0.1.0 answers CONFIG SET requirepass of a newer node with OK, and sets no
-// password. So nothing is sent.
+// TestPasswordWaitsForOlderNodes: a leader of version 0.1.0 would answer OK to a CONFIG SET requirepass of a newer node, and set no
+// password. So the newer node sends it nothing.
 func TestPasswordWaitsForOlderNodes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -91,7 +91,8 @@ func TestPasswordWaitsForOlderNodes(t *testing.T) {
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
 
-// TestPatternsForParametersAreBounded would take minutes if each pattern was looked for. Names need no looking for.
+// TestPatternsForParametersAreBounded: CONFIG GET refuses a request with very many patterns, because matching them could take
+// minutes. Names without wildcards are not matched, so there may be many of them.
 func TestPatternsForParametersAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	get := func(pattern string, times int) (values []store.Reply, ok bool) {
@@ -115,7 +116,8 @@ func TestPatternsForParametersAreBounded(t *testing.T) {
 	c.expect("-" + string(errManyPatterns) + "\r\n")
 }
 
-// TestMaxMemoryBeyondTheMachineIsWarnedOf: the kernel would end the nodes before a write is refused.
+// TestMaxMemoryBeyondTheMachineIsWarnedOf: the log warns of a maxmemory that is more than the machine's memory. With such a value,
+// the kernel ends the node before the node refuses a write.
 func TestMaxMemoryBeyondTheMachineIsWarnedOf(t *testing.T) {
 	for _, has := range []int64{0, 1 << 30} {
 		log := new(lines)
@@ -133,7 +135,8 @@ func TestMaxMemoryBeyondTheMachineIsWarnedOf(t *testing.T) {
 	}
 }
 
-// CONFIG GET asks the leader once for all its parameters: without a leader each question waits until the failover is over.
+// TestConfigGetAsksOnce: CONFIG GET asks the leader once for all its parameters, because without a leader each question waits until
+// the failover is over.
 func TestConfigGetAsksOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -145,7 +148,7 @@ func TestConfigGetAsksOnce(t *testing.T) {
 	}
 	begin := asked()
 	c.ask("CONFIG", "GET", "maxmemory")
-	once := asked() - begin // with the question for the rights
+	once := asked() - begin // includes the question about the client's rights
 	all := c.ask("CONFIG", "GET", "*")
 	if n := asked() - begin - once; n != once {
 		t.Errorf("the leader is asked %d times for all parameters, and %d times for one", n, once)

@@ -91,7 +91,7 @@ func (p *pause) begin(mode pauseMode, ms int64) {
 	now := p.clock().UnixMilli()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	end := now + ms // may overflow: end is then in the past
+	end := now + ms // if the sum overflows, end is in the past
 	if end <= now && p.mode.Load() == pauseOff {
 		return
 	}
@@ -151,8 +151,8 @@ func (p *pause) count() int {
 	return len(p.waiting)
 }
 
-// pausePoll is the longest time after which the goroutine watch looks at the clock again. If somebody sets the clock forward
-// during a pause, the pause ends earlier than a timer for its whole rest would fire.
+// The goroutine watch looks at the clock every pausePoll, or earlier. A timer for the whole rest of a pause would not do: if
+// somebody sets the clock forward, the pause must end earlier.
 const pausePoll = 20 * time.Millisecond
 
 // watch ends the pause when its time is over.
@@ -162,7 +162,7 @@ func (p *pause) watch() {
 	for {
 		select {
 		case <-p.stop:
-			return // the server cuts waiting sessions off
+			return // the server stops, and closes the sessions that wait
 		case <-timer.C:
 		}
 		p.mu.Lock()
@@ -237,7 +237,7 @@ func doClientUnblock(s *session, args [][]byte) store.Reply {
 	if b == nil {
 		return store.Zero
 	}
-	// The leader may be serving the command at this moment: only the leader knows whether Unblock came in time.
+	// The leader may serve the blocked command at this moment. So only the leader knows whether Unblock came in time.
 	defer s.idle()()
 	ended := make(chan bool, 1)
 	s.srv.backend.Unblock(b, reply, func(ok bool) { ended <- ok })

@@ -24,8 +24,8 @@ type look struct {
 	known bool          // this node has applied all changes of users that the leader knew when it answered
 }
 
-// look returns the look that will begin next, so the leader's answer will be newer than the call. All calls before that look
-// begins to ask return the same look.
+// look returns the look that will ask the leader next. It has not asked yet, so the leader's answer will be newer than the call. All
+// calls that come before it asks return the same look.
 func (srv *Server) look() *look {
 	s := &srv.looks
 	s.mu.Lock()
@@ -53,9 +53,9 @@ func (srv *Server) look() *look {
 type knowledge int
 
 const (
-	knowsAll  knowledge = iota // all that the leader knows; also at a server without users (hasUsers)
+	knowsAll  knowledge = iota // all users that the leader knows; also if the server has no users (hasUsers)
 	knowsPast                  // the process was stopped for a while, and has not caught up with the leader since
-	knowsSelf                  // only what this node has applied: there is no leader, catching up takes too long, or a script keeps this leader busy
+	knowsSelf                  // only what this node has applied: it finds no leader, catches up too slowly, or runs a long script as leader
 )
 
 const (
@@ -110,11 +110,11 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	defer timer.Stop()
 	for !srv.backend.Reaches() {
 		if srv.backend.Removed() {
-			return knowsSelf // no leader will take up this node again
+			return knowsSelf // the cluster has removed this node, so no leader will bring it up to date
 		}
 		select {
 		case <-timer.C:
-			srv.pulse.missed.Store(false) // there is no leader
+			srv.pulse.missed.Store(false) // the search has found no leader
 			return knowsSelf
 		case <-srv.stop:
 			return knowsSelf
@@ -143,7 +143,7 @@ func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 // the users for as long as the stop lasted, even if it still has a leader in its own view.
 type pulse struct {
 	last   atomic.Int64 // time of the last pulse, Unix ns
-	missed atomic.Bool  // a pulse came too late, and since then upToDate has not caught up with a leader, nor found that there is none
+	missed atomic.Bool  // a pulse came too late, and since then upToDate has neither caught up with a leader nor found that there is none
 }
 
 const (
@@ -180,7 +180,7 @@ type Verdict int
 
 const (
 	Permitted Verdict = iota
-	Unknown           // no such user or a wrong password; or this node cannot tell, because its users may be out of date
+	Unknown           // there is no such user, the password is wrong, or this node cannot tell because its users may be out of date
 	Forbidden         // the user does not have the right to the command, or there is no such command
 )
 

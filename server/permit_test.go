@@ -15,10 +15,10 @@ import (
 	"lockstep/store"
 )
 
-// TestStrangersShareTheirQuestions: clients with wrong passwords do not each have the leader
-// asked.
+// TestStrangersShareTheirQuestions: clients with wrong passwords share the questions to the leader. The leader is not asked for each
+// client.
 func TestStrangersShareTheirQuestions(t *testing.T) {
-	// A process that was held up would ask, and give up, for each of them.
+	// With a short patience, a test process that was held up would give up each question, and ask again for the next client.
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.patience = "secret", time.Minute })
 	const strangers = 50
 	release := ts.fake.holdBack()
@@ -38,8 +38,8 @@ func TestStrangersShareTheirQuestions(t *testing.T) {
 	}
 }
 
-// TestHelloAsksOnce: a HELLO of many users and passwords, at once or in a transaction, checks each but asks the leader
-// once; so does a transaction of many AUTHs and HELLOs.
+// TestHelloAsksOnce: a HELLO with many users and passwords checks each of them, but asks the leader only once. This also holds in a
+// transaction. A transaction of many AUTHs and HELLOs asks only once, too.
 func TestHelloAsksOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned
@@ -65,20 +65,20 @@ func TestHelloAsksOnce(t *testing.T) {
 	logins := strings.Repeat(array("AUTH", "a", "p")+array("HELLO", "2", "AUTH", "b", "q")+array("AUTH", "a", "wrong"), 100)
 	asked(6, ts.dial(t), array("MULTI")+logins+array("ACL", "WHOAMI")+array("EXEC"), "$1\r\nb\r\n")
 	asked(6, ts.dial(t), array("MULTI")+logins+array("ACL", "WHOAMI")+array("SET", "k", "v")+array("EXEC"), "$1\r\nb\r\n+OK\r\n")
-	// What comes before a wrong password keeps its effect.
+	// What HELLO has done before it meets the wrong password keeps its effect.
 	wrong := array("HELLO", "2", "AUTH", "a", "p", "SETNAME", "z", "AUTH", "b", "wrong", "SETNAME", "n")
 	asked(3, ts.dial(t), wrong+array("ACL", "WHOAMI")+array("CLIENT", "GETNAME"), "-"+string(errWrongPass)+"\r\n$1\r\na\r\n$1\r\nz\r\n")
 }
 
-// TestRightsTakenElsewhere: a node that has not heard yet that a user has lost a right does not run a command for
-// operators by it.
+// TestRightsTakenElsewhere: a user has lost a right through another node. A node that has not learned this yet must not run a
+// command for operators by this right.
 func TestRightsTakenElsewhere(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, change := range []string{"ACL SETUSER op -@all", "ACL DELUSER op"} {
 			for _, line := range []string{"LOCKSTEP ADD n9 host:1", "LOCKSTEP REMOVE n2", "LOCKSTEP TRANSFER n2", "LOCKSTEP SNAPSHOT", "CONFIG GET requirepass",
 				"CONFIG SET maxclients 50", "CLIENT KILL TYPE normal", "CLIENT PAUSE 10", "MULTI", ""} {
 				ts := newTestServer(t, withLoops(loops))
-				<-ts.learned // or it would ask
+				<-ts.learned // otherwise learnUsers might still ask the leader
 				ts.elsewhere("ACL SETUSER op on >p +@all ~*")
 				c := ts.dial(t)
 				c.do("AUTH op p", "+OK\r\n")
@@ -109,14 +109,14 @@ func TestRightsTakenElsewhere(t *testing.T) {
 	})
 }
 
-// TestPasswordWithdrawnElsewhere: a password of a user was withdrawn at another node. A node that has not learned
-// this yet lets nobody in by that password. The commands of a connection of a deleted user do not run as those of a
-// new user of the same name.
+// TestPasswordWithdrawnElsewhere: a password of a user was withdrawn at another node. A node that has not learned this yet lets
+// nobody in by this password. If a new user has the name of a deleted one, the connections of the deleted user do not run commands
+// as the new user.
 func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, change := range []string{"ACL SETUSER op <p", "ACL SETUSER op resetpass >q", "ACL SETUSER op off", "ACL DELUSER op", "ACL SETUSER op reset"} {
 			ts := newTestServer(t, withLoops(loops))
-			<-ts.learned // or it would ask
+			<-ts.learned // otherwise learnUsers might still ask the leader
 			ts.elsewhere("ACL SETUSER op on >p +@all ~*")
 			inMulti := ts.dial(t)
 			inMulti.do("MULTI", "+OK\r\n")
@@ -140,8 +140,8 @@ func TestPasswordWithdrawnElsewhere(t *testing.T) {
 	})
 }
 
-// TestNewPasswordAtALateNode: a user has got a new password, and this node has much to apply before it learns that. The node does not
-// call the new password wrong.
+// TestNewPasswordAtALateNode: a user has got a new password, but this node has to apply much before it learns that. The node must
+// not call the new password wrong.
 func TestNewPasswordAtALateNode(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -161,8 +161,8 @@ func TestNewPasswordAtALateNode(t *testing.T) {
 	})
 }
 
-// TestLetInWithoutALeader: a client has logged in while the node reached no leader. Until a leader has confirmed the
-// password, the node refuses the client's commands, except those such as PING.
+// TestLetInWithoutALeader: a client has logged in while the node reached no leader. The node refuses the client's commands until a
+// leader has confirmed the password. Only a few commands such as PING are exempt.
 func TestLetInWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -210,7 +210,7 @@ func TestLetInWithoutALeader(t *testing.T) {
 }
 
 // TestTransactionBeginsWithoutALeader: a client logs in and sends a whole transaction while the node reaches no leader. The
-// transaction is run as a whole or not at all, whenever a leader comes.
+// transaction is run as a whole or not at all, whenever a leader appears.
 func TestTransactionBeginsWithoutALeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -237,11 +237,12 @@ func TestTransactionBeginsWithoutALeader(t *testing.T) {
 		ts.elsewhere("ACL SETUSER op <p")
 		revoked.do("EXEC", "-"+string(store.ErrExecAbort(store.ErrNoAuth))+"\r\n")
 		none.do("INCR k", "-"+string(store.ErrNoAuth)+"\r\n")
-		none.do("GET k", "$1\r\n2\r\n") // as the default user
+		none.do("GET k", "$1\r\n2\r\n") // the client is the default user again
 	})
 }
 
-// TestLoginWaitsForALeaderAsOthersDo: a client whose password no leader has confirmed waits for a leader for Config.FailoverWait.
+// TestLoginWaitsForALeaderAsOthersDo: the commands of a client whose password no leader has confirmed wait for a leader as others
+// do, for Config.FailoverWait.
 func TestLoginWaitsForALeaderAsOthersDo(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.FailoverWait = time.Millisecond })
 	<-ts.learned
@@ -253,7 +254,8 @@ func TestLoginWaitsForALeaderAsOthersDo(t *testing.T) {
 	c.do("GET k", "-"+string(cluster.ErrClusterDown)+"\r\n")
 }
 
-// TestPiecesAwaitNoLeader: only the beginning of a backup waits until there is a leader. Once there is one, it is asked for each piece.
+// TestPiecesAwaitNoLeader: only LOCKSTEP BACKUP BEGIN waits for a leader, not LOCKSTEP BACKUP READ. But if there is a leader, the
+// node asks it before each piece whether the client's password still counts.
 func TestPiecesAwaitNoLeader(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -270,14 +272,15 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 		name := reads.ask("LOCKSTEP", "BACKUP", "BEGIN").Elems[0].Text
 		ts.patient.Store(int64(time.Hour))
 		for _, c := range []*client{early, reads, other} {
-			_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // of a reply that does not come
+			_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // so that a missing reply fails the test
 		}
 		for i, c := range []*client{reads, early} {
 			if got, want := len(c.ask("LOCKSTEP", "BACKUP", "READ", name).Text), []int{BackupPiece, 5}[i]; got != want {
 				t.Fatalf("piece %d has %d bytes, want %d", i, got, want)
 			}
 		}
-		other.do("LOCKSTEP BACKUP READ "+name, "-"+string(errNoBackup)+"\r\n") // its password was not compared with the backup's
+		// No leader has confirmed this client's password, and it is not the password with which the backup began.
+		other.do("LOCKSTEP BACKUP READ "+name, "-"+string(errNoBackup)+"\r\n")
 		ts.fake.lags.Store(true)
 		ts.elsewhere("ACL SETUSER op <p")
 		ts.fake.unready.Store(false)
@@ -285,11 +288,11 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 	})
 }
 
-// TestStoppedNodeIsTold: a node whose process was suspended runs no operators' commands until its leader has sent it
-// the users, however long that takes. A node that was not suspended uses, after some time, the users that it knows.
+// TestStoppedNodeIsTold: a node whose process was suspended runs no commands of operators until its leader has sent it the users,
+// however long that takes. A node that was not suspended waits for some time, and then uses the users that it knows.
 func TestStoppedNodeIsTold(t *testing.T) {
 	ts := newTestServer(t, nil)
-	<-ts.learned // or it would ask
+	<-ts.learned // otherwise learnUsers might still ask the leader
 	c := ts.dial(t)
 	c.do("CONFIG SET maxclients 50", "+OK\r\n")
 	release := ts.fake.holdBack()
@@ -303,7 +306,8 @@ func TestStoppedNodeIsTold(t *testing.T) {
 	c.do("CONFIG GET maxclients", "*2\r\n"+bulk("maxclients")+bulk("60"))
 }
 
-// TestTransactionsNameTheirUser: EXEC and WATCH name their user, so that the leader queues them with the user's other commands.
+// TestTransactionsNameTheirUser: the requests of EXEC and WATCH name their user. So the leader queues them with the user's other
+// commands.
 func TestTransactionsNameTheirUser(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -322,7 +326,7 @@ func TestTransactionsNameTheirUser(t *testing.T) {
 	})
 }
 
-// TestPermits: who comes by another way has the rights of an ACL user.
+// TestPermits: a client of another protocol, such as HTTP, has the rights of the ACL user that it names.
 func TestPermits(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -348,8 +352,8 @@ func TestPermits(t *testing.T) {
 	}
 }
 
-// TestPermitsBesideASilentLeader: a leader that does not answer, as while its disk hangs, holds up nobody for long. Otherwise the
-// requests of strangers at the HTTP port would wait for it, however many they are.
+// TestPermitsBesideASilentLeader: a leader may not answer, for example while its disk hangs. Then no request at the HTTP port waits
+// for it for long. Otherwise strangers could make any number of requests wait.
 func TestPermitsBesideASilentLeader(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.patience = "secret", 10*time.Millisecond })
 	<-ts.learned
@@ -368,8 +372,8 @@ func TestPermitsBesideASilentLeader(t *testing.T) {
 	}
 }
 
-// TestPermitsBeforeTheUsersAreKnown: a node that has no leader, and does not know yet what
-// users there are, lets nobody in by what it was started with.
+// TestPermitsBeforeTheUsersAreKnown: a node without a leader that does not know the users yet lets nobody in. The configuration that
+// it was started with does not count.
 func TestPermitsBeforeTheUsersAreKnown(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.fake.refusal.Store(cluster.ErrClusterDown)
@@ -383,7 +387,7 @@ func TestPermitsBeforeTheUsersAreKnown(t *testing.T) {
 	}
 }
 
-// TestLogOfRefusalsIsBounded: what a client chooses to name does not grow the ACL log.
+// TestLogOfRefusalsIsBounded: names that a client chooses cannot make the entries of the ACL log large.
 func TestLogOfRefusalsIsBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -402,8 +406,8 @@ func TestLogOfRefusalsIsBounded(t *testing.T) {
 	}
 }
 
-// TestAnotherUserOfTheSameName: who is deleted and set again in one transaction is another user. The connections of the first end, and
-// have none of the rights of the second.
+// TestAnotherUserOfTheSameName: one transaction deletes a user and sets a user of the same name. This is another user. The first
+// user's connections end, and get none of the second user's rights.
 func TestAnotherUserOfTheSameName(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -424,7 +428,7 @@ func TestAnotherUserOfTheSameName(t *testing.T) {
 			admin.until("*3\r\n:1\r\n+OK\r\n")
 			admin.until("\r\n")
 			for _, c := range []*client{idle, listens} {
-				_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // of a connection that does not end
+				_ = c.conn.SetReadDeadline(time.Now().Add(20 * time.Second)) // so that a connection that stays open fails the test
 				if got, err := io.ReadAll(c.conn); err == nil && len(got) > 0 || err != nil && !errors.Is(err, syscall.ECONNRESET) {
 					t.Errorf("%s: the first user's connection was sent %q, %v", again, got, err)
 				}
@@ -432,7 +436,7 @@ func TestAnotherUserOfTheSameName(t *testing.T) {
 			admin.send("ACL DELUSER op\r\n")
 			admin.until("\r\n")
 		}
-		// A change of the user is not another user.
+		// A user that is only changed stays the same user.
 		admin.do("ACL SETUSER op on >p ~a &a +@all", "+OK\r\n")
 		stays := ts.dial(t)
 		stays.do("AUTH op p", "+OK\r\n")
@@ -441,8 +445,8 @@ func TestAnotherUserOfTheSameName(t *testing.T) {
 	})
 }
 
-// TestChangesOfTheClusterNeedAnAnswer: without a leader, who asks for a change of the cluster is told that the leader does not answer.
-// The answer says nothing of rights: a cluster may have no users.
+// TestChangesOfTheClusterNeedAnAnswer: without a leader, a client that asks for a change of the cluster is told that the leader does
+// not answer. The error does not speak of rights, because the cluster may have no users.
 func TestChangesOfTheClusterNeedAnAnswer(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned

@@ -13,13 +13,13 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// cutSocket is a socket that gives and takes as much at a time as its plan says: a byte for
-// each call, 0 for none.
+// cutSocket is a socket that takes and gives only a few bytes at a time. Each byte of plan is the number of bytes for one call; 0
+// means none.
 type cutSocket struct {
 	in, out []byte
 	plan    []byte
 	at      int
-	room    bool // reads and writes are not cut
+	room    bool // reads and writes are whole, whatever the plan says
 }
 
 func (p *cutSocket) next() int {
@@ -45,8 +45,8 @@ func (p *cutSocket) tryWrite(b []byte) (int, error) {
 
 func (p *cutSocket) drained() bool { return len(p.in) == 0 }
 
-// shaken returns the two ends of a connection over which hands have been shaken: the
-// server's as a loop has it, over a socket in pieces.
+// shaken returns the two ends of a connection after the TLS handshake, each with its socket. The server's end is as a loop has it,
+// but its socket is a cutSocket.
 func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cutSocket, *tls.Conn, *memConn) {
 	t.Helper()
 	near, far := net.Pipe()
@@ -71,7 +71,7 @@ func shaken(t testing.TB, kept *Certificates, client *tls.Config) (*tlsConn, *cu
 	return sc, socket, c, mem
 }
 
-// memConn is the client's socket: a pipe for the handshake, then two buffers.
+// memConn is the client's socket: a pipe during the handshake, and two buffers after it.
 type memConn struct {
 	net.Conn
 	shaken bool
@@ -94,8 +94,8 @@ func (m *memConn) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// echo plays a loop that sends back what it gets, and returns what the client sees. The
-// outbox's part is played as it is: what was not written comes first the next time.
+// echo plays a loop that sends back what it gets, and returns what the client receives. As an outbox does, each write begins with
+// what the last write has left.
 func echo(t testing.TB, sc *tlsConn, socket *cutSocket, c *tls.Conn, mem *memConn, messages [][]byte) []byte {
 	t.Helper()
 	for _, m := range messages {
@@ -137,8 +137,7 @@ func echo(t testing.TB, sc *tlsConn, socket *cutSocket, c *tls.Conn, mem *memCon
 	return got
 }
 
-// FuzzPiecesOfTLS: whatever the pieces in which ciphertext comes and goes, the
-// conversation is the same.
+// FuzzPiecesOfTLS: the client receives the same data, in whatever pieces the ciphertext comes and goes.
 func FuzzPiecesOfTLS(f *testing.F) {
 	f.Add([]byte{1}, []byte("hello"), uint8(0))
 	f.Add([]byte{7, 0, 3}, bytes.Repeat([]byte("x"), 400), uint8(1))
@@ -150,13 +149,13 @@ func FuzzPiecesOfTLS(f *testing.F) {
 			version.MaxVersion = tls.VersionTLS12
 		}
 		if bytes.Count(plan, []byte{0}) == len(plan) {
-			plan = nil // a socket that never has room is another test's
+			plan = nil // TestFloodOfKeyUpdates tests a socket that never has room
 		}
 		sc, socket, c, mem := shaken(t, kept, version)
 		socket.plan = plan
 		messages := bytes.Split(text, []byte{0})
 		if kind&2 != 0 {
-			// Larger than what is sealed at once.
+			// This message is larger than what is encrypted at once.
 			messages = append(messages, bytes.Repeat(append(text, '.'), (3*sealAtOnce)/(len(text)+1)))
 		}
 		want := bytes.Join(messages, nil)
@@ -184,8 +183,8 @@ func TestPiecesOfTLS(t *testing.T) {
 	}
 }
 
-// TestFloodOfKeyUpdates: a client that asks for new keys for ever and reads no answer is
-// cut off before its answers fill memory.
+// TestFloodOfKeyUpdates: a client asks for new keys again and again, and reads no answer. The server cuts it off before the answers
+// fill memory.
 func TestFloodOfKeyUpdates(t *testing.T) {
 	kept, client := testCertificates(t)
 	sc, socket, c, mem := shaken(t, kept, client)
@@ -193,8 +192,8 @@ func TestFloodOfKeyUpdates(t *testing.T) {
 	sc.raw = deaf{socket}
 	buf := make([]byte, 2048)
 	for i := range 100_000 {
-		// The length of a handshake message cannot be had from crypto/tls's client, so its
-		// keys are not updated: the server's side is made to believe it.
+		// crypto/tls offers no way to make a client update its keys. So the test writes 27 bytes of ciphertext at the server's end,
+		// as if the server answered a key update.
 		if _, err := (under{c: sc}).Write(make([]byte, 27)); err != nil {
 			if i*27 < sealAtOnce {
 				t.Errorf("after %d", i)
@@ -215,7 +214,7 @@ func TestFloodOfKeyUpdates(t *testing.T) {
 	t.Error("no end")
 }
 
-// deaf is a socket that has no room.
+// deaf is a socket that takes no output.
 type deaf struct{ *cutSocket }
 
 func (deaf) tryWrite([]byte) (int, error) { return 0, nil }

@@ -25,17 +25,17 @@ type loopConn struct {
 	guard *guard
 	state connState
 	ready bool      // in loop.ready, or in the queue of a share (loop_shares_linux.go)
-	vain  bool      // what inVain last reported
-	many  time.Time // when the loop last read a part of a command with manyArguments or more
+	vain  bool      // the last result of inVain
+	many  time.Time // when the loop last read a part of a command with at least manyArguments arguments
 	part  bool      // incoming.nextPart has read a part of this connection's present command
 
-	share *list.List    // the list of a share in which the connection waits; nil: in none …
+	share *list.List    // the list of a share in which the connection waits; nil: it waits in none …
 	place *list.Element // … and its place there
 
 	next  int       // the next command of the pipeline to run
 	since time.Time // when the present submission began
 	sub   cluster.Submission
-	reply store.Reply // the reply to its blocking command; any goroutine may set it, before newsUnblocked
+	reply store.Reply // the reply to the blocked command; any goroutine may set it, before newsUnblocked
 
 	heard  news // news that the loop is handling
 	news   news // news that the loop has not begun to handle; guarded by loop.mu
@@ -146,8 +146,8 @@ func (l *loop) begin(c *loopConn) {
 	l.step(c)
 }
 
-// step runs commands until the pipeline is done or has to wait. It does with each command what session.dispatch does, but step never
-// waits. If a command may make its goroutine wait, step leaves the connection to another goroutine, which gives the connection back
+// step runs commands until the pipeline is done or has to wait. It treats each command as session.dispatch does, but never waits
+// itself. If a command may have to wait, step leaves the connection to another goroutine, which gives the connection back later
 // (newsReturned).
 func (l *loop) step(c *loopConn) {
 	c.state = connRunning
@@ -247,7 +247,7 @@ func (l *loop) resume(c *loopConn) {
 	}
 	s.answer(took, false)
 	if len(s.calls) > 0 {
-		l.submit(c) // the backend has answered only some of the calls
+		l.submit(c) // the backend has answered only some of the calls: submit the others
 		return
 	}
 	l.step(c)
@@ -274,7 +274,7 @@ func (l *loop) sendAway(c *loopConn, first func()) {
 				}
 			}
 			if d.action == actBlock || d.paused || !s.handle(d, args) {
-				break // the loop waits for such a command without a goroutine
+				break // the loop itself can wait for such a command, without a goroutine
 			}
 		}
 		s.submit()
@@ -305,8 +305,8 @@ func (l *loop) protocolError(c *loopConn) {
 	l.answered = append(l.answered, c)
 }
 
-// retire ends a connection. The caller makes sure that no goroutine runs commands of the connection and that no submission of it is
-// unanswered; retire abandons a blocked command.
+// retire ends a connection. The caller makes sure that no goroutine runs commands of the connection, and that all of its submissions
+// are answered. If a command of the connection is blocked, retire abandons this command.
 func (l *loop) retire(c *loopConn) {
 	c.state = connGone
 	c.leaveShare()

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// crowd dials servers whose clients are strangers, and sends what each says. It waits until the server has taken each in.
+// crowd connects n clients, one after the other, and sends the text says from each. It waits until the server has accepted each
+// connection.
 func (ts *testServer) crowd(t *testing.T, n int, says string) (list []*client) {
 	for range n {
 		before := ts.stats.connections.Load()
@@ -27,8 +28,8 @@ func newSmallServer(t *testing.T, loops int) *testServer {
 	return ts
 }
 
-// TestLoginsKeepTheirPlaces: while a node asks the leader about a right password, strangers come who say nothing. The client of the
-// password keeps its place; a client with a wrong one does not.
+// TestLoginsKeepTheirPlaces: a node asks the leader about a right password. Meanwhile, strangers connect and send nothing. The
+// client with the right password keeps its place; a client with a wrong password does not.
 func TestLoginsKeepTheirPlaces(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newSmallServer(t, loops)
@@ -53,8 +54,8 @@ func TestLoginsKeepTheirPlaces(t *testing.T) {
 	})
 }
 
-// TestWhoHadATurnGoesFirst: strangers send parts of commands, or commands that are refused. New clients get their places, and not
-// that of a client that came earlier and of which the node has read nothing yet.
+// TestWhoHadATurnGoesFirst: strangers send parts of commands, or commands that are refused. New clients get the places of these
+// strangers. A client that came earlier, but of which the node has read nothing yet, keeps its place.
 func TestWhoHadATurnGoesFirst(t *testing.T) {
 	for name, says := range map[string]string{"part": "*2\r\n$4\r\nAUTH\r\n$100\r\nx", "wrong": "AUTH wrong\r\n", "other": "PING\r\n"} {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +80,8 @@ func TestWhoHadATurnGoesFirst(t *testing.T) {
 	}
 }
 
-// TestWithdrawnPasswordsLoseTheirPlaces: a node takes a password for right that has been withdrawn. When the leader has been asked, its
-// client is a stranger like the others.
+// TestWithdrawnPasswordsLoseTheirPlaces: a node takes a withdrawn password for right, because it has not learned of the change. When
+// the leader has answered, the client with this password is a stranger like the others.
 func TestWithdrawnPasswordsLoseTheirPlaces(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.RequirePass = loops, "secret" })
@@ -98,8 +99,8 @@ func TestWithdrawnPasswordsLoseTheirPlaces(t *testing.T) {
 	})
 }
 
-// TestFamiliarAddressesGoLast: clients at addresses at which somebody has logged in are cut off after the other strangers, until they
-// have half of the places.
+// TestFamiliarAddressesGoLast: an address is familiar if somebody has logged in there. The server cuts off clients at familiar
+// addresses after the other strangers, unless they have more than half of the places.
 func TestFamiliarAddressesGoLast(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 16 })
 	<-ts.learned
@@ -125,7 +126,7 @@ func TestFamiliarAddressesGoLast(t *testing.T) {
 		near = append(near, join("127.0.0.1"))
 		far = append(far, join("192.0.2.1"))
 	}
-	join("127.0.0.1") // with the client that has logged in, all places are taken
+	join("127.0.0.1") // now all places are taken; one is that of the client that has logged in
 	if join("192.0.2.1"); !cut(far[0]) || cut(near[0]) {
 		t.Error("an older client at a familiar address is cut off first")
 	}
@@ -140,7 +141,7 @@ func TestFamiliarAddressesGoLast(t *testing.T) {
 	}
 }
 
-// TestFamiliarAddressesAreBounded: whoever can log in from many addresses makes the node remember only some.
+// TestFamiliarAddressesAreBounded: the node remembers a limited number of addresses, even if somebody logs in from more.
 func TestFamiliarAddressesAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	at := netip.MustParseAddr("10.0.0.0")

@@ -7,7 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// DEBUG POPULATE is refused before a value is made that no entry could hold, and where there is no room for more keys.
+// TestPopulateIsBounded: DEBUG POPULATE refuses a value that no log entry could hold, before it makes the value. It also refuses to
+// make more keys than memory has room for.
 func TestPopulateIsBounded(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := ts.dial(t)
@@ -17,7 +18,7 @@ func TestPopulateIsBounded(t *testing.T) {
 		c.do("DEBUG POPULATE 1 k "+size, tooBig)
 	}
 	c.do("DEBUG POPULATE 0 k 5", "+OK\r\n")
-	c.do("DEBUG POPULATE 20 large 1000000", "+OK\r\n") // more than one entry holds
+	c.do("DEBUG POPULATE 20 large 1000000", "+OK\r\n") // together they are larger than one log entry
 	c.do("DBSIZE", ":20\r\n")
 	c.do("DEBUG POPULATE 3000 small 0", "+OK\r\n")
 	c.do("DBSIZE", ":3020\r\n")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// MEMORY PURGE collects garbage once a second, however many ask, and answers all of them.
+// TestPurgesAreFew: MEMORY PURGE collects garbage at most once a second, however many clients ask. All of them get a reply.
 func TestPurgesAreFew(t *testing.T) {
 	ts := newTestServer(t, nil)
 	purged := make(chan struct{}, 1000)
@@ -33,6 +33,6 @@ func TestPurgesAreFew(t *testing.T) {
 	c.do(`EVAL "for i = 1, 100 do redis.call('memory', 'purge') end return redis.status_reply('went on')" 0`, "+went on\r\n")
 	<-begun
 	ts.fake.advance(time.Hour)
-	c.do("MEMORY PURGE", "+OK\r\n") // one runs
+	c.do("MEMORY PURGE", "+OK\r\n") // while another purge runs
 	close(gate)
 }

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// recordSealer writes records of TLS 1.3 as a client does, with any content.
+// recordSealer makes TLS 1.3 records of a client. They may have any content.
 type recordSealer struct {
 	secret []byte
 	aead   cipher.AEAD
@@ -26,7 +26,7 @@ type recordSealer struct {
 	n      uint64
 }
 
-// newRecordSealer derives the keys of a client that has sent no data from what its KeyLogWriter has written.
+// newRecordSealer derives the keys of a client from the text that its KeyLogWriter has got. The client must not have sent data yet.
 func newRecordSealer(t *testing.T, keyLog string) *recordSealer {
 	t.Helper()
 	_, line, _ := strings.Cut(keyLog, "CLIENT_TRAFFIC_SECRET_0 ")
@@ -67,7 +67,7 @@ func (s *recordSealer) derive(t *testing.T) {
 	s.iv, s.n = s.expand(t, "iv", 12), 0
 }
 
-// update returns the record that announces new keys of the client, and goes on with them.
+// update returns a record that announces new keys of the client. The later records of s use the new keys.
 func (s *recordSealer) update(t *testing.T) []byte {
 	t.Helper()
 	record := s.record([]byte{24, 0, 0, 1, 0}, 22)
@@ -87,7 +87,7 @@ func (s *recordSealer) record(content []byte, kind byte) []byte {
 	return s.aead.Seal(head, nonce, inner, head)
 }
 
-// sealedConn connects to a server over TLS 1.3, and returns what seals the client's records.
+// sealedConn connects to a server over TLS 1.3. It returns the connection, and a recordSealer for the client's records.
 func sealedConn(t *testing.T, loops int) (*tls.Conn, *recordSealer) {
 	t.Helper()
 	ts, _, _, good := secretServer(t, loops)
@@ -111,7 +111,7 @@ func TestMessagesOfTheHandshakeAfterIt(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		conn, s := sealedConn(t, loops)
 		raw := conn.NetConn()
-		// A certificate of 256 KiB begins. An error of a write means that the server has cut the client off already.
+		// The test sends the beginning of a certificate of 256 KiB. If a write fails, the server has cut the client off already.
 		for message := append([]byte{11, 3, 0xff, 0xff}, make([]byte, 60<<10)...); len(message) > 0; {
 			n := min(len(message), 16<<10)
 			_, _ = raw.Write(s.record(message[:n], 22))

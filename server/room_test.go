@@ -25,12 +25,12 @@ func (ts *testServer) joinFrom(t *testing.T, from netip.Addr) (s *session, refus
 	return s, refusal
 }
 
-// Strangers come and go faster than the node lets those go that it has cut off. A new client waits for one of them, and is not
-// refused.
+// TestNewcomersWaitForRoom: strangers come faster than the sessions of cut-off strangers end. A new client waits for the end of such
+// a session, and is not refused.
 func TestNewcomersWaitForRoom(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients = "secret", 16 })
 	var strangers []*session
-	for range 19 { // three have been cut off
+	for range 19 { // the last three come in because three others are cut off
 		s, refusal := ts.join(t)
 		if refusal != "" {
 			t.Fatal(refusal)
@@ -65,11 +65,12 @@ func TestNewcomersWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestFewNewcomersWaitForRoom: while clients that were cut off do not end, as beside a leader that does not answer their logins, TLS
-// clients come as fast as they can do the handshake. Only some of them wait, because each takes memory and a file.
+// TestFewNewcomersWaitForRoom: clients that were cut off do not end, for example because the leader does not answer their logins.
+// Meanwhile, TLS clients come as fast as they can do the handshake. Only some of them wait for room, because each takes memory and a
+// file descriptor.
 func TestFewNewcomersWaitForRoom(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients, c.MaxHandshakes = "secret", 16, 8 })
-	for range 19 { // three have been cut off
+	for range 19 { // the last three come in because three others are cut off
 		s, _ := ts.join(t)
 		defer ts.unregister(s)
 	}
@@ -108,7 +109,7 @@ func fullOfStrangers(t *testing.T) (ts *testServer, strangers []*session) {
 	return ts, strangers
 }
 
-// Who has hung up is cut off before those who may still send a password.
+// TestWhoHasHungUpGivesWayFirst: a client that has hung up is cut off before clients that may still send a password.
 func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
 	ts, strangers := fullOfStrangers(t)
 	ts.hungUp(strangers[2])
@@ -126,8 +127,8 @@ func TestWhoHasHungUpGivesWayFirst(t *testing.T) {
 	}
 }
 
-// TestWhoLeavesBeforeItsPasswordIsRead: a client hangs up before the node reads its password, and then its script waits. A newcomer
-// gets its place, even if a write to the client has failed already.
+// TestWhoLeavesBeforeItsPasswordIsRead: a client sends its password and a script, and hangs up before the node reads them. While the
+// script waits, a new client gets the place of this client, even if a write to this client has failed already.
 func TestWhoLeavesBeforeItsPasswordIsRead(t *testing.T) {
 	ts, clients := fullOfStrangers(t)
 	ts.hungUp(clients[2])
@@ -148,9 +149,9 @@ func TestWhoLeavesBeforeItsPasswordIsRead(t *testing.T) {
 	}
 }
 
-// TestClientsThatHaveLeftGiveRoom: clients send a script each and close their connections. The scripts wait for their turns. New
-// clients come in nevertheless, in place of those that left first; CLIENT KILL ends the others. A client that waits without
-// having left stays.
+// TestClientsThatHaveLeftGiveRoom: clients send a script each, and close their connections while the scripts wait for their turns.
+// The server cuts off those that left first, and new clients get their places. A waiting client that has not left stays. CLIENT KILL
+// then ends all but its caller.
 func TestClientsThatHaveLeftGiveRoom(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { withLoops(1)(c); c.MaxClients = 16 })
 	admin := ts.dial(t)
@@ -186,7 +187,7 @@ func TestClientsThatHaveLeftGiveRoom(t *testing.T) {
 	}
 	ts.mu.Unlock()
 	admin.do("CLIENT KILL SKIPME yes", ":18\r\n")
-	if n := gone(); n < 15 { // those whose scripts wait; the sessions of the others may have ended
+	if n := gone(); n < 15 { // the clients with scripts; the sessions of the others may have ended
 		t.Errorf("%d clients are known to be gone after CLIENT KILL", n)
 	}
 	release()
@@ -198,7 +199,8 @@ func TestClientsThatHaveLeftGiveRoom(t *testing.T) {
 	}
 }
 
-// Who loses its rights while its pipeline runs gets no message any more: it may have lost the right to the channel.
+// TestExpelledGetNoMessages: a client that loses its rights while its pipeline runs gets no more messages. It may have lost the
+// right to the channel.
 func TestExpelledGetNoMessages(t *testing.T) {
 	ts := newTestServer(t, nil)
 	s, _ := ts.join(t)
@@ -206,7 +208,7 @@ func TestExpelledGetNoMessages(t *testing.T) {
 	if s.expel() {
 		t.Fatal("a connection with a running pipeline is closed at once")
 	}
-	s.out.hold() // nobody reads
+	s.out.hold() // because nobody reads the other end of the pipe
 	s.out.push(message{frame: []byte("message")}, limit{}, time.Time{})
 	if n := s.out.size(); n != 0 {
 		t.Errorf("%d bytes wait for it", n)

@@ -83,9 +83,9 @@ func bindHandlers(table *store.Table) map[*store.Command]handler {
 	return bound
 }
 
-// findInPlace returns the commands that an event loop may run itself, because their handlers do not wait; loop.mayWait has
-// exceptions. The other commands run on a goroutine: INFO, for example, reads the state, which a running script may keep locked for
-// long.
+// findInPlace returns the commands that an event loop may run itself, because their handlers do not wait. loop.mayWait knows the
+// exceptions. The other commands run on a goroutine. INFO, for example, reads the state, and a running script may keep the state
+// locked for long.
 func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for cmd := range handlers {
@@ -99,7 +99,8 @@ func findInPlace(handlers map[*store.Command]handler) map[*store.Command]bool {
 	return found
 }
 
-// findGrants returns the commands, besides scripts and transactions, that give a key a deadline relative to the present time.
+// findGrants returns the commands, except scripts and transactions, that may grant a lease: they give a key a deadline relative to
+// the present time.
 func findGrants(table *store.Table) map[*store.Command]bool {
 	found := map[*store.Command]bool{}
 	for _, name := range []string{"set", "setex", "psetex", "getex", "expire", "pexpire", "restore"} {
@@ -132,8 +133,8 @@ func (srv *Server) RunInScript(c *store.Ctx) store.Reply {
 	return s.run(do, c.Args)
 }
 
-// AllowsInScript reports whether scripts may call a command that is normally forbidden to them. DEBUG is the only one: after DEBUG
-// SET-DISABLE-DENY-SCRIPTS 1, and if enable-debug-command is yes.
+// AllowsInScript reports whether scripts may call a command that is normally forbidden to them. The only such command is DEBUG.
+// Scripts may call it if enable-debug-command is yes and DEBUG SET-DISABLE-DENY-SCRIPTS 1 was called.
 func (srv *Server) AllowsInScript(cmd *store.Command) bool {
 	return srv.debugInScripts.Load() && cmd == srv.debugCmd && srv.cfg.EnableDebugCommand == "yes"
 }
@@ -153,7 +154,7 @@ func (s *session) status() cluster.Status {
 
 const helpSummary = "Lists the subcommands."
 
-// helpRow returns the HELP subcommand of a container.
+// helpRow returns the HELP subcommand of a command with subcommands, such as CLIENT HELP.
 func helpRow(container, since string, flags store.Flags) row {
 	return row{
 		Command: store.Command{

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tlsConn is a TLS connection that a loop serves. It replaces fdConn for the guard and the outbox; its
-// Read and tryWrite never wait either.
+// tlsConn is a TLS connection that a loop serves. The guard and the outbox use it in place of fdConn, the connection without TLS.
+// Its Read and tryWrite never wait either.
 //
 //	socket → fdConn.Read → tls.Conn (whole records) → Read → guard
 //	socket ← fdConn.tryWrite ← sealed (ciphertext) ← tls.Conn ← tryWrite ← outbox
@@ -24,8 +24,8 @@ type tlsConn struct {
 	wire *wire
 	more bool // crypto/tls may have read data that Read has not returned yet; only the loop uses this field
 
-	// taken is how many bytes at the beginning of the next p of tryWrite have been encrypted already: their
-	// ciphertext is in sealed. Only tryWrite uses this field.
+	// tryWrite has already encrypted the first taken bytes of its next argument p. Their ciphertext is in sealed. Only tryWrite uses
+	// this field.
 	taken int
 
 	mu     sync.Mutex
@@ -68,8 +68,8 @@ type under struct {
 	c        *tlsConn
 }
 
-// secure makes the connection that a loop serves after the TLS handshake on w. From now on, crypto/tls reads and
-// writes through under. It may have read data behind the handshake already, so more begins as true.
+// secure makes the connection that a loop serves after the TLS handshake on w. From now on, crypto/tls reads and writes through
+// under. crypto/tls may have read data behind the handshake already, so more begins as true.
 func secure(c *fdConn, w *wire) *tlsConn {
 	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, wire: w, more: true}
 	w.Conn.Conn = under{c: t}
@@ -93,7 +93,7 @@ func (u under) Write(p []byte) (int, error) {
 	if len(u.c.sealed)-u.c.sent > maxSealed {
 		return 0, errFloodOfKeys
 	}
-	if u.c.sent > len(u.c.sealed)/2 { // drop what the socket has taken: a client may keep sealed from ever being empty
+	if u.c.sent > len(u.c.sealed)/2 { // drop what the socket has taken, because a client may keep sealed from ever becoming empty
 		u.c.sealed, u.c.sent = u.c.sealed[:copy(u.c.sealed, u.c.sealed[u.c.sent:])], 0
 	}
 	u.c.sealed = append(u.c.sealed, p...)

@@ -2,14 +2,14 @@ package server
 
 import "testing"
 
-// loopTests are those of TestOverTLS that need loops.
+// loopTests are the tests of TestOverTLS that need event loops.
 var loopTests = []func(*testing.T){
 	TestLoopConversations, TestLoopHugePipeline, TestLoopSlowReaderKilled, TestLoopHalfClosed, TestLoopKillWhileWaiting, TestLoopShutdownDrains,
 	TestLoopHeldUp, TestLoopMessages,
 }
 
-// TestSealedDropsWhatWasSent: a client that asks for new keys, and reads so that the ciphertext is never quite sent, does not make its
-// connection keep what was sent.
+// TestSealedDropsWhatWasSent: a client asks for new keys again and again, and reads so slowly that some ciphertext always waits. The
+// connection must not keep the ciphertext that it has sent.
 func TestSealedDropsWhatWasSent(t *testing.T) {
 	c := &tlsConn{}
 	for range 1000 {

@@ -15,10 +15,10 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// overTLS has newTestServer serve TLS and its clients speak it. Only TestOverTLS sets it.
+// If overTLS is true, newTestServer serves TLS, and its clients speak TLS. Only TestOverTLS sets it.
 var overTLS bool
 
-// testCertificates are what a server serves TLS with, and what its clients connect with.
+// testCertificates returns the certificates of a server, and the TLS configuration of its clients.
 func testCertificates(t testing.TB) (*Certificates, *tls.Config) {
 	t.Helper()
 	files, client, err := certs.Make(t.TempDir())
@@ -32,7 +32,7 @@ func testCertificates(t testing.TB) (*Certificates, *tls.Config) {
 	return c, client
 }
 
-// secretConn is a client's TLS connection that can be half-closed as one without.
+// secretConn is a client's TLS connection. Like a connection without TLS, it can be closed for writing alone.
 type secretConn struct {
 	*tls.Conn
 	tcp *net.TCPConn
@@ -45,7 +45,7 @@ func (c secretConn) CloseWrite() error {
 	return c.tcp.CloseWrite()
 }
 
-// connect opens a connection as the server speaks.
+// connect opens a connection, with TLS if the server serves TLS.
 func (ts *testServer) connect() (net.Conn, error) {
 	c, err := net.Dial("tcp", ts.addr)
 	if err != nil || ts.tls == nil {
@@ -57,19 +57,19 @@ func (ts *testServer) connect() (net.Conn, error) {
 	if err := secret.Handshake(); err != nil {
 		return nil, err
 	}
-	// Without TLS a client that has connected is there; tests rely on it.
+	// Without TLS, the server knows a client that has connected, and tests rely on that. With TLS, this takes a moment longer.
 	for start := time.Now(); ts.stats.connections.Load() == before && time.Since(start) < time.Second; {
 		runtime.Gosched()
 	}
 	return secret, nil
 }
 
-// inPieces cuts what a client sends, so that records come in parts.
+// inPieces sends a client's output in pieces, so that TLS records arrive in parts.
 type inPieces struct{ net.Conn }
 
 func (c inPieces) Write(p []byte) (sent int, err error) {
 	if len(p) > 4096 {
-		return c.Conn.Write(p) // else tests of large values take for ever
+		return c.Conn.Write(p) // otherwise tests of large values would take too long
 	}
 	for _, piece := range chop(p, uint64(len(p))) {
 		n, err := c.Conn.Write(piece)
@@ -83,7 +83,7 @@ func (c inPieces) Write(p []byte) (sent int, err error) {
 
 func closeWrite(c net.Conn) error { return c.(interface{ CloseWrite() error }).CloseWrite() }
 
-// reset has a client's closing tell the server by a reset.
+// reset makes the end of a client's connection a reset.
 func reset(c net.Conn) error {
 	if s, ok := c.(secretConn); ok {
 		c = s.tcp
@@ -91,9 +91,9 @@ func reset(c net.Conn) error {
 	return c.(*net.TCPConn).SetLinger(0)
 }
 
-// readLittle has a client's socket take little, so that what it does not read fills up
-// sooner. Over TLS it is too late for that: a sender that has been offered more finds out
-// by its timers, for which no test has the time.
+// readLittle gives a client's socket a small receive buffer, which is full sooner if the client does not read. With TLS it does
+// nothing: the handshake has already offered the server a larger buffer. The server would learn of the smaller one only by timers
+// that are too slow for a test.
 func readLittle(t testing.TB, c net.Conn, n int) {
 	t.Helper()
 	if tcp, ok := c.(*net.TCPConn); ok {
@@ -103,8 +103,7 @@ func readLittle(t testing.TB, c net.Conn, n int) {
 	}
 }
 
-// TestOverTLS plays the tests of sessions, loops and limits once more, with clients that
-// speak TLS.
+// TestOverTLS runs the tests of sessions, loops and limits again, with clients that speak TLS.
 func TestOverTLS(t *testing.T) {
 	tests := []func(*testing.T){
 		TestTranscripts, TestTranscriptsWithoutLoops,
@@ -127,7 +126,8 @@ func nameOf(test func(*testing.T)) string {
 	return name[strings.LastIndexByte(name, '.')+1:]
 }
 
-// Go offers no choice of the suites of TLS 1.3. A list that names other ones, or not all of them, is refused.
+// TestSuites13: Go does not let a program choose the cipher suites of TLS 1.3. So the server refuses a list that lacks one of Go's
+// suites or names another one.
 func TestSuites13(t *testing.T) {
 	const all = "TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
 	for words, want := range map[string]string{

@@ -21,8 +21,8 @@ type seldomLine struct {
 
 	mu     sync.Mutex
 	events int   // since the last log line
-	told   []any // the attributes of the last of the heaviest events
-	weight int64 // of that event
+	told   []any // the attributes of the heaviest event; if several are as heavy, of the last one
+	weight int64 // the weight of the event with these attributes
 	said   time.Time
 }
 
@@ -66,7 +66,7 @@ func (l *seldomLine) say(now time.Time) {
 	l.events, l.told, l.weight, l.said = 0, nil, 0, now
 }
 
-// seldomLines are the lines that strangers cause with connections, except for those about handshakes that failed.
+// seldomLines are the log lines that strangers cause with connections, except for the lines about handshakes that failed.
 type seldomLines struct {
 	http      seldomLine // a connection speaks HTTP
 	accept    seldomLine // the listener cannot accept a connection, for example because no descriptor is free
@@ -87,7 +87,7 @@ func newSeldomLines(log *slog.Logger) *seldomLines {
 	}
 }
 
-// seldomLines returns all lines of the server.
+// seldomLines returns all such log lines of the server.
 func (srv *Server) seldomLines() []*seldomLine {
 	ls := srv.seldom
 	return []*seldomLine{&ls.http, &ls.accept, &ls.takeIn, &ls.keepAlive, &ls.wait, &ls.behind, &srv.hands.failures, &srv.clientMemory.evictions}

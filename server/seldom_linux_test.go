@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNoDescriptorForTLSFillsNoLog: clients whose handshake ends when no descriptor is free are closed, and cause one log line.
+// TestNoDescriptorForTLSFillsNoLog: if no descriptor is free when a TLS handshake ends, the server closes the connection. Many such
+// connections cause one log line.
 func TestNoDescriptorForTLSFillsNoLog(t *testing.T) {
 	ts, log, _, good := secretServer(t, 1)
 	var conns []net.Conn
@@ -29,7 +30,7 @@ func TestNoDescriptorForTLSFillsNoLog(t *testing.T) {
 	withoutDescriptors(t, func() {
 		for _, c := range conns {
 			secret := tls.Client(c, good)
-			_ = secret.Handshake() // the server closes the connection at about the end of it
+			_ = secret.Handshake() // may fail: the server closes the connection when the handshake ends
 			if got, _ := io.ReadAll(secret); len(got) > 0 {
 				t.Errorf("%q", got)
 			}

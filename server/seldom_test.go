@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// TestHTTPFillsNoLog: many connections that speak HTTP cause one log line, and a second one a minute later has their number.
+// TestHTTPFillsNoLog: the first of many connections that speak HTTP causes a log line. A minute later, a second line has the number
+// of the others.
 func TestHTTPFillsNoLog(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		log := new(lines)
@@ -38,7 +39,7 @@ func TestHTTPFillsNoLog(t *testing.T) {
 	})
 }
 
-// noDescriptors is a listener that cannot accept, as if no descriptor were free, and is closed at a given time.
+// noDescriptors is a listener whose Accept fails, as if no descriptor were free. At a given time, the listener counts as closed.
 type noDescriptors struct {
 	net.Listener
 	until time.Time

@@ -19,16 +19,16 @@ type watcher struct {
 	failovers failovers
 }
 
-// For failoverPause after any failover, SENTINEL FAILOVER begins no new one. Each failover is a short pause for all clients,
-// and with --sentinel-auth no, anybody may ask for one. Each Sentinel counts only for itself. So several Sentinels may each
-// begin a failover, if they are asked before they have seen the change of master.
+// For failoverPause after any failover, SENTINEL FAILOVER begins no new one. Each failover is a short pause for all clients, and
+// with --sentinel-auth no, anybody may ask for one. A Sentinel knows only of failovers that it has begun or seen. So several
+// Sentinels may each begin one, if they are asked before they have seen the change of master.
 const failoverPause = 10 * time.Second
 
 // failovers says when SENTINEL FAILOVER may begin a failover.
 type failovers struct {
 	mu    sync.Mutex
 	runs  bool      // a failover that SENTINEL FAILOVER has begun is in progress
-	ended time.Time // when such a failover last ended, or the master last changed for any reason; zero: never
+	ended time.Time // when the last such failover ended, or the master last changed for any reason; zero: never
 }
 
 // begin reports whether SENTINEL FAILOVER may begin a failover now. If so, the failover counts as in progress until end.
@@ -102,7 +102,7 @@ func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server 
 	return srv
 }
 
-// sentinelToo reports whether a Sentinel answers a command as other servers do.
+// sentinelToo reports whether a Sentinel has a command of the servers for data, in the same form.
 func sentinelToo(name string) bool {
 	switch name {
 	case "auth", "client", "command", "hello", "info", "ping", "shutdown",

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSentinelObeysTheClusterPassword: at a Sentinel the password of the cluster counts, whatever the node was started with. Once,
-// the password of the start permitted everything up to SHUTDOWN for ever, even when it had been withdrawn.
+// TestSentinelObeysTheClusterPassword: a Sentinel asks for the password of the cluster, not for the one that the node was started
+// with. In an earlier version, the password of the start permitted everything, even SHUTDOWN, after it had been withdrawn.
 func TestSentinelObeysTheClusterPassword(t *testing.T) {
 	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "old" })
 	addr := ts.sentinel(t)
@@ -24,7 +24,7 @@ func TestSentinelObeysTheClusterPassword(t *testing.T) {
 	late.do("SHUTDOWN", "-NOAUTH Authentication required.\r\n")
 	late.do("AUTH new", "+OK\r\n")
 	late.do("CLIENT KILL ID 9999", ":0\r\n")
-	// A session that was there stays, as at other ports. Its commands for operators need a right password.
+	// A session that logged in before the change stays, as at other ports. But its commands for operators need the present password.
 	before.do("PING", "+PONG\r\n")
 	before.do("SHUTDOWN", "-NOAUTH Authentication required.\r\n")
 	before.do("AUTH new", "+OK\r\n")
@@ -42,7 +42,8 @@ func TestSentinelObeysTheClusterPassword(t *testing.T) {
 	before.do("AUTH new", "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 }
 
-// TestSentinelOfAClusterWithAPassword: the node was started without one.
+// TestSentinelOfAClusterWithAPassword: the Sentinel asks for the cluster's password, although the node was started without a
+// password.
 func TestSentinelOfAClusterWithAPassword(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin := ts.dial(t)
@@ -56,13 +57,13 @@ func TestSentinelOfAClusterWithAPassword(t *testing.T) {
 	c.do("PING", "+PONG\r\n")
 }
 
-// TestProtectedModeOfASentinel: a client on another machine gets in at the Sentinel port if and only if it gets in at the other
-// ports, whatever the node was started with.
+// TestProtectedModeOfASentinel: protected mode refuses a client on another machine at the Sentinel port exactly when it refuses the
+// client at the other ports. The configuration that the node was started with does not count.
 func TestProtectedModeOfASentinel(t *testing.T) {
 	far := func(c net.Conn) net.Conn { return farConn{c} }
 	ts := newTestServer(t, func(cfg *Config) { cfg.RequirePass = "secret" })
 	start := ts.cfg
-	start.RequirePass = "" // as with an ACL file: the Sentinel does not get its users
+	start.RequirePass = "" // as with an ACL file, whose users the Sentinel does not get
 	var faces []*testServer
 	for _, cfg := range []Config{ts.cfg, start} {
 		sentinel := NewSentinel(cfg, ts.fake, "mymaster", false)
@@ -92,8 +93,8 @@ func TestProtectedModeOfASentinel(t *testing.T) {
 	}
 }
 
-// TestStrangersDoNotPause: one CLIENT PAUSE of a stranger ended discovery until the node was started anew, for CLIENT UNPAUSE waits,
-// too.
+// TestStrangersDoNotPause: a stranger must not pause the clients of a Sentinel. Once, a single CLIENT PAUSE ended discovery until
+// the node was restarted, because CLIENT UNPAUSE waits for the end of the pause, too.
 func TestStrangersDoNotPause(t *testing.T) {
 	ts := newTestServer(t, nil)
 	known := dialTo(t, ts.sentinel(t))

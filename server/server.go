@@ -27,7 +27,7 @@ type Server struct {
 	table    *store.Table
 	handlers map[*store.Command]handler
 	inPlace  map[*store.Command]bool            // commands whose handlers never wait, so that event loops may run them
-	heavy    map[*store.Command]cluster.OwnKind // of these commands, one of each kind runs at a time (alone.go)
+	heavy    map[*store.Command]cluster.OwnKind // commands of which only one of each kind runs at a time (alone.go)
 	kills    map[*store.Command]bool            // commands that end a script
 	grants   map[*store.Command]bool            // commands whose replies may grant a lease
 	execCmd  *store.Command                     // EXEC and WATCH have handlers, but may need the leader, too (ask)
@@ -57,14 +57,14 @@ type Server struct {
 	debugInScripts atomic.Bool // see AllowsInScript
 	looks          sharedLook
 	pulse          pulse
-	patient        atomic.Int64 // patience in nanoseconds
-	garbage        garbage      // of strangers and newcomers
-	largeGarbage   garbage      // of senders of large commands
+	patient        atomic.Int64 // the result of Server.patience, in nanoseconds
+	garbage        garbage      // what strangers and newcomers leave
+	largeGarbage   garbage      // what senders of large commands leave
 
 	hands  *handshakes
-	seldom *seldomLines // what strangers can write into the log
+	seldom *seldomLines // the log lines that strangers can cause
 
-	saidNoUring sync.Once // the log says only once why each reply needs a system call of its own …
+	saidNoUring sync.Once // makes the log say only once why each reply needs a system call of its own …
 	saidNoLimit sync.Once // … and that the operating system refuses to limit what it keeps for clients
 
 	lastSave atomic.Int64 // Unix seconds
@@ -78,13 +78,13 @@ type Server struct {
 	mu        sync.Mutex
 	sessions  map[int64]*session
 	strangers strangers
-	departed  list.List // of *session: clients that have hung up (hungUp) while their sessions go on, in the order in which they hung up
+	departed  list.List // of *session: clients that have hung up but whose sessions go on, in the order in which they hung up (hungUp)
 	cutOff    int       // how many sessions have been cut off to make room for new ones, but have not ended yet
 	waiting   int       // how many new connections wait for room (makeRoom)
 	listeners map[net.Listener]struct{}
 	closing   bool
 
-	firstMemory, peakMemory uint64        // bytes of objects; see noteMemory
+	firstMemory, peakMemory uint64        // the first and the highest memory use in bytes; see noteMemory
 	empty                   *sync.Cond    // broadcast when a session ends; its lock is mu
 	left                    chan struct{} // wakes a new connection that waits for room
 	drained                 chan struct{} // closed at the end of Shutdown: the connections that are left may be cut
@@ -305,7 +305,7 @@ func (srv *Server) cut(s *session) {
 	s.cutOff = true
 	srv.cutOff++
 	go func() {
-		s.client.Gone() // out.cut calls Gone only if no write has failed before
+		s.client.Gone() // out.cut does not call Gone if a write has failed before
 		s.out.cut()
 	}()
 }

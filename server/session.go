@@ -19,7 +19,7 @@ import (
 // session is the connection of a client with its state. Its embedded structs differ in which goroutines may use
 // them. A few sessions have no client, such as those that RunInScript makes.
 type session struct {
-	// These are set once, except away.
+	// Each of these fields is set once, except away.
 	srv     *Server
 	id      int64
 	client  *cluster.Client
@@ -27,7 +27,7 @@ type session struct {
 	out     *outbox
 	addr    string
 	laddr   string
-	from    netip.Addr // the client's address; for IPv6 its network
+	from    netip.Addr // the client's address; for IPv6, the network of this address
 	face    Face
 	secret  bool // the client speaks TLS
 	created time.Time
@@ -42,7 +42,7 @@ type session struct {
 	lifecycle
 
 	// Server.mu guards these:
-	stranger *list.Element // the session's place in the list among, one of Server.strangers; nil: it is in none
+	stranger *list.Element // the session's place in the list among, which is one of Server.strangers; nil: it is in no list
 	among    *list.List
 	familiar bool          // somebody had logged in at the client's address when the session began; it does not change
 	departed *list.Element // the session's place in Server.departed; nil: never there
@@ -55,13 +55,13 @@ type answering struct {
 	calls   []cluster.Call // waiting to be submitted together
 	replies []store.Reply
 	grants  bool // the output may have replies that grant leases (sendGrants)
-	// wasBusy says that a command of the present pipeline was answered BUSY. Then all of the rest is, as in Redis, although the script may
-	// have ended: SET must not run in another database than the SELECT before it has named.
+	// wasBusy says that a command of the present pipeline was answered BUSY. As in Redis, all later commands of the pipeline are
+	// then answered BUSY, even if the script has ended. Otherwise, a SET behind a refused SELECT would run in the wrong database.
 	wasBusy bool
-	unsure  string // hash of the login's password, if this node accepted it before it knew all that the leader knows (sure)
+	unsure  string // hash of the login's password, if this node accepted the login before it knew all that the leader knows (sure)
 	proof   string // at a Sentinel: hash of the login's password
-	replica bool   // READONLY on the Cluster listener
-	silent  bool   // CLIENT REPLY OFF
+	replica bool   // the client has sent READONLY on the Cluster listener
+	silent  bool   // the client has sent CLIENT REPLY OFF
 	skip    int    // commands until CLIENT REPLY SKIP is over; see finish
 	strange struct {
 		since time.Time
@@ -99,7 +99,7 @@ type observed struct {
 	tracking   atomic.Pointer[tracking] // nil: off
 }
 
-// messaging is the subscriptions of a session, and the messages that it gets after its replies.
+// messaging holds the subscriptions of a session, and the messages that it gets after its replies.
 type messaging struct {
 	subs     [3]table[struct{}] // guarded by Hub.mu
 	waiting  bool               // the session waits for replies, so the tracker puts messages into late; guarded by tracker.mu
@@ -109,7 +109,7 @@ type messaging struct {
 
 // lifecycle says whether a session runs a pipeline or has to end. It also has the names that the client has set.
 type lifecycle struct {
-	mu       sync.Mutex // guards the others
+	mu       sync.Mutex // guards the other fields
 	name     string
 	libName  string
 	libVer   string
@@ -241,8 +241,8 @@ func (s *session) received(n int) {
 	s.spoke = s.spoke || n > 0
 	switch { // a loop does not wait for the collector because of strangers or large commands
 	case s.onLoop && s.needsAuth():
-		s.srv.garbage.bytes.Add(2 * int64(n)) // twice: buffers grow
-	case s.onLoop && s.conn.large != nil: // brings counts these bytes
+		s.srv.garbage.bytes.Add(2 * int64(n)) // twice, because buffers grow
+	case s.onLoop && s.conn.large != nil: // the method brings counts these bytes
 	default:
 		brake.Bring(n)
 	}
@@ -250,7 +250,7 @@ func (s *session) received(n int) {
 
 func (s *session) brings(n int) {
 	if s.onLoop {
-		s.srv.largeGarbage.bytes.Add(2 * int64(n)) // twice: lists grow, and the node copies a command to forward it
+		s.srv.largeGarbage.bytes.Add(2 * int64(n)) // twice, because lists grow, and the node copies a command to forward it
 		return
 	}
 	brake.Bring(n)
@@ -362,8 +362,8 @@ func (s *session) countStrange() {
 	}
 }
 
-// speak changes the protocol to RESP2 or RESP3, and queues the reply that says so. It holds Hub.mu. So each message comes
-// before the reply in the old protocol, or behind the reply in the new one.
+// speak changes the protocol to RESP2 or RESP3, and queues the reply that says so. It holds Hub.mu for both. So messages before this
+// reply have the old protocol, and messages behind it have the new one.
 func (s *session) speak(resp int, r store.Reply) store.Reply {
 	h := s.srv.hub
 	h.mu.Lock()
@@ -383,7 +383,7 @@ func (s *session) reset() {
 	s.caching = false
 	s.db.Store(0)
 	s.replica = false
-	s.silent = false // but skip stays: CLIENT REPLY SKIP silences RESET itself
+	s.silent = false // but skip stays: CLIENT REPLY SKIP also suppresses the reply to RESET
 	s.noEvict.Store(false)
 	s.noTouch.Store(false)
 	s.leave()

@@ -17,9 +17,8 @@ import (
 	"lockstep/store"
 )
 
-// pipe connects a client over a pipe: nothing is buffered in between, so a
-// client that does not read stops the server's writes. wrap may change what
-// the server sees.
+// pipe connects a client over a pipe. Nothing is buffered in between, so a client that does not read stops the server's writes. The
+// function wrap may replace the server's end; it may be nil.
 func (ts *testServer) pipe(t *testing.T, wrap func(net.Conn) net.Conn) *client {
 	t.Helper()
 	here, there := net.Pipe()
@@ -75,8 +74,7 @@ func TestLargeArguments(t *testing.T) {
 	}
 }
 
-// TestFramesStayWhole has one client that gets messages and replies at the
-// same time.
+// TestFramesStayWhole: a client gets messages and replies at the same time. Each of them arrives as a whole.
 func TestFramesStayWhole(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -137,7 +135,7 @@ func TestSlowSubscriber(t *testing.T) {
 	other.do("PUBLISH ch x", ":0\r\n")
 }
 
-// TestSoftLimit: less than the hard limit is tolerated for a time.
+// TestSoftLimit: a client may exceed the soft limit for the configured time, but not longer.
 func TestSoftLimit(t *testing.T) {
 	ts := newTestServer(t, nil)
 	slow, other := ts.pipe(t, nil), ts.dial(t)
@@ -199,7 +197,7 @@ func (c *client) expectGone() {
 	buf := make([]byte, 1<<20)
 	from := c.conn
 	if secret, ok := from.(secretConn); ok {
-		from = secret.tcp // records that are larger than the receive buffer take long
+		from = secret.tcp // reading whole records takes long, because they are larger than the receive buffer
 	}
 	for {
 		if _, err := from.Read(buf); err != nil {
@@ -211,7 +209,7 @@ func (c *client) expectGone() {
 	}
 }
 
-// await waits for something that another goroutine is about to bring about.
+// await waits until done returns true, because another goroutine is about to bring that about.
 func (ts *testServer) await(done func() bool) {
 	ts.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
@@ -236,7 +234,7 @@ func TestIdleClients(t *testing.T) {
 	listening.do("PING", "*2\r\n$4\r\npong\r\n$0\r\n\r\n")
 }
 
-// TestSubscriberIsNotIdle: output that the operating system takes counts as what a client did last, as in Redis.
+// TestSubscriberIsNotIdle: when the operating system takes output for a client, this counts as activity of the client, as in Redis.
 func TestSubscriberIsNotIdle(t *testing.T) {
 	ts := newTestServer(t, nil)
 	listening, other := ts.dial(t), ts.dial(t)
@@ -269,7 +267,7 @@ func TestMaxClients(t *testing.T) {
 	ts.dial(t).do("PING", "+PONG\r\n")
 }
 
-// farConn comes from another machine.
+// farConn is a connection that seems to come from another machine.
 type farConn struct{ net.Conn }
 
 func (farConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 5000} }
@@ -289,7 +287,8 @@ func TestProtectedMode(t *testing.T) {
 	ts.pipe(t, far).do("PING", "+PONG\r\n")
 }
 
-// TestStatsOfAYoungFunction: FUNCTION STATS came before clients may see the function. When the leader answers BUSY, they may.
+// TestStatsOfAYoungFunction: at first, FUNCTION STATS must not show a function that has run only briefly, so the node asks the
+// leader. If the leader answers BUSY, the function has run long enough, and FUNCTION STATS shows it.
 func TestStatsOfAYoungFunction(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -305,7 +304,7 @@ func TestStatsOfAYoungFunction(t *testing.T) {
 		ts.fake.refusal.Store(refusal)
 		c.do("FUNCTION STATS", want)
 	}
-	// The function has ended meanwhile.
+	// Here the function has ended before the node looks again.
 	running := func() store.Reply { return store.Nil }
 	ts.fake.running.Store(&running)
 	ts.fake.refusal.Store(store.ErrBusyFunction)
@@ -334,8 +333,7 @@ func TestBusy(t *testing.T) {
 	}
 }
 
-// TestShutdown: an idle client goes at once, one whose command is being run
-// gets its reply first.
+// TestShutdown: at a shutdown, an idle client is disconnected at once. A client whose command is running gets its reply first.
 func TestShutdown(t *testing.T) {
 	ts := newTestServer(t, nil)
 	idle, working := ts.dial(t), ts.dial(t)
@@ -358,7 +356,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestShutdownCut: when the time is up, what is left is cut.
+// TestShutdownCut: when the context of Shutdown ends, the server cuts the connections that are left.
 func TestShutdownCut(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -388,8 +386,8 @@ func TestShutdownCommand(t *testing.T) {
 	newTestServer(t, nil).dial(t).do("SHUTDOWN", "-"+string(errShutdown)+"\r\n")
 }
 
-// TestDebugInScripts: scripts may call DEBUG only where every client may, after DEBUG
-// SET-DISABLE-DENY-SCRIPTS 1, and for users with the right to DEBUG.
+// TestDebugInScripts: a script may call DEBUG under three conditions. The parameter enable-debug-command is yes, DEBUG
+// SET-DISABLE-DENY-SCRIPTS 1 was called, and the user has the right to DEBUG.
 func TestDebugInScripts(t *testing.T) {
 	script := array("EVAL", "return redis.pcall('debug', 'protocol', 'integer') == 12345 and 1 or 0", "0")
 	for _, who := range []string{"no", "local", "yes"} {
@@ -414,7 +412,7 @@ func TestDebugInScripts(t *testing.T) {
 	}
 }
 
-// No DEBUG in a script waits for the evaluation that calls it.
+// TestEveryDebugInAScript: a DEBUG command that a script calls never waits for the end of this script.
 func TestEveryDebugInAScript(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := ts.dial(t)
@@ -434,8 +432,8 @@ func TestEveryDebugInAScript(t *testing.T) {
 	}
 }
 
-// A message to a client that sends RESET comes before the reply and in the old protocol, or is not sent: the protocol does not
-// change while a message is on its way.
+// TestResetAndMessages: a message to a client that sends RESET comes before the reply and in the old protocol, or is not sent. RESET
+// must not change the protocol while a message is on its way.
 func TestResetAndMessages(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)

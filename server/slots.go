@@ -84,8 +84,8 @@ func (s *session) redirect(cmd *store.Command, args [][]byte) store.Error {
 	return refusedInCluster(cmd, args)
 }
 
-// redirectExec is redirect for an EXEC. The keys of all queued commands must be in one slot, and the leader may
-// have changed since the commands were queued.
+// redirectExec does what redirect does, for an EXEC. The keys of all queued commands must be in one slot, and the leader may have
+// changed since the commands were queued.
 func (s *session) redirectExec() store.Error {
 	if s.multi == nil {
 		return ""
@@ -121,7 +121,7 @@ func (s *session) moved(cmd *store.Command, slot int) store.Error {
 	case t.Leader == t.Self || t.Leader == "":
 		return ""
 	case shardPubSub(cmd.Name):
-		return "" // Redis replicas accept these, too: messages reach every node
+		return "" // Redis replicas accept these commands, too: messages reach every node
 	case s.replica && !cmd.Is(store.Write):
 		return "" // the client has sent READONLY
 	}

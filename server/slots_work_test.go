@@ -8,7 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes all names. 300 of 8 MB kept others waiting for 6.4 s, at a limit of 5 s.
+// TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes the names of all keys, which must count as work. Before that, 300 names of 8
+// MB kept others waiting for 6.4 s, although the limit is 5 s.
 func TestLongNamesAreWork(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -26,15 +27,15 @@ func TestLongNamesAreWork(t *testing.T) {
 		}
 		cmd, _ := ts.table.Resolve(args)
 		ctx := store.Ctx{Txn: ts.fake.store.Begin(store.Time{}, 1000, store.Env{Limits: store.Limits{Reply: 1 << 20, Entry: 8 << 20}}), Cmd: cmd, Args: args, Watch: func() { looks++ }}
-		// A look is due each 4096 steps.
+		// A command calls Watch every 4096 steps; the test asks for half as many calls.
 		if r := cmd.Run(&ctx); r.IsError() || looks < names*length/hashedPerStep/8192 {
 			t.Errorf("%s: %d looks, %s", words, looks, r.Str)
 		}
 	}
 }
 
-// TestHashedNamesAreOwnWork: a client of the Cluster port has the names in its commands hashed. That counts, unless the command is
-// too long for anybody: then they are not hashed.
+// TestHashedNamesAreOwnWork: for a client of the Cluster port, the node hashes the key names in a command. This counts as work. If a
+// command is too long, the node refuses it before it hashes any name.
 func TestHashedNamesAreOwnWork(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

@@ -44,7 +44,7 @@ func (e *slowEntry) size() int {
 type slowlog struct {
 	mu      sync.Mutex
 	entries []slowEntry
-	size    int // bytes of entries
+	size    int // the bytes of all entries
 	next    int64
 }
 
@@ -203,8 +203,8 @@ func (s *session) clientName() string {
 	return s.name
 }
 
-// setAlarm computes alarm: a command that takes less time goes neither into the slow log nor to the latency monitor. For
-// such a command, both cost only one atomic load.
+// setAlarm sets p.alarm, the smallest duration that counts as slow. A command that takes less time goes neither into the slow log
+// nor to the latency monitor. To find that out costs only one atomic load for each such command.
 func (p *params) setAlarm() {
 	alarm := int64(math.MaxInt64)
 	if us := p.slowerThan.Load(); us >= 0 {

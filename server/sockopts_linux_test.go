@@ -37,7 +37,7 @@ func (ts *testServer) ask(t *testing.T, fn func(fd int) (int, error)) (n int) {
 	return n
 }
 
-// asked calls fn with the descriptor, which the loop closes at the end of the connection.
+// asked calls fn with the descriptor. It holds mu, because the loop closes the descriptor at the end of the connection.
 func (c *fdConn) asked(fn func(fd int) (int, error)) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,7 +50,7 @@ func (ts *testServer) option(t *testing.T, name int) int {
 	return ts.ask(t, func(fd int) (int, error) { return unix.GetsockoptInt(fd, unix.SOL_SOCKET, name) })
 }
 
-// queue returns how many bytes the operating system has for the only client.
+// queue returns the result of an ioctl about the queues of the only client's socket, in bytes. what is the ioctl.
 func (ts *testServer) queue(t *testing.T, what uint) int {
 	t.Helper()
 	return ts.ask(t, func(fd int) (int, error) { return unix.IoctlGetInt(fd, what) })
@@ -72,14 +72,14 @@ func tcpOf(t *testing.T, conn net.Conn) *net.TCPConn {
 
 const unsentBytes = 0x894b // SIOCOUTQNSD
 
-// TestTheSystemKeepsLittleForClients: the operating system keeps little of the output that a client does not read, because nobody
-// counts that memory.
+// TestTheSystemKeepsLittleForClients: the operating system keeps little of the output that a client does not read, because the
+// server does not count that memory.
 func TestTheSystemKeepsLittleForClients(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
 		c := ts.dial(t)
 		c.do("PING", "+PONG\r\n")
-		go c.conn.Write([]byte(strings.Repeat(array("ECHO", strings.Repeat("x", 1<<20)), 16))) // 4 MiB are usual
+		go c.conn.Write([]byte(strings.Repeat(array("ECHO", strings.Repeat("x", 1<<20)), 16))) // without a limit, the system keeps 4 MiB
 		until(t, "output to be kept here", func() bool { return ts.each()[0].out.size() > 1<<20 })
 		if n := ts.queue(t, unsentBytes); n > unsentLimit+1<<20 {
 			t.Errorf("the system keeps %d bytes for a client that does not read", n)
@@ -88,14 +88,14 @@ func TestTheSystemKeepsLittleForClients(t *testing.T) {
 	})
 }
 
-// TestStrangersSendLittleAhead: the operating system keeps little unread input of each stranger. For all clients
-// together it keeps no more than they may hold in this process.
+// TestStrangersSendLittleAhead: the operating system keeps little unread input of each stranger. For all clients together, it keeps
+// no more than maxmemory-clients.
 func TestStrangersSendLittleAhead(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.RequirePass = "secret" })
 		c := ts.dial(t)
 		c.do("PING", "-NOAUTH Authentication required.\r\n")
-		if n := ts.option(t, unix.SO_RCVBUF); n != 2*strangersInput { // it keeps as much for itself
+		if n := ts.option(t, unix.SO_RCVBUF); n != 2*strangersInput { // Linux doubles the size that is set
 			t.Errorf("%d bytes for a stranger", n)
 		}
 		c.do("AUTH secret", "+OK\r\n")
@@ -110,12 +110,12 @@ func TestStrangersSendLittleAhead(t *testing.T) {
 	})
 }
 
-// TestNoClientIsOfferedMoreThanItMaySend: if the first window of a client is larger than its later ones, the client
-// makes packets that wait for 200 ms each.
+// TestNoClientIsOfferedMoreThanItMaySend: the first TCP window that a client is offered must not be larger than its later windows.
+// Otherwise, the client makes packets that wait for 200 ms each.
 func TestNoClientIsOfferedMoreThanItMaySend(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { withLoops(loops)(c); c.MaxMemoryClients, c.MaxClients = 300<<20, 10_000 })
-		ts.dial(t).do("PING", "+PONG\r\n") // from now on the server serves
+		ts.dial(t).do("PING", "+PONG\r\n") // afterwards, the server is known to serve
 		c := ts.dial(t)
 		c.do("PING", "+PONG\r\n")
 		raw, err := c.conn.(syscall.Conn).SyscallConn()
@@ -150,7 +150,7 @@ func TestCutOffClientsLeaveNothing(t *testing.T) {
 		until(t, "the reset", func() bool {
 			fault := 0
 			err := raw.Control(func(fd uintptr) { fault, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
-			// EPIPE: the client's system had taken all that the server's had.
+			// The error is EPIPE if the client's system had received all output before the reset.
 			return err == nil && (syscall.Errno(fault) == syscall.ECONNRESET || syscall.Errno(fault) == syscall.EPIPE)
 		})
 	})
@@ -180,7 +180,7 @@ func TestStrangersSendLittleDuringTheHandshake(t *testing.T) {
 	}
 	size := 0
 	fault := raw.Control(func(fd uintptr) { size, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF) })
-	if fault != nil || err != nil || size != 2*strangersInput { // it keeps as much for itself
+	if fault != nil || err != nil || size != 2*strangersInput { // Linux doubles the size that is set
 		t.Errorf("%d bytes, %v, %v", size, fault, err)
 	}
 	ts.dial(t).do("PING", "+PONG\r\n")

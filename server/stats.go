@@ -12,8 +12,8 @@ import (
 
 // stats holds the counters for INFO. They count from the start of the server, or from the last CONFIG RESETSTAT.
 type stats struct {
-	connections  atomic.Int64 // accepted, also those that are then refused
-	refused      atomic.Int64 // refused, or cut off to make room for newcomers
+	connections  atomic.Int64 // accepted connections, including those that were then refused
+	refused      atomic.Int64 // connections that were refused, or cut off to make room for newcomers
 	netIn        atomic.Int64
 	netOut       atomic.Int64
 	commands     atomic.Int64
@@ -29,14 +29,14 @@ type stats struct {
 	deniedFor [store.DeniedChannel + 1]atomic.Int64 // ACL refusals, by store.DenyReason
 
 	calls     map[*store.Command]*callStats // has every command and never changes, so it needs no lock
-	untracked *atomic.Bool                  // latency-tracking is off
+	untracked *atomic.Bool                  // true if latency-tracking is off
 
 	mu     sync.Mutex
-	errors map[string]int64 // how many error replies there were, by error code
+	errors map[string]int64 // how many error replies there were with each error code
 }
 
-// callStats counts the calls of one command. usec is how long the calls took together, rejected is how many calls did not run, and
-// failed is how many ran and returned an error.
+// callStats counts the calls of one command. usec is how long the calls took together, in µs. rejected is how many calls did not
+// run. failed is how many calls ran and returned an error.
 type callStats struct {
 	usec, rejected, failed atomic.Int64
 	took                   durations    // the durations of all calls except those that untimed counts
@@ -138,5 +138,5 @@ func (r *rate) sample(total int64) {
 	r.last = total
 }
 
-// kbps formats a rate of bytes.
+// kbps formats a rate of bytes in KB per second.
 func (r *rate) kbps() string { return fmt.Sprintf("%.2f", float64(r.now.Load())/1024) }

@@ -9,7 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// A script invents error codes without end and without a blank; what is counted stays small.
+// TestInventedErrorCodes: a script may invent any number of long error codes. The server counts a limited number of them, and keeps
+// only their beginnings.
 func TestInventedErrorCodes(t *testing.T) {
 	st := newStats(store.NewTable(), &params{})
 	for i := range 10 * maxErrorCodes {
@@ -25,7 +26,7 @@ func TestInventedErrorCodes(t *testing.T) {
 	}
 }
 
-// TestResetStat: CONFIG RESETSTAT also resets the counters that /metrics shows, but not there.
+// TestResetStat: CONFIG RESETSTAT also resets, in INFO, the counters that /metrics shows. In /metrics, they do not go back.
 func TestResetStat(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -10,7 +10,7 @@ import (
 // node has read its AUTH and perhaps asked the leader. If the oldest were always the first to go, such a client would be
 // pushed out.
 
-// strangers are the clients that may be cut off to make room. They go in this order:
+// strangers are the clients that may be cut off to make room. The server cuts them off in this order:
 //
 //   - heard: those who have had their turn, in the order of their first turns. The node has answered their commands, or they have
 //     sent no complete command.
@@ -18,8 +18,8 @@ import (
 //   - familiar: like others, but from addresses at which somebody has logged in before. If familiar clients have more than half
 //     of the places, they go before others.
 //
-// A client whose password is right as far as this node knows is in no list: it keeps its place while the node asks the
-// leader. A wrong password wins no such time. Server.mu guards all this.
+// A client whose password is right as far as this node knows is in no list. So it keeps its place while the node asks the leader. A
+// client with a wrong password stays in its list. Server.mu guards all fields.
 type strangers struct {
 	heard, others, familiar list.List // of *session
 
@@ -50,12 +50,12 @@ func (srv *Server) meets(from netip.Addr) {
 		if len(met) < maxMet {
 			break
 		}
-		delete(met, other) // any one will do
+		delete(met, other) // any address will do
 	}
 	met[from] = struct{}{}
 }
 
-// waitsIn moves a session to the end of a list of strangers; nil: to none.
+// waitsIn moves a session to the end of l, a list of strangers. If l is nil, the session is then in no list.
 func (s *session) waitsIn(l *list.List) {
 	if s.stranger != nil {
 		s.among.Remove(s.stranger)
@@ -79,8 +79,8 @@ func (srv *Server) hears(s *session) {
 	}
 }
 
-// trusts takes a session off the lists, so that it keeps its place until hears is called. If the client authenticates, it
-// keeps its place until it ends.
+// trusts takes a session off the lists of strangers, so that it keeps its place until hears is called. If the client authenticates,
+// the session keeps its place until it ends.
 func (srv *Server) trusts(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

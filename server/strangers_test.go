@@ -26,7 +26,7 @@ func TestStrangersHoldLittle(t *testing.T) {
 				set := ts.dial(t)
 				set.do("AUTH secret", "+OK\r\n")
 				for range 100 {
-					// It may be cut off while it still writes.
+					// A stranger may be cut off while it still writes.
 					_, _ = io.WriteString(ts.dial(t).conn, half)
 					total, _, _ := ts.holders()
 					if held := ts.clientMemory.strangers.Load(); held > share+200_000 || total > share+200_000 {
@@ -81,8 +81,8 @@ func (c *client) lines() (list []string) {
 	return list
 }
 
-// TestStrangersReadTheirReplies: the commands of a client that has not authenticated are run
-// few at a time, and the next ones when it has taken the replies.
+// TestStrangersReadTheirReplies: the server runs few commands of an unauthenticated client at a time. It runs the next ones when the
+// client has taken the replies.
 func TestStrangersReadTheirReplies(t *testing.T) {
 	for _, in := range []string{"PING\r\n", array("PING")} {
 		r := usualRules()
@@ -113,9 +113,8 @@ func TestStrangersReadTheirReplies(t *testing.T) {
 	}
 }
 
-// TestLargeCommandsFindNoRoom: while large commands take much more memory than clients may hold,
-// the server reads no further large command. It does so again when it has cut off the clients that
-// hold most. It runs small commands all the time.
+// TestLargeCommandsFindNoRoom: while large commands take much more memory than clients may hold, the server reads no further large
+// command. When it has cut off the clients that hold most, it reads large commands again. It runs small commands all the time.
 func TestLargeCommandsFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)
@@ -174,7 +173,8 @@ func TestStrangersGiveWay(t *testing.T) {
 	})
 }
 
-// TestHopelessArguments: a client that announces more than all clients may hold is cut off before it has sent that much.
+// TestHopelessArguments: a client announces a command that is larger than all clients may hold together. The server cuts it off
+// before it has sent so many bytes.
 func TestHopelessArguments(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -193,14 +193,15 @@ func TestHopelessArguments(t *testing.T) {
 	})
 }
 
-// TestStrangersTakeAShare: twenty strangers send as fast as they can. A client that has authenticated waits for a
-// few of them at a time, not for a turn of each. A new client that knows the password gets in.
+// TestStrangersTakeAShare: twenty strangers send as fast as they can. The commands of an authenticated client wait only for some of
+// the strangers, not for a turn of each. A new client that knows the password gets in.
 func TestStrangersTakeAShare(t *testing.T) {
 	var ticks atomic.Int64
 	ts := newTestServer(t, func(c *Config) {
 		c.RequirePass = "secret"
 		start := c.Clock()
-		c.Clock = func() time.Time { return start.Add(time.Duration(ticks.Add(1)) * 2 * time.Millisecond) } // so slowly that none is cut off
+		// The clock runs so fast that no stranger sends strangeCommands within a second, so none is cut off.
+		c.Clock = func() time.Time { return start.Add(time.Duration(ticks.Add(1)) * 2 * time.Millisecond) }
 	})
 	c := ts.dial(t)
 	c.do("AUTH secret", "+OK\r\n")
@@ -235,7 +236,8 @@ func TestStrangersTakeAShare(t *testing.T) {
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
 
-// TestEmptyLinesTakeAShare: clients that send lines without a command, as fast as they can, are read as strangers are.
+// TestEmptyLinesTakeAShare: clients send lines without a command as fast as they can. The loop reads them as it reads strangers, so
+// other clients are served.
 func TestEmptyLinesTakeAShare(t *testing.T) {
 	for name, line := range map[string]string{"empty": "\r\n", "spaces": strings.Repeat(" ", 40) + "\r\n", "array of none": "*0\r\n"} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // file, which do shrink.
 
 const (
-	// A roomy map shrinks when it has fewer than most/sparse entries. It does not shrink if most is at most fewEntries.
+	// A roomy map shrinks when it has fewer than roomy.most/sparse entries. It does not shrink if roomy.most is at most fewEntries.
 	sparse     = 8
 	fewEntries = 32
 )
@@ -46,7 +46,7 @@ func (r *roomy[K, V]) drop(key K) {
 // table is a map for names that shrinks like roomy. There may be a million names, so a large table has many parts, and each part
 // shrinks on its own: no single operation moves many entries. The zero value is empty.
 type table[V any] struct {
-	parts []roomy[string, V] // none, one, or tableParts
+	parts []roomy[string, V] // no part, one part, or tableParts parts
 	n     int                // entries in all parts
 	form  int                // how many times divide has replaced the parts
 }

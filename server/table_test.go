@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// room returns for how many entries a map has room.
+// room returns the number of entries for which a map has room.
 func (r *roomy[K, V]) room() int { return max(r.most, len(r.m)) }
 
 func (t *table[V]) room() int {
@@ -20,10 +20,10 @@ func (t *table[V]) room() int {
 	return n
 }
 
-// roomFor is the room that a table of n names may have.
+// roomFor returns the largest room that a table of n names may have.
 func roomFor(n int) int { return sparse*n + tableParts*fewEntries }
 
-// TestTableIsAMap compares a table with a map, while it is split and joined.
+// TestTableIsAMap compares a table with a Go map, while the table is split into parts and joined again.
 func TestTableIsAMap(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var tab table[int]
@@ -70,14 +70,14 @@ func TestTableIsAMap(t *testing.T) {
 		t.Errorf("the table was split and joined %d times", forms)
 	}
 	for name := range tab.all() {
-		tab.drop(name) // while it is gone through
+		tab.drop(name) // while the loop iterates over the table
 	}
 	if tab.len() != 0 || len(maps.Collect(tab.all())) != 0 {
 		t.Errorf("%d names are left", tab.len())
 	}
 }
 
-// TestTableGivesRoomBack at any size.
+// TestTableGivesRoomBack: a table or a roomy map of any size shrinks when its entries are dropped.
 func TestTableGivesRoomBack(t *testing.T) {
 	var tab table[int]
 	const most = 100_000
@@ -103,7 +103,8 @@ func TestTableGivesRoomBack(t *testing.T) {
 	}
 }
 
-// TestNobodyLeavesRoomBehind: a shared table is only as large as its present content needs, however much a client had in it before.
+// TestNobodyLeavesRoomBehind: a shared table is only as large as its present content needs, however many entries a client has had in
+// it.
 func TestNobodyLeavesRoomBehind(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)
@@ -180,7 +181,8 @@ type counter struct{ n int }
 func (c *counter) Lock()   { c.n++ }
 func (c *counter) Unlock() {}
 
-// TestLocksAreHeldForFewNames: the state machine waits for a lock while a client with many names does something with each.
+// TestLocksAreHeldForFewNames: when the node does something with each of many names of a client, it releases the lock again and
+// again. The state machine waits for this lock.
 func TestLocksAreHeldForFewNames(t *testing.T) {
 	var c counter
 	done := 0

@@ -37,7 +37,7 @@ import (
 // After a client's own change, Redis forgets that the client has read the key. This node still remembers it, because the
 // client's pipeline may have read the key again after the change.
 //
-// As in Redis, keys are not distinguished by database.
+// As in Redis, keys of the same name in different databases count as one key.
 
 // tracker records what the clients of this node have read.
 type tracker struct {
@@ -92,11 +92,11 @@ func newTracker() *tracker {
 // tracking is how a session tracks. When a session changes how it tracks, a new value replaces the old one. In a value, only the
 // field broken ever changes.
 type tracking struct {
-	redirect             int64 // id of the client that gets the messages; 0: itself
+	redirect             int64 // id of the client that gets the messages; 0: the tracking client itself
 	bcast, optin, optout bool
 	noloop               bool
 	prefixes             []string    // sorted
-	broken               atomic.Bool // the client with the id redirect has left
+	broken               atomic.Bool // true if the client with the id redirect has left
 }
 
 // origin returns the number that identifies a session in write sets.
@@ -242,8 +242,8 @@ func (s *session) track(call *cluster.Call) {
 	if how.noloop && !(how.bcast && call.Cmd.Is(store.Scripting)) {
 		call.Origin = t.origin(s)
 	}
-	// A message about a change by the session's blocking command must follow the command's reply. By the origin, tracker.send
-	// recognizes the changes that the session has made.
+	// A message about a change by the session's blocking command must follow the command's reply. tracker.send recognizes such a
+	// change by its origin.
 	if call.Cmd.Is(store.Blocking) {
 		call.Origin = t.origin(s)
 	}
@@ -260,9 +260,9 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys that the tracker is to remember for a call: usually all keys of the call. It returns none if this
-// call, or an earlier one of the submission, exceeds maxRead or maxReadBytes. all is false for the first call that exceeds a
-// limit. It is true for those behind it, because the client has to be told only once.
+// someOf returns the keys that the tracker is to remember for a call: usually all keys of the call. It returns none if this call, or
+// an earlier one of the submission, exceeds maxRead or maxReadBytes. all is false if the client must be told that all keys may have
+// changed. This is so for the first call that exceeds a limit, but not for later ones.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0

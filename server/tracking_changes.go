@@ -31,15 +31,15 @@ type changes struct {
 	index    map[string]int // the index of each key in list
 	nodes    []*prefix      // the prefixes of each key in list, key after key
 	prefixes []*prefix      // the prefixes of all changed keys, each once
-	size     int            // what maxChangedSize limits
+	size     int            // the bytes that maxChangedSize limits
 
-	writers   map[uint64]struct{}   // the origins in list
+	writers   map[uint64]struct{}   // the origins of the changes in list
 	own       int                   // bytes of the messages that messageFor made for single NOLOOP sessions
 	told      int                   // how many messages tracker.tell has sent, or replaced by "all keys"
 	sent      int64                 // the bytes of these messages
-	forgotten int                   // what maxForgotten limits
+	forgotten int                   // the number of readers that maxForgotten limits
 	overrun   map[*session]struct{} // sessions that have been told "all keys" and get no more messages
-	emptied   bool                  // the last change was a TouchAll
+	emptied   bool                  // the last change was a TouchAll, a change of all keys
 	delivery  delivery
 	flooded   bool // a TouchAll came after maxTold messages, so all sessions are in overrun
 }
@@ -48,7 +48,7 @@ type changes struct {
 type changedKey struct {
 	key      string
 	by       uint64 // the origin of the change
-	from, to int    // the key's prefixes in changes.nodes
+	from, to int    // the key's prefixes are changes.nodes[from:to]
 }
 
 // Applied implements store.KeySink.
@@ -106,9 +106,9 @@ func (t *tracker) forgetKeys() {
 	t.items, t.size = 0, 0
 }
 
-// invalidate tells the sessions that have read a key that the key has changed. It then forgets that they have read the key.
-// It leaves out a NOLOOP session that has changed the key itself: that session gets no message, and the tracker still
-// remembers its reading.
+// invalidate tells the sessions that have read a key that the key has changed, and then forgets these sessions for the key. An
+// exception is a NOLOOP session that has changed the key itself: it gets no message, and the tracker still remembers that it has
+// read the key.
 func (t *tracker) invalidate(key string, ids map[int64]struct{}, origin uint64) {
 	if t.changes.forgotten += len(ids); t.changes.forgotten > maxForgotten {
 		t.invalidateAll()
@@ -218,9 +218,9 @@ func (t *tracker) tellKeys(p *prefix) {
 	}
 }
 
-// messageFor returns the message for one listener of a prefix. Usually that is m, the message with all changed keys. A
-// NOLOOP session that has changed some of the keys itself gets a message without these. But once such messages have become
-// too large together, it gets m, too.
+// messageFor returns the message for one listener of a prefix. Usually that is m, the message with all changed keys. A NOLOOP
+// session that has changed some of the keys itself gets a message without these keys. But once the messages for such sessions have
+// become too large together, such a session gets m, too.
 func (t *tracker) messageFor(s *session, p *prefix, m *notice) *notice {
 	c, me := &t.changes, t.origin(s)
 	_, wrote := c.writers[me]
@@ -284,7 +284,7 @@ func (t *tracker) tellAll(s *session) {
 
 // notice is the message that keys have changed. Many sessions may get the same notice.
 type notice struct {
-	keys   []string  // nil: all keys
+	keys   []string  // nil: all keys may have changed
 	bytes  int       // the length of all keys together
 	by     uint64    // the origin of the first key's change
 	frames [4][]byte // the encoded message, by protocol version
@@ -336,8 +336,8 @@ func (m *notice) frame(resp int) []byte {
 // maxHeld and maxLateSize bound the messages that the tracker holds back for a session that waits for replies. Beyond these
 // limits, a single message takes their place: that all keys may have changed.
 const (
-	maxHeld     = 4096    // messages
-	maxLateSize = 1 << 20 // bytes of all these messages
+	maxHeld     = 4096    // the largest number of messages
+	maxLateSize = 1 << 20 // the largest number of bytes of these messages
 	lateCost    = 24      // the memory of a message without its keys, and of each key without the bytes of its name
 )
 

@@ -13,14 +13,14 @@ import (
 	"lockstep/store"
 )
 
-// deaf connects a session that reads nothing, tracks, and speaks RESP3.
+// deaf makes a session whose client reads nothing. The session speaks RESP3, and tracks as how says.
 func (ts *testServer) deaf(t *testing.T, how *tracking) *session {
 	t.Helper()
 	conn, other := net.Pipe()
 	t.Cleanup(func() { conn.Close(); other.Close() })
 	s := &session{srv: ts.Server, id: ts.lastID.Add(1), conn: &guard{Conn: conn}}
 	s.out = newOutbox(conn, new(atomic.Int64), new(atomic.Int64))
-	s.out.setOnPush(func() {}) // nobody takes what waits
+	s.out.setOnPush(func() {}) // does nothing, so messages stay in the outbox
 	s.resp.Store(3)
 	slices.Sort(how.prefixes)
 	ts.hub.tracker.enable(s, how)
@@ -70,8 +70,8 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestKeysOfManyPrefixes: a changed key is kept once, however many prefixes it has. Listeners that would have to be told of too
-// many keys are told that all may have changed; the other listeners are told of their keys.
+// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. If too many keys of a prefix have
+// changed, the prefix's listeners are told that all keys may have changed. The listeners of other prefixes are told of their keys.
 func TestKeysOfManyPrefixes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	long := "app:" + strings.Repeat("a", 800)
@@ -100,8 +100,8 @@ func TestKeysOfManyPrefixes(t *testing.T) {
 	}
 }
 
-// TestManyPrefixesOfOneClient: looking for the prefixes of a key takes as long as the key is. With a look for each
-// length that prefixes have, this test would take minutes.
+// TestManyPrefixesOfOneClient: the time to find the prefixes of a key depends only on the length of the key. If the node looked for
+// each length that a prefix has, this test would take minutes.
 func TestManyPrefixesOfOneClient(t *testing.T) {
 	ts := newTestServer(t, nil)
 	var prefixes []string
@@ -122,8 +122,8 @@ func TestManyPrefixesOfOneClient(t *testing.T) {
 	}
 }
 
-// TestMessagesAreEncodedOnce: 400 clients with NOLOOP share a message, and only who has made some of the changes gets
-// one of its own.
+// TestMessagesAreEncodedOnce: 400 clients with NOLOOP share a message. Only a client that has made some of the changes gets a
+// message of its own.
 func TestMessagesAreEncodedOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)
@@ -149,7 +149,8 @@ func TestMessagesAreEncodedOnce(t *testing.T) {
 	}
 }
 
-// TestMessagesOfOneWriteSetAreBounded in number and in bytes: who would be concerned by more is told to forget all, once.
+// TestMessagesOfOneWriteSetAreBounded: the messages about one write set are bounded in number and in bytes. A client that would get
+// more is told once that all keys may have changed.
 func TestMessagesOfOneWriteSetAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -203,7 +204,8 @@ func TestMessagesOfOneWriteSetAreBounded(t *testing.T) {
 	}
 }
 
-// TestManyReadersOfChangedKeys: beyond a number of readers the node forgets what all have read instead of looking them up.
+// TestManyReadersOfChangedKeys: if changed keys have too many readers, the node does not look them up. It forgets the keys that all
+// sessions have read.
 func TestManyReadersOfChangedKeys(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)
@@ -223,8 +225,8 @@ func TestManyReadersOfChangedKeys(t *testing.T) {
 	}
 }
 
-// TestFlushesOfOneWriteSet: a script that empties the database again and again sends maxTold messages, and then each client gets
-// one last message for all.
+// TestFlushesOfOneWriteSet: a script empties the database again and again. After maxTold messages, each client gets one last message
+// that all keys may have changed.
 func TestFlushesOfOneWriteSet(t *testing.T) {
 	ts := newTestServer(t, nil)
 	s := ts.deaf(t, &tracking{})
@@ -237,7 +239,7 @@ func TestFlushesOfOneWriteSet(t *testing.T) {
 	}
 }
 
-// TestPrefixTree compares the tree with a look at each prefix.
+// TestPrefixTree compares the prefixes that the tree finds for a key with those that a search of all prefixes finds.
 func TestPrefixTree(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	word := func() string {

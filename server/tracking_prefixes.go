@@ -16,7 +16,7 @@ type prefix struct {
 
 	// These fields are about the write set that is being applied. Between two write sets they are zero.
 	keys   []int32 // the changed keys with this prefix, as indexes in changes.list
-	marked bool    // changes.prefixes has the node
+	marked bool    // changes.prefixes contains this node
 	every  bool    // too much has changed: the sessions are told that all keys may have changed
 }
 

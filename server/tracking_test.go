@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// write applies a write set as the log would, from wherever it comes.
+// write applies a write set as the Raft log would, whichever node it comes from.
 func (f *fakeBackend) write(fn func(txn *store.Txn)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,7 +27,7 @@ func (f *fakeBackend) set(key string) {
 	f.write(func(txn *store.Txn) { txn.SetString(0, []byte(key), "new", 0) })
 }
 
-// invalidation is the push that keys have changed.
+// invalidation returns the push message that keys have changed.
 func invalidation(keys ...string) string {
 	list := fmt.Sprintf("*%d\r\n", len(keys))
 	for _, key := range keys {
@@ -46,7 +46,7 @@ func (ts *testServer) tracker(t *testing.T, options string) *client {
 	return c
 }
 
-// until reads up to these bytes.
+// until reads up to the bytes end, and reads these, too.
 func (c *client) until(end string) {
 	c.t.Helper()
 	got := ""
@@ -59,8 +59,8 @@ func (c *client) until(end string) {
 	}
 }
 
-// TestInvalidationFollowsReply changes a key while its read is under way: the
-// client would keep the reply for good if it came after the message.
+// TestInvalidationFollowsReply changes a key while a read of the key is under way. If the reply came after the message, the client
+// would keep the old value for good.
 func TestInvalidationFollowsReply(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, options := range []string{"", "BCAST", "OPTOUT", "NOLOOP"} {
@@ -77,8 +77,8 @@ func TestInvalidationFollowsReply(t *testing.T) {
 	})
 }
 
-// TestInvalidationFollowsTransaction does the same with a transaction, in which its client
-// turns on tracking before it reads.
+// TestInvalidationFollowsTransaction does the same as TestInvalidationFollowsReply with a transaction. In it, the client turns on
+// tracking before it reads.
 func TestInvalidationFollowsTransaction(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for _, options := range []string{"", "BCAST", "OPTOUT", "NOLOOP"} {
@@ -106,16 +106,16 @@ func TestInvalidationInPipelines(t *testing.T) {
 		c.expect("+OK\r\n" + bulk("1") + "_\r\n")
 		ts.fake.set("k")
 		c.expect(invalidation("k"))
-		// The client changes the key itself behind its read.
+		// The client itself changes the key after its read.
 		c.send("GET k\r\nSET k 2\r\n")
 		c.expect(bulk("new") + "+OK\r\n" + invalidation("k"))
-		ts.fake.set("k") // not remembered any more
+		ts.fake.set("k") // k is not remembered any more
 		ts.fake.set("l")
 		c.expect(invalidation("l"))
 	})
 }
 
-// TestNoLoop has the write set tell who changed what.
+// TestNoLoop: the write set says which session has changed which key. A client with NOLOOP gets no messages about its own changes.
 func TestNoLoop(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.tracker(t, "NOLOOP")
@@ -160,7 +160,7 @@ func TestTrackingTableLimit(t *testing.T) {
 	}
 }
 
-// TestTrackingEnds looks for what a client leaves behind.
+// TestTrackingEnds: a client that leaves or ends its tracking leaves nothing in the tracker.
 func TestTrackingEnds(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		one, two := ts.tracker(t, ""), ts.tracker(t, "BCAST PREFIX a PREFIX b")
@@ -210,8 +210,7 @@ func TestClientListShowsTracking(t *testing.T) {
 	}
 }
 
-// TestHeldBackIsBounded has so much change during one read that the client is
-// told to forget everything.
+// TestHeldBackIsBounded: so many keys change during one read that the client is told that all keys may have changed.
 func TestHeldBackIsBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.tracker(t, "BCAST")
@@ -226,8 +225,8 @@ func TestHeldBackIsBounded(t *testing.T) {
 	c.do("PING", "+PONG\r\n")
 }
 
-// TestWhoListens: subscribers of each kind, and those who track keys, until they end it or
-// are gone.
+// TestWhoListens: Hub.Listens reports true for subscribers of any kind, and for clients that track keys. When the last of them
+// unsubscribes, ends its tracking or leaves, Hub.Listens reports false.
 func TestWhoListens(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -271,20 +270,20 @@ func TestRedirectionToWhoHasBeenCutOff(t *testing.T) {
 	})
 }
 
-// array of n names behind a command.
+// commandOf returns a command of the given words and n numbered names.
 func commandOf(n int, format string, words ...string) string {
 	return array(append(words, numbered(n, format)...)...)
 }
 
-// TestLargeReadIsNotRemembered: who reads very many keys at once is told behind the reply that all may have changed, and
-// the node remembers none of them.
+// TestLargeReadIsNotRemembered: a client reads very many keys at once. After the reply, it is told that all keys may have changed.
+// The node remembers none of these keys.
 func TestLargeReadIsNotRemembered(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		ts.params.clientLimit.Store(0)
 		keys := func() int { n, _, _ := ts.hub.tracker.sizes(); return n }
 		c := ts.tracker(t, "")
 		c.do("GET before", "_\r\n")
-		// As many as may be.
+		// This command reads as many keys as the node remembers at once.
 		c.send(commandOf(maxRead, "%d", "EXISTS") + array("PING"))
 		c.expect(":0\r\n+PONG\r\n")
 		if n := keys(); n != maxRead+1 {
@@ -307,23 +306,24 @@ func TestLargeReadIsNotRemembered(t *testing.T) {
 			go func() { _, _ = io.WriteString(c.conn, test.send) }()
 			c.expect(test.want + forgetAll)
 			c.do("PING", "+PONG\r\n")
-			// Those that a transaction reads before they are too many are remembered.
+			// Of a transaction, the node remembers the keys of the commands before the limit was exceeded.
 			if n := keys() - before; n > maxRead || n > 0 && what != "a transaction" {
 				t.Errorf("%s: %d keys more are remembered", what, n)
 			}
 		}
-		// What was remembered before is not forgotten, and neither is what comes.
+		// The node has not forgotten the earlier keys, and remembers later ones.
 		ts.fake.set("before")
 		c.expect(invalidation("before"))
 		c.do("GET k", "_\r\n")
 		ts.fake.set("k")
 		c.expect(invalidation("k"))
-		// A large read takes nothing from the next pipeline.
+		// Each pipeline may read up to the limit, even after a large one.
 		c.send(commandOf(maxRead-1, "m%d", "EXISTS"))
 		c.expect(":0\r\n")
 		c.send(commandOf(maxRead-1, "n%d", "EXISTS") + array("PING"))
 		c.expect(":0\r\n+PONG\r\n")
-		// Who hears of prefixes, or has not asked for this one, is not concerned.
+		// A client in BCAST mode is not told that all keys may have changed. Neither is a client with OPTIN that has not called
+		// CLIENT CACHING.
 		for _, options := range []string{"BCAST PREFIX p", "OPTIN"} {
 			c := ts.tracker(t, options)
 			c.send(commandOf(maxRead+1, "o%d", "EXISTS") + array("PING"))
@@ -332,8 +332,8 @@ func TestLargeReadIsNotRemembered(t *testing.T) {
 	})
 }
 
-// TestLargeReadsOfTrackersLeaveTheLoop: while the keys that one client reads are remembered, a loop serves the others. Here
-// that waits for a lock which the test has.
+// TestLargeReadsOfTrackersLeaveTheLoop: while the node remembers many keys that one client reads, the loop serves the other clients.
+// In this test, the node waits for a lock that the test holds.
 func TestLargeReadsOfTrackersLeaveTheLoop(t *testing.T) {
 	var gets strings.Builder
 	for i := range fewRead + 1 {
@@ -359,7 +359,7 @@ func TestLargeReadsOfTrackersLeaveTheLoop(t *testing.T) {
 			defer unlock()
 			c.send(send)
 			ts.await(s.isRunning)
-			other.do("PING", "+PONG\r\n") // with the loop in the lock it would not be answered
+			other.do("PING", "+PONG\r\n") // a loop that waited for the lock would not answer
 			unlock()
 			c.expect(want)
 			if keys, _, _ := ts.hub.tracker.sizes(); keys != fewRead+1 {
@@ -369,7 +369,8 @@ func TestLargeReadsOfTrackersLeaveTheLoop(t *testing.T) {
 	}
 }
 
-// TestPipelinedReadsOfTrackers: a loop remembers few keys before it submits what reads them.
+// TestPipelinedReadsOfTrackers: a loop remembers few keys at a time. Before it remembers more, it submits the commands that read
+// them.
 func TestPipelinedReadsOfTrackers(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	ts.fake.whole.Store(true)

@@ -36,7 +36,7 @@ func (g target) With(settings [][2]string) (transcript.Target, func(), error) {
 	return target{g.t, ts, g.loops}, func() {}, nil
 }
 
-// notHere are the files that need what the fake backend does not have.
+// notHere are the transcripts that need what the fake backend does not have, with the reason for each.
 var notHere = map[string]string{
 	"server/failover-alone.txt":    "the fake backend has two members",
 	"server/info.txt":              "the fake backend knows of three members",
@@ -53,8 +53,8 @@ var notHere = map[string]string{
 	"multi/waiting.txt":            "the queues of the leader are not here",
 }
 
-// otherRows are steps that show rows of other packages in words of their own
-// (notes and tips), which those packages test.
+// otherRows are steps that show commands of other packages. The replies contain texts of these packages (notes and tips), which
+// their own tests check.
 var otherRows = map[string]bool{
 	"> COMMAND INFO eval":                 true,
 	"> COMMAND INFO eval evalsha eval_ro": true,
@@ -65,7 +65,7 @@ var otherRows = map[string]bool{
 // collections.
 func TestTranscripts(t *testing.T) { playTranscripts(t, 0) }
 
-// TestTranscriptsWithoutLoops plays them as on a system without event loops.
+// TestTranscriptsWithoutLoops plays the same conversations without event loops, as on a system that has none.
 func TestTranscriptsWithoutLoops(t *testing.T) { playTranscripts(t, -1) }
 
 func playTranscripts(t *testing.T, loops int) {

@@ -191,7 +191,7 @@ func (u *uring) enter(n int) error {
 		case k == 0 && taken < n:
 			return errUringStuck
 		default:
-			taken += int(k) // if an entry was invalid, the kernel has taken none behind it
+			taken += int(k) // the kernel takes no entry behind an invalid one
 		}
 	}
 	return nil

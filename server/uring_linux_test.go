@@ -24,7 +24,7 @@ func testUring(t *testing.T) *uring {
 	return u
 }
 
-// socketPair is two sockets that are connected; neither waits.
+// socketPair returns two connected sockets. Their system calls do not wait.
 func socketPair(t *testing.T) (here, there int) {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
@@ -36,8 +36,7 @@ func socketPair(t *testing.T) (here, there int) {
 	return fds[0], fds[1]
 }
 
-// TestUring sends to as many sockets as one call can, more often than the queues have room
-// for.
+// TestUring sends to as many sockets as one call can. It does so more often than the queues have entries.
 func TestUring(t *testing.T) {
 	u := testUring(t)
 	defer u.close()
@@ -91,7 +90,7 @@ func TestUringFaults(t *testing.T) {
 		}
 		for i, want := range []string{"a", "", "", "", "d"} {
 			p, sent := u.result(i)
-			some := i == 3 && round == 0 // as much as there is room for
+			some := i == 3 && round == 0 // there is room for only a part
 			if !some && string(p[:sent]) != want || some && (sent == 0 || sent == len(p)) {
 				t.Errorf("round %d, send %d: %d of %d bytes", round, i, sent, len(p))
 			}
@@ -99,8 +98,8 @@ func TestUringFaults(t *testing.T) {
 	}
 }
 
-// TestOutboxLends: if the caller did not write all of the lent output, the rest goes before later
-// output. Nobody else writes meanwhile.
+// TestOutboxLends: if the caller has not written all of the lent output, the rest goes before later output. While output is lent,
+// nobody else writes.
 func TestOutboxLends(t *testing.T) {
 	var sent, cutOff atomic.Int64
 	here, there := net.Pipe()

@@ -11,7 +11,7 @@ import (
 type argument struct {
 	name     string
 	kind     string // key, string, integer, …, pure-token, oneof, block
-	token    string // EX in "EX seconds", or the only word of a pure-token; empty: none
+	token    string // EX in "EX seconds", or the only word of a pure-token; empty: there is none
 	optional bool
 	multiple bool
 	args     []argument // for oneof and block

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// waiter is a client of the user bob whose command line waits, and the client's id.
+// waiter connects a client of the user bob, and sends a command that waits. It returns the client and the client's id.
 func (ts *testServer) waiter(t *testing.T, line string) (c *client, id int64) {
 	c = ts.dial(t)
 	c.do("AUTH bob pw", "+OK\r\n")
@@ -20,7 +20,7 @@ func (ts *testServer) waiter(t *testing.T, line string) (c *client, id int64) {
 	return c, id
 }
 
-// TestWaitIsBlocked: a client in WAIT or WAITAOF counts as blocked, and CLIENT UNBLOCK ends its wait, as at Redis.
+// TestWaitIsBlocked: as in Redis, a client in WAIT or WAITAOF counts as blocked, and CLIENT UNBLOCK ends its wait.
 func TestWaitIsBlocked(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -50,7 +50,8 @@ func TestWaitIsBlocked(t *testing.T) {
 	})
 }
 
-// TestWaitOfADeletedUser: the connection of a deleted user ends though its command waits for replicas, or for the end of CLIENT PAUSE.
+// TestWaitOfADeletedUser: the connection of a deleted user ends, even while its command waits for replicas or for the end of CLIENT
+// PAUSE.
 func TestWaitOfADeletedUser(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))

@@ -14,30 +14,30 @@ import (
 // because others may fill the memory, too. They wait only if they are many: if they have left strangersGarbage since they
 // last waited, or since memory was last found ample.
 //
-// Senders of large commands wait in the same way (incoming.yields): a megabyte of short arguments takes several megabytes.
-// So do clients that begin many subscriptions by one command (eachName), which take more than their names.
+// Senders of large commands wait in the same way (incoming.yields): a megabyte of short arguments takes several megabytes. Clients
+// that begin many subscriptions by one command wait, too (eachName): a subscription takes more memory than its name.
 const (
 	strangersMargin  = 16 << 20
 	strangersGarbage = 4 << 20
-	newcomerGarbage  = 8 << 10 // what a connection takes, without its input
+	newcomerGarbage  = 8 << 10 // bytes of garbage that a connection leaves, without its input
 	yieldMost        = 2 * time.Second
 	yieldLook        = 5 * time.Millisecond
 )
 
-// garbage counts the garbage that clients of a kind leave.
+// garbage counts the bytes of garbage that one kind of clients leaves.
 type garbage struct {
 	bytes  atomic.Int64
 	scarce func() bool // memoryIsScarce, except in tests
 }
 
 // memoryIsScarce reports whether less than strangersMargin is left below the memory limit. If so, it starts a cycle of the
-// collector. It returns false if such a cycle would change nothing, because the memory in use has hardly grown since the
-// last one.
+// collector. But if the memory in use has hardly grown since the last cycle, a new one would change nothing, and memoryIsScarce
+// returns false.
 func memoryIsScarce() bool { return brake.Short(strangersMargin) }
 
 // yielding is the state of one goroutine that works for strangers, newcomers, or senders of large commands.
 type yielding struct {
-	since time.Time // when it began to wait; zero: it does not wait
+	since time.Time // when the goroutine began to wait; zero: it does not wait
 }
 
 // must reports whether the work has to wait now.

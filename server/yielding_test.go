@@ -76,8 +76,8 @@ func TestYielding(t *testing.T) {
 	}
 }
 
-// TestManySubscriptionsWaitForTheCollector: while memory is scarce, a command that begins many subscriptions waits, and others are
-// served.
+// TestManySubscriptionsWaitForTheCollector: while memory is scarce, a command that begins many subscriptions waits. Other clients
+// are served.
 func TestManySubscriptionsWaitForTheCollector(t *testing.T) {
 	var scarce atomic.Bool
 	ts := newTestServer(t, func(c *Config) { c.scarce = scarce.Load })

@@ -16,7 +16,7 @@ import (
 
 // Conn is a RESP2 client connection.
 type Conn struct {
-	// Most is how many bytes of memory a reply may take; 0: as many as a large reply of a node takes.
+	// Most is how many bytes of memory a reply may take. If it is 0, a reply may take as many as a large reply of a node takes.
 	Most int64
 
 	conn net.Conn
@@ -63,8 +63,8 @@ func (c *Conn) Send(args ...string) error {
 	return err
 }
 
-// These are the limits of one reply. They are far beyond what a node sends: if something else answers, it must not take the
-// memory of the caller.
+// These are the limits of one reply. They are far beyond what a node sends. If something else than a node answers, it must not use
+// up the caller's memory.
 const (
 	maxDepth = 64
 	maxLine  = 1 << 20
@@ -130,7 +130,7 @@ func (p *reply) value(depth int) (any, error) {
 	return nil, fmt.Errorf("resp: unexpected %q", line[:min(len(line), 100)])
 }
 
-// line reads a line without its end.
+// line reads a line, and returns it without the line end.
 func (p *reply) line() (string, error) {
 	var line []byte
 	for {

@@ -13,7 +13,8 @@ func receive(text string) (any, error) {
 	return c.Receive()
 }
 
-// TestOutsizedReplies: whoever answers in the place of a node takes no memory with a few bytes, and does not end the process.
+// TestOutsizedReplies: if something else than a node answers, a few bytes of it cannot make the client take much memory or end the
+// process.
 func TestOutsizedReplies(t *testing.T) {
 	for what, text := range map[string]string{
 		"a length":   "$9223372036854775806\r\n",
@@ -45,7 +46,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// TestReplies: what nodes send is read as it is.
+// TestReplies: Receive returns what nodes send unchanged. It refuses invalid replies, and replies that end too early.
 func TestReplies(t *testing.T) {
 	long := strings.Repeat("x", 3<<20)
 	got, err := receive("*5\r\n$3145728\r\n" + long + "\r\n:7\r\n-ERR no\r\n*2\r\n$-1\r\n*-1\r\n+" + long[:10_000] + "\r\n")
