@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// While the disk of the leader hangs, clients begin blocking commands and disconnect: the leader keeps nothing of them, whichever node
-// they are connected to.
+// Clients begin blocking commands and disconnect while the disk of the leader hangs. The leader's inbox keeps none of these
+// commands, whether a client was connected to the leader or to a follower.
 func TestAbandonedCommandsLeaveTheInbox(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -39,7 +39,8 @@ func TestAbandonedCommandsLeaveTheInbox(t *testing.T) {
 	})
 }
 
-// A client that begins a large blocking command and disconnects leaves nothing at the gate of its node, though others wait there.
+// Clients begin large blocking commands and disconnect while other such commands wait at the gate of the node. No goroutine goes
+// on waiting at the gate for a client that has gone.
 func TestAbandonedCommandsLeaveTheGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -71,7 +72,7 @@ func TestAbandonedCommandsLeaveTheGate(t *testing.T) {
 	})
 }
 
-// slowReader is a connection whose reader stops when stops is set, until the channel again is closed.
+// slowReader is a connection. Once stops is set, its Read returns only after the channel c.again has been closed.
 type slowReader struct {
 	net.Conn
 	stops atomic.Bool
@@ -86,8 +87,8 @@ func (c *slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// While the leader reads nothing, clients of a follower begin blocking commands and disconnect: the follower keeps few of these
-// commands. Those whose clients stay are sent later.
+// Clients of a follower begin blocking commands and disconnect while the leader reads nothing. The follower keeps few of these
+// commands. When the leader reads again, the follower sends the commands whose clients have stayed.
 func TestAbandonedCommandsBesideASilentLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -86,7 +86,7 @@ func (a *adversary) disturb(stop <-chan struct{}) {
 			time.Sleep(time.Duration(a.intN(300)) * ms)
 			entries := a.intN(3)
 			a.n.log.set(func(l *fakeLog) {
-				l.settle() // what a majority has is what happened
+				l.settle() // the entries in flight are decided now
 				for range entries {
 					l.otherLeader()
 				}
@@ -203,8 +203,7 @@ func (a *adversary) check() {
 	}
 }
 
-// Each request is executed at most once, answered once, and what its client
-// is told is true, whatever log and links do.
+// A request is executed at most once and answered once, and its answer is true, even while leadership changes and links break.
 func TestAdversary(t *testing.T) {
 	for _, test := range []struct {
 		name     string

@@ -62,18 +62,17 @@ func imports(f *ast.File) (paths []string) {
 	return paths
 }
 
-// Programs that speak RESP to a server from outside measure real time.
+// outside reports whether a file belongs to a program that speaks RESP to a server. Such a program measures real time.
 func outside(path string) bool {
 	return strings.HasPrefix(path, "bench/") || strings.HasPrefix(path, "conformance/")
 }
 
-// ofTests are the packages that only tests import.
+// ofTests reports whether a file belongs to a package that only tests import.
 func ofTests(path string) bool {
 	return strings.HasPrefix(path, "cluster/internal/crashdisk") || strings.HasPrefix(path, "cluster/internal/clustertest")
 }
 
-// Time is an argument everywhere, so that a test can decide it. One file asks
-// the machine.
+// Code gets the time as an argument, so that a test can choose it. Only one file asks the machine for the time.
 func TestOnlyTheClockAsksForTheTime(t *testing.T) {
 	fset, files := sources(t)
 	asks := 0
@@ -138,11 +137,11 @@ func TestImportsRunOneWay(t *testing.T) {
 			case layered && known && from < to:
 				seen[top] = true
 			case strings.HasPrefix(path, "conformance/compatibility/"):
-				// The document is made of the command tables.
+				// docs/compatibility.md is generated from the server's command tables.
 			case (top == "conformance" || top == "bench") && rest == "server/respclient":
-				// A client, which needs nothing of the server.
+				// respclient is a client, and needs nothing of the server.
 			case top == "bench" && (rest == "conformance/certs" || rest == "conformance/environ"):
-				// What processes that a test or a measurement starts need.
+				// Measurements, like tests, start processes that need certificates and an environment.
 			default:
 				t.Errorf("%s imports %s", path, imported)
 			}
@@ -155,8 +154,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// DESIGN.md says of each file of this package and of datadir, and of each other internal package, what it explains,
-// and names no other.
+// The table of files in DESIGN.md names each file of this package and of datadir, and each other internal package. It names
+// nothing else.
 func TestDesignNamesEveryFile(t *testing.T) {
 	doc, err := os.ReadFile("DESIGN.md")
 	if err != nil {
@@ -194,8 +193,8 @@ func TestDesignNamesEveryFile(t *testing.T) {
 	}
 }
 
-// rooms are packages below an internal/, and what each imports of this repository. Who
-// may import a room is Go's own rule for internal/.
+// rooms lists packages, and what each of them imports of this repository. Go's own rule decides who may import the packages below
+// an internal/.
 var rooms = map[string][]string{
 	"cluster/internal/call":     {"cluster/internal/frame", "store", "store/codec"},
 	"cluster/internal/clock":    {"store"},
@@ -243,8 +242,8 @@ func TestRoomsImportNoMore(t *testing.T) {
 	}
 }
 
-// Only one package, with the packages below its internal/, imports each third-party module. So the
-// module can be replaced. golang.org/x/sys is the kernel's interface, which nobody would replace.
+// Each third-party module is imported by only one package and the packages below its internal/, so that the module can be
+// replaced. The exception is golang.org/x/sys: it is the kernel's interface, and nobody would replace that.
 func TestThirdPartyModulesHaveOneImporter(t *testing.T) {
 	_, files := sources(t)
 	modules := modulesUsed(t)

@@ -40,7 +40,7 @@ func TestSubmitAsync(t *testing.T) {
 		expect("2", "INCR counter") // evaluated again
 		n.log.decides(0, always(forget))
 		n.log.set(func(l *fakeLog) { l.barrier = func() error { return errDeposed } })
-		expect("-INDETERMINATE", "INCR counter") // and it leads no more
+		expect("-INDETERMINATE", "INCR counter") // after that the node no longer leads
 		n.log.decides(0, nil)
 		n.log.set(func(l *fakeLog) { l.barrier = nil })
 		expect("3 3", "INCR counter", "GET counter")

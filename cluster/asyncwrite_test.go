@@ -13,7 +13,7 @@ import (
 	"lockstep/cluster/internal/crashdisk"
 )
 
-// gates gives each node a gate.
+// gates puts the files of each node behind a gate: while the gate is shut, no write to the log ends.
 func gates(all map[string]*crashdisk.Gate) func(*Config) {
 	return func(cfg *Config) {
 		g := &crashdisk.Gate{}
@@ -22,7 +22,7 @@ func gates(all map[string]*crashdisk.Gate) func(*Config) {
 	}
 }
 
-// logEnd is how far the log of a node reaches.
+// logEnd returns the index of the last entry in a node's log.
 func (c *three) logEnd(i int) uint64 {
 	c.t.Helper()
 	return raftOf(c.nodes[i]).Raft.LastIndex()
@@ -78,7 +78,7 @@ func TestLeaderWritesBesideItsFollowers(t *testing.T) {
 	}, gates(all))
 }
 
-// The time that a write takes is that of one disk and one round trip.
+// A write takes as long as one write to a disk and one round trip, because leader and followers write at the same time.
 func TestLeaderAndFollowersWriteAtOnce(t *testing.T) {
 	all := map[string]*crashdisk.Gate{}
 	inBubble(t, func(c *bubbled) {
@@ -116,7 +116,7 @@ func TestLeaderCannotWriteWhatItHasSent(t *testing.T) {
 			t.Errorf("processes that ended: %v", ended)
 		}
 		mu.Unlock()
-		// In this test the node goes on after Fatal. It must not say OK.
+		// In this test Fatal does not end the process, so the node goes on. It must not say OK.
 		if got := <-write; got.reply != "-INDETERMINATE" {
 			t.Errorf("a client was told %q", got.reply)
 		}

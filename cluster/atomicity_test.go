@@ -39,8 +39,8 @@ func (c *three) expectExec(i int, want string, watched []Watched, lines ...strin
 	}
 }
 
-// What WATCH has seen holds through a change of leader, whichever nodes the
-// client uses before and after it.
+// EXEC notices whether a watched key was changed, even if the leader has changed since WATCH, or if the client uses another node
+// for EXEC than for WATCH.
 func TestWatchThroughAChangeOfLeader(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -57,11 +57,11 @@ func TestWatchThroughAChangeOfLeader(t *testing.T) {
 		c.expectExec(i, "changed", back, "SET back no")
 		c.expectExec(i, "[nil]", absent, "GET absent")
 	}
-	c.expectExec(first, "changed", same, "SET same no") // by SWAPDB
+	c.expectExec(first, "changed", same, "SET same no") // SWAPDB counts as a change
 	same = watch(t, c.nodes[first], "same")
 	c.crash(next)
 	for _, i := range []int{first, (first + 2) % 3} {
-		c.expectExec(i, "[x]", same, "GET same") // through the election
+		c.expectExec(i, "[x]", same, "GET same") // during the election
 	}
 	c.leader()
 	c.expectExec(first, "[OK 0]", same, "SET same y", "PUBLISH a b")
@@ -71,8 +71,8 @@ func TestWatchThroughAChangeOfLeader(t *testing.T) {
 	c.same()
 }
 
-// Clients on all nodes move money between accounts, by WATCH and without, while
-// leadership moves. The sum never changes, and no transaction sees another's half.
+// Clients on all nodes move money between accounts while leadership moves. Some of them use WATCH. The sum of the accounts never
+// changes, and no transaction sees another one half done.
 func TestTransactionsAreAtomic(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -111,14 +111,15 @@ func TestTransactionsAreAtomic(t *testing.T) {
 	}
 	clients.Wait()
 	checkSum(t, c.nodes[0], sum)
-	// Of the watched ones many fail, as they must; how many depends on timing.
+	// Many transactions with WATCH must fail, because others change the watched keys. How many fail depends on timing.
 	if w, plain := committed[0].Load(), committed[1].Load(); w == 0 || plain < 3*each/2 {
 		t.Errorf("%d watched and %d other transactions took place", w, plain)
 	}
 	c.same()
 }
 
-// moveWatched moves 5 from one account to another as clients without scripts do.
+// moveWatched moves 5 from one account to another without a script: it watches and reads both accounts, and then sets both in a
+// transaction.
 func moveWatched(t *testing.T, n *Node, from, to string) (done bool) {
 	w := watch(t, n, from, to)
 	calls := []Call{callOf(t, n, "GET "+from), callOf(t, n, "GET "+to)}

@@ -42,7 +42,7 @@ var everyKind = []string{
 	"PEXPIRE h 7200000",
 }
 
-// A backup begins a new cluster with the same state, and no lease is shorter.
+// A new cluster that begins with a backup has the same state as the old one, and no lease is shorter.
 func TestBackupAndRestore(t *testing.T) {
 	from := openNode(t, dataConfig(t, t.TempDir()))
 	for _, command := range everyKind {
@@ -129,8 +129,8 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 	refuse("a byte more", 0, append(bytes.Clone(whole), 0))
 }
 
-// A log goes on behind the largest index that a backup may have. A backup with a larger index is refused, and nothing is made: near
-// 2^64 the next entry would have a number that no log takes.
+// After a restore, the log goes on behind the index of the backup. Near 2^64 the next entry would have a number that no log
+// takes. So a backup whose index is too large is refused, and nothing is made.
 func TestIndexOfABackup(t *testing.T) {
 	backup := func(index uint64) (cfg Config, err error) {
 		var out bytes.Buffer
@@ -221,8 +221,8 @@ func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
 	closeNode(t, n)
 }
 
-// A backup is restored into an existing directory, without replacing it: it may be a mount point, or a link may lead to it.
-// Files that were beside the directory or in it before are not deleted.
+// Restore keeps an existing directory and does not replace it, because the directory may be a mount point or the target of a
+// link. Files that were beside the directory or in it before are not deleted.
 func TestRestoreInPlace(t *testing.T) {
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	lines(t, n, "SET s v")
@@ -284,7 +284,7 @@ func TestRestoreInPlace(t *testing.T) {
 	closeNode(t, n)
 }
 
-// brokenStable has no room for the term and the vote.
+// brokenStable is the store of the term and the vote on a full disk: it can write neither.
 type brokenStable struct{ raft.StableStore }
 
 func (brokenStable) Get([]byte) ([]byte, error)       { return nil, errors.New("not found") }
@@ -292,7 +292,7 @@ func (brokenStable) GetUint64([]byte) (uint64, error) { return 0, errors.New("no
 func (brokenStable) Set(_, _ []byte) error            { return syscall.ENOSPC }
 func (brokenStable) SetUint64([]byte, uint64) error   { return syscall.ENOSPC }
 
-// Any node gives a backup, and it holds what was acknowledged by any other.
+// Any node can give a backup. The backup holds every write that any node had acknowledged before.
 func TestBackupFromAFollower(t *testing.T) {
 	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 2 * time.Second })
 	c.start(0, 1, 2)
@@ -311,7 +311,7 @@ func TestBackupFromAFollower(t *testing.T) {
 	for reply, n := range l.end() {
 		t.Errorf("%d replies %s", n, reply)
 	}
-	// Without a leader a node saves what it knows, and says so.
+	// Without a leader, a node gives a backup of what it knows, and says that the backup may be incomplete.
 	c.stop((on + 1) % 3)
 	c.stop((on + 2) % 3)
 	n := c.nodes[on]
@@ -374,7 +374,8 @@ func TestBackupWithoutALeader(t *testing.T) {
 	}
 }
 
-// TestRestoreForEveryAddress: the restored node would found a cluster whose other members never reach it.
+// TestRestoreForEveryAddress: Restore refuses an address for peers that stands for every address of the machine. The restored
+// node would found a cluster whose other members never reach it.
 func TestRestoreForEveryAddress(t *testing.T) {
 	cfg := Default()
 	cfg.Data, cfg.PeerListen = filepath.Join(t.TempDir(), "data"), "0.0.0.0:7379"

@@ -29,37 +29,39 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its blocked clients back as not executed, and their nodes send the commands to the next
-// leader. With each command its node says that the command waits already, and how much time has passed since it came. So the
-// next leader puts the commands in the order in which they came to their nodes, and compares no clocks of different nodes. It
-// refuses none of them for a reason that stops a new command (a key of another type, no memory, a long script). Nodes of
-// earlier versions do not say how long their clients have waited, so these clients queue as if they had just come.
+// A leader that steps down sends its blocked clients back as not executed. Their nodes then send the commands to the next leader,
+// and say that each client has waited before, and for how long. So the next leader puts the commands in the order in which they
+// came to their nodes, and compares no clocks of different nodes. It accepts these commands even where it refuses new ones: for a
+// key of another type, for lack of memory, or because of a long script. Nodes of earlier versions do not say how long clients
+// have waited, so their clients queue as if they had just come.
 //
 // The order is not exact in two cases. Two clients of different nodes that came almost at once may change places, because the
 // commands of one node may take longer to the leader. And an element may come before all nodes have sent their commands again.
 // It then goes to a client whose command has arrived.
 //
-// If the leader died or the link broke, the log tells what became of the command. The writes of a blocking command carry a note
-// to its origin, the node of its client. The note has the number of the command and its reply. It is a publish of kind
-// store.Note, which changes no state. The origin sends a claim to the present leader, and gets a position of the log in answer.
-// If a command was served by an earlier leader, or by this leader over an older link, its note is before that position. So if
-// the origin has applied the log that far and has seen no note, the command was not served, and the origin sends it again.
-// Commands may still be on their way on an older link, but the leader refuses them: each command carries the token of its link,
-// and the leader accepts only the token of the link that the origin has claimed last. A command stays undecided if a snapshot
-// jumps over notes, or if no leader answers the claim in time. Then the client gets INDETERMINATE.
+// If the leader died or the link broke, the log tells what became of the command. The entry that serves a blocking command has a
+// note for its origin, the node of its client. The note has the number of the command and its reply. It is a publish of kind
+// store.Note, which changes no state.
+//
+// The origin sends a claim to the present leader, which answers with a position of the log. If the command was served by an
+// earlier leader, or over an older link, its note is before that position. If the origin has applied the log that far and has
+// seen no note, the command was not served, and the origin sends it again. Commands may still be on their way on an older link,
+// but the leader refuses them: each command carries the token of its link, and the leader accepts only the token of the link that
+// the origin has claimed last. A command stays undecided if a snapshot jumps over notes, or if no leader answers the claim in
+// time. Then the client gets INDETERMINATE.
 //
 // A command with very many keys is heavy work. Like any command with large arguments, it waits for its turn at the gate of this
 // node, where other clients' requests go first (fair.Gate). Its turn lasts until a leader has looked for an element. If the
 // command has to be sent again, it does not wait at the gate again: the leader lets other requests go first (fair.Turns).
 //
-// An element can still be lost in two cases: the client leaves after the leader has popped the element for it and before the
-// reply comes, or the client's node dies with the reply. Redis loses such an element, too. The leader does not push the element
-// back: by then other clients may have seen the list without it, or have deleted the key. The first case can happen during one
-// commit and, if the client's node is a follower, until the node's cancel has reached the leader.
+// An element can still be lost in two cases. The client may leave after the leader has popped the element for it and before the
+// reply comes. Or the client's node may die with the reply. Redis loses such an element, too. The leader does not push it back:
+// by then other clients may have seen the list without it, or have deleted the key. In the first case, the client leaves during
+// one commit or, if its node is a follower, before the node's cancel has reached the leader.
 //
-// A leader ends the connection of a node that has blocked clients and was silent for aliveTimeout,
-// because a connection may break without either side noticing (checkAlive). CLIENT PAUSE and CLIENT
-// UNBLOCK act only on clients of the node that they are sent to; a client id means nothing on other nodes.
+// A connection may break without either side noticing. So a leader ends the connection of a node that has blocked clients and was
+// silent for aliveTimeout (checkAlive). CLIENT PAUSE and CLIENT UNBLOCK act only on clients of the node that gets
+// the command; a client id means nothing on other nodes.
 
 // Blocked is a blocking command in progress.
 type Blocked struct {
@@ -199,8 +201,8 @@ func (n *Node) index(b *Blocked) {
 }
 
 // blockGivingWay waits for the turn of a blocking command with large arguments, and then sends the command. Until then this
-// goroutine reads the arguments, and the arguments of an ended command belong to the client again. So only this goroutine may
-// end the command before it is sent. Only Abandon may do so, too, because a client that has gone does not use the arguments.
+// goroutine reads the arguments. They belong to the client again when the command has ended, so only this goroutine may end it
+// before it is sent. Abandon is the exception, because a client that has gone does not use the arguments.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
@@ -254,7 +256,7 @@ func (b *Blocked) passOn() {
 	}
 }
 
-// maxTimeout, in ms, is the timeout from which on a command waits without a limit.
+// A command whose timeout is maxTimeout ms or more waits without a limit.
 const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
 // Unblock ends b with reply, unless b is served first or has already been asked to end. It calls the function ended once, perhaps

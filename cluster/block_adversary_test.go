@@ -14,7 +14,7 @@ import (
 	"lockstep/store"
 )
 
-// produce pushes elements one after the other and notes what it was told.
+// produce pushes elements one after the other, and notes the replies.
 func (a *adversary) produce(node *Node, first, count int) {
 	for id := first; id < first+count; id++ {
 		got := a.n.doOn(node, fmt.Sprintf("RPUSH q%d %d", id%3, id))
@@ -25,7 +25,7 @@ func (a *adversary) produce(node *Node, first, count int) {
 	}
 }
 
-// consume takes elements until stop is closed, and once more in vain.
+// consume takes elements until stop has been closed and a further command finds none.
 func (a *adversary) consume(node *Node, stop <-chan struct{}, taken map[string]int) {
 	for last := false; ; {
 		select {
@@ -109,7 +109,7 @@ func (a *adversary) checkTaken(taken map[string]int) {
 	}
 }
 
-// Each element goes to exactly one client, whatever log and links do.
+// Each element goes to exactly one client, even while leadership changes and links break.
 func TestBlockedAdversary(t *testing.T) {
 	for _, test := range []struct {
 		name     string

@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// changeLeader deposes the first node of the pair and elects it again after a while. If there are writes, another leader makes them
-// in between. The link of the second node comes late.
+// changeLeader deposes the first node of the pair, and elects it again after a while. If there are writes, another leader makes
+// them in between. The second node gets its link some time after the election.
 func (p *pair) changeLeader(writes ...func(*store.Txn)) {
 	p.t.Helper()
 	p.depose()
@@ -29,8 +29,8 @@ func (p *pair) changeLeader(writes ...func(*store.Txn)) {
 	time.Sleep(100 * ms)
 }
 
-// A client that waits already waits on at the next leader, whatever its keys have become, as it does in Redis: only a command
-// that begins is told WRONGTYPE.
+// A client that already waits goes on waiting at the next leader, even if its key has another type by then. Only a new command is
+// told WRONGTYPE. Redis does the same.
 func TestBlockedWaitsOnBesideAnotherType(t *testing.T) {
 	for line, serve := range map[string][]string{
 		"BLPOP k other 0":         {"RPUSH k x", "[k x]"},
@@ -58,8 +58,8 @@ func TestBlockedWaitsOnBesideAnotherType(t *testing.T) {
 	}
 }
 
-// A client that waits for several keys is served at the next leader from a key that has an element by then, though another of its
-// keys has another type.
+// A client waits for several keys when the leader changes. If one of its keys has an element by then, the next leader serves the
+// client, though another of its keys has another type.
 func TestBlockedIsServedBesideAnotherType(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -72,14 +72,14 @@ func TestBlockedIsServedBesideAnotherType(t *testing.T) {
 	})
 }
 
-// A client that waits already is not refused for want of memory, as in Redis.
+// As in Redis, a client that already waits is not refused for lack of memory.
 func TestBlockedWaitsOnWithoutMemory(t *testing.T) {
 	const line = "BLMOVE l m LEFT LEFT 0"
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
 		p.cfg.Limits = store.Limits{Memory: 4 << 20}
 		p.fsm.Limit(p.cfg.Limits)
-		p.changeLeader() // a term begins with its limits
+		p.changeLeader() // a new leader begins to use the changed limits
 		_, here := p.wait(p.Node, line)
 		_, there := p.wait(p.b, line)
 		big := strings.Repeat("x", 1<<20)
@@ -94,7 +94,7 @@ func TestBlockedWaitsOnWithoutMemory(t *testing.T) {
 	})
 }
 
-// A client that waits already is not told BUSY when its node sends it again while a script runs for long.
+// A node sends a waiting client again while a long script runs. The client is not told BUSY.
 func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
@@ -115,10 +115,10 @@ func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 			n.routes.get().seq.submit(w.req)
 		}
 		script := n.start("RUN 2s")
-		for _, after := range []time.Duration{100 * ms, 600 * ms} { // before the threshold, and after it
+		for _, after := range []time.Duration{100 * ms, 600 * ms} { // one command comes before the busy threshold, one after it
 			time.Sleep(after)
 			comes(forward.Waited{Age: time.Second, Joined: true})
-			comes(forward.Waited{Age: time.Second}) // a command that begins
+			comes(forward.Waited{Age: time.Second}) // a new command
 		}
 		if got := <-script; got != "OK" {
 			t.Fatalf("the script: %q", got)
@@ -133,8 +133,8 @@ func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 	})
 }
 
-// Clients of all nodes stand in the order in which they came, also after a change of leader and when a link was broken,
-// whichever node sends its clients again first.
+// Clients of all nodes stand in the order in which they came, also after a change of leader or a broken link. It does not matter
+// which node sends its clients again first.
 func TestBlockedKeepTheirOrderAcrossNodes(t *testing.T) {
 	const clients = 9
 	for name, disturb := range map[string]func(p *pair){
@@ -201,7 +201,7 @@ func TestBlockedOfOneNodeKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// Nodes of two versions serve blocked clients to each other as before: those that are sent again queue as if they had just come.
+// Nodes of two versions serve blocked clients to each other. Clients that are sent again queue as if they had just come.
 func TestBlockedBetweenVersions(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -227,7 +227,8 @@ func TestBlockedBetweenVersions(t *testing.T) {
 	}
 }
 
-// The clients of a key are sorted in one walk over them, not in one walk for each client that was sent again.
+// When clients of a key were sent again, all clients of the key are sorted in one walk over the queue, not in one walk for each
+// client.
 func TestManyBlockedAreSorted(t *testing.T) {
 	const clients = 100_000
 	ws := newBlockedClients()

@@ -39,7 +39,7 @@ func TestBlockedThroughElection(t *testing.T) {
 	})
 }
 
-// The leader lives but the link breaks: its waiters leave, and queue again.
+// The link breaks, but the leader lives. The clients behind the link leave its queues, and queue again.
 func TestBlockedThroughBrokenLink(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -75,8 +75,8 @@ func TestBlockedServedBehindBrokenLink(t *testing.T) {
 	})
 }
 
-// The leader is lost while the entry that serves the client is in flight. The
-// client gets what the log decides, and no element goes twice or is lost.
+// The leader is lost while the entry that serves the client is in flight. The log decides what the client gets. No element is
+// given out twice or lost.
 func TestBlockedInDoubt(t *testing.T) {
 	for _, fate := range []verdict{applyLater, supersedeLater} {
 		for _, forwarded := range []bool{false, true} {
@@ -104,7 +104,7 @@ func TestBlockedInDoubt(t *testing.T) {
 				p.lead()
 				p.connect()
 				time.Sleep(100 * ms)
-				// A push that was superseded is tried again by its own node.
+				// The node sends a push again whose entry was superseded.
 				p.got(done, "[l elem]")
 				p.got(push, "1")
 				p.expect("0", "EXISTS l")
@@ -123,7 +123,7 @@ func TestSilentPeerSwallowsNothing(t *testing.T) {
 		if !seq.blockedClients.any() {
 			t.Fatal("a live peer's client was let go")
 		}
-		p.b.cancel() // its registry says nothing any more
+		p.b.cancel() // it no longer tells the leader that it lives
 		p.b.work.Wait()
 		p.got(there, "-INDETERMINATE")
 		time.Sleep(3 * aliveTimeout)
@@ -131,8 +131,7 @@ func TestSilentPeerSwallowsNothing(t *testing.T) {
 	})
 }
 
-// Without a leader a blocking command that no leader has evaluated is refused
-// after FailoverWait.
+// While there is no leader, a new blocking command is refused after FailoverWait.
 func TestBlockedWithoutLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -152,8 +151,7 @@ func TestBlockedWithoutLeader(t *testing.T) {
 	})
 }
 
-// A snapshot has jumped over the entries that tell whether a client was served:
-// its reply is INDETERMINATE.
+// A snapshot has replaced the entries that tell whether a client was served. So the client's reply is INDETERMINATE.
 func TestBlockedInDoubtForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -167,8 +165,8 @@ func TestBlockedInDoubtForEver(t *testing.T) {
 	})
 }
 
-// A replaced leader that does not know that it was replaced must not tell a blocked client that
-// there was no element. The new leader may have one.
+// A leader that was replaced and does not know it must not tell a blocked client that there was no element, because the new
+// leader may have one.
 func TestBlockedOnReplacedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// A node that is far behind gets a snapshot while a blocking command of its
-// client is in doubt. Whether the command was served is in an entry that the
-// snapshot jumps over. The registry may look at the log's position before it has
-// been told of the jump: it must not take the command for not executed then.
+// A blocking command is in doubt, and its node is far behind and gets a snapshot. The entry that tells whether the command was
+// served is one that the snapshot jumps over. The node's blockRegistry may see the log's new position before it is told of the
+// jump. It must not conclude from that position that the command was not executed.
 func TestBlockedInDoubtSeesNoPositionBeforeTheJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

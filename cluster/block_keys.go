@@ -10,12 +10,12 @@ import (
 )
 
 // A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to remove it from them again,
-// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for
-// manyKeys keys or more stands in no queue at first. It brings an index of its keys instead, normally made before the
-// evaluation of its command. When a key becomes ready, the leader looks for it in the index of each such client, which takes
-// some 40 ns. A client that waits for the key then gets its place in the key's queue, behind those that came before it
-// (blockedClients.place). There may be too many clients with fewer keys to look at each of them, so these clients stand in
-// their queues from the beginning.
+// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for manyKeys
+// keys or more stands in no queue at first. Instead, it has an index of its keys, which is normally made before its command is
+// evaluated. When a key becomes ready, the leader looks for the key in the index of each such client, which takes some 40 ns. A
+// client that waits for the key then gets its place in the key's queue, behind those that came before it (blockedClients.place).
+// Clients with fewer keys stand in their queues from the beginning, because there may be too many of them to look at each one's
+// keys.
 
 // manyKeys is the least number of keys with which a blocked client has an index of its keys, and no places in their queues at
 // first.
@@ -123,7 +123,8 @@ func (ws *blockedClients) waitedFor(k waitKey) bool {
 	return false
 }
 
-// waitForMany yields the clients of ws.many that wait for k, each with slot.key of k in the client's index.
+// waitForMany yields the clients of ws.many that wait for k. With each client it yields the number of k in the client's index
+// (slot.key).
 func (ws *blockedClients) waitForMany(k waitKey) iter.Seq2[*blockedClient, uint32] {
 	return func(yield func(*blockedClient, uint32) bool) {
 		if len(ws.many) == 0 {

@@ -48,8 +48,8 @@ func TestWaitingForManyKeys(t *testing.T) {
 	})
 }
 
-// An element of a key goes to the client that has waited for the key longest, whichever node that client uses and for however many
-// keys it waits. A client that is sent again keeps its place.
+// An element goes to the client that has waited longest for its key. Neither the client's node nor the number of its keys
+// matters. A client that is sent again keeps its place.
 func TestOrderOfManyKeys(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -118,7 +118,8 @@ func TestOrderOfManyKeys(t *testing.T) {
 	}
 }
 
-// After SWAPDB the keys of clients that wait for many are looked at, too, as many in each batch as serving has time for.
+// After SWAPDB the leader looks at the keys of clients that wait for many keys, too. In each batch it looks at as many keys as it
+// has time for.
 func TestSwappedDatabasesOfManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -138,7 +139,7 @@ func TestSwappedDatabasesOfManyKeys(t *testing.T) {
 	})
 }
 
-// A batch that is evaluated again finds the clients of many keys in the order in which they were.
+// When a batch is evaluated again, the clients with many keys are in the same order as before.
 func TestManyKeysSurviveARollback(t *testing.T) {
 	ws := newBlockedClients()
 	var keys [][]byte
@@ -211,12 +212,13 @@ func blockAs(n *testNode, c *Client, line string) (*Blocked, <-chan string) {
 	return b, done
 }
 
-// large is a blocking command with a megabyte of arguments, each time in other words.
+// large returns a blocking command with a megabyte of arguments.
 func large(timeout string) string {
 	return "BLPOP" + strings.Repeat(" "+strings.Repeat("x", 1000), 1000) + " " + timeout
 }
 
-// A blocking command of many keys is heavy work: where others take locks it gives way, as a command that reads many keys does.
+// A blocking command with many keys is heavy work. It gives way to clients that take locks, as a command that reads many keys
+// does.
 func TestLargeBlockingCommandsGiveWay(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		t.Run(fmt.Sprint("remote ", remote), func(t *testing.T) {
@@ -228,7 +230,7 @@ func TestLargeBlockingCommandsGiveWay(t *testing.T) {
 				time.Sleep(50 * ms)
 				begin := time.Now()
 				for range 10 {
-					time.Sleep(10 * ms) // it is read
+					time.Sleep(10 * ms) // the leader reads it
 					_, done := blockAs(by, by.NewClient(heavyHost), large("0.001"))
 					if got := <-done; got != "" {
 						t.Errorf("told %q", got)
@@ -244,7 +246,7 @@ func TestLargeBlockingCommandsGiveWay(t *testing.T) {
 	}
 }
 
-// While a large blocking command waits for its turn its client may leave or be unblocked, and its timeout has not begun.
+// While a large blocking command waits for its turn, its timeout has not begun. Its client may leave or be unblocked meanwhile.
 func TestLargeBlockingCommandBeforeItsTurn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -312,8 +314,8 @@ func TestLargeBlockingCommandOfANodeThatCloses(t *testing.T) {
 	})
 }
 
-// TestIndexIsMadeBeforeItIsSent: a command that was sent may be cancelled, and then its arguments are the client's again. So its
-// index is made before, and serves each sending.
+// TestIndexIsMadeBeforeItIsSent: the index of a command is made once, before the command is first sent, and serves every sending.
+// A command that was sent may be cancelled, and then its arguments belong to the client again.
 func TestIndexIsMadeBeforeItIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -11,9 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// blockRegistry holds the blocking commands of this node's clients. One goroutine (run) ends
-// them when their timeouts are over, and sends them again or settles their outcome when a
-// leader is lost.
+// blockRegistry holds the blocking commands of this node's clients. One goroutine (run) ends them when their timeouts are over.
+// When a leader is lost, run sends them again or settles their outcome.
 type blockRegistry struct {
 	n    *Node
 	wake chan struct{} // wakes run; has room for one signal
@@ -27,7 +26,7 @@ type blockRegistry struct {
 	unsent    []*Blocked // to be sent to a leader; some may be done by now
 	doubt     []*Blocked // sent, with an unknown outcome; some may be done by now
 	notBefore time.Duration
-	jumps     uint64 // FSM.Progress's count of snapshots that have replaced the state, when blind last ran
+	jumps     uint64 // number of snapshots that had replaced the state when blind last ran (FSM.Progress)
 
 	// The route when step last ran, and the claim that was sent over this route.
 	seq   *sequencer
@@ -57,10 +56,10 @@ type claimAsk struct {
 
 const (
 	// registryPoll is the longest time between two calls of step while timeouts run, or while commands wait for a leader. It is
-	// short because the clock may jump: tests move it.
+	// short because tests let the clock jump.
 	registryPoll = 50 * time.Millisecond
-	// settlePoll takes the place of registryPoll if there is a leader, and a claim is on its way or some commands are unsent or
-	// in doubt.
+	// settlePoll takes the place of registryPoll while there is a leader and step has work to do at it: a claim is on its way, or
+	// some commands are unsent or in doubt.
 	settlePoll = 2 * time.Millisecond
 	// aliveInterval is how often a node that has blocked clients tells the leader that the node lives.
 	aliveInterval = time.Second
@@ -233,10 +232,10 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim sends a claim to the leader, which may be this node, if commands are in doubt. The answer is a position of the log.
-// Before the leader answers, it serves or gives back the commands that this node sent over other links. From then on it refuses
-// commands that come over those links. Entries of earlier leaders are before its own. So if a command in doubt has no note in
-// the log up to that position, it was not served, and never will be.
+// If commands are in doubt, claim sends a claim to the leader, which may be this node. The leader first serves or gives back the
+// commands that this node sent over other links, and refuses all later commands over those links. Then it answers with a position
+// of the log. The entries of earlier leaders are before that position, too. So if a command in doubt has no note in the log up to
+// that position, it was not served, and never will be.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
@@ -302,10 +301,10 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends unsent commands and commands in doubt that have waited for too long. There are two kinds. No leader has looked at
-// the first kind for FailoverWait, which begins with the command or, if a sending has failed, with the first failure. The
-// second kind are commands in doubt that were asked to end FailoverWait ago or earlier. If this node has been removed from the
-// cluster, giveUp ends all unsent commands and commands in doubt, because no leader will look at them any more.
+// giveUp ends unsent commands and commands in doubt that have waited for too long. That is so in two cases. First, no leader has
+// looked at the command for FailoverWait, counted from the beginning of the command or, if a sending has failed, from the first
+// failure. Second, the command is in doubt, and was asked to end FailoverWait ago or earlier. If this node has been removed from
+// the cluster, giveUp ends all unsent commands and commands in doubt, because no leader will look at them any more.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	removed := k.seq == nil && k.link == nil && k.n.Removed()
@@ -360,7 +359,7 @@ func (k *blockRegistry) tellAlive(now time.Duration) (after []func()) {
 	return append(after, func() { _ = l.Out.Send(forward.Alive, 0, func(b []byte) []byte { return b }) })
 }
 
-// noted decodes a note from the log. It ends the command that the note says was served, with the reply that the note holds.
+// noted decodes a note from the log. The command that the note names was served, so noted ends it with the reply in the note.
 func (k *blockRegistry) noted(note string) {
 	id, size := binary.Uvarint([]byte(note))
 	if size <= 0 {
@@ -388,8 +387,8 @@ func (k *blockRegistry) jumped() {
 	k.blind(jumps)
 }
 
-// blind marks the commands that have been sent. The snapshot may have jumped over an entry that served one of them, and this
-// node never sees the note in that entry. The caller holds mu.
+// blind marks the commands that had been sent when a snapshot replaced the state. The snapshot may have jumped over an entry that
+// served one of them, and this node never sees the note in that entry. The caller holds mu.
 func (k *blockRegistry) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {

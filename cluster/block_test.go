@@ -112,8 +112,7 @@ func (p *pair) silent(done <-chan string) {
 	}
 }
 
-// Clients are served in the order in which they came, whatever node they are
-// connected to, and in the batch of the push.
+// The clients of all nodes are served in the order in which they came, and in the batch of the push.
 func TestBlockedInOrderAcrossNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -157,9 +156,9 @@ var deleteUser = store.Command{Name: "deleteuser", Arity: 2, Flags: store.Write,
 	return store.OK
 }}
 
-// The blocked clients of a deleted user get no element any more, also at a node that has not heard of the deletion:
-// neither one that is pushed in the same pipeline, nor a later one. The clients of other users keep their places, and
-// a client of a new user of the same name waits.
+// When a user is deleted, its blocked clients get no element any more: neither one that is pushed in the same pipeline, nor a
+// later one. That also holds at a node that has not heard of the deletion. The clients of other users keep their places, and a
+// client of a new user of the same name waits.
 func TestBlockedOfDeletedUser(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)
@@ -218,7 +217,7 @@ func TestBlockedWhileTheNamelessUserGoes(t *testing.T) {
 }
 
 // TestUnblockedBeforeItBegins: CLIENT UNBLOCK, a change of the users or a shutdown may find a blocking command that Block has not
-// registered yet. It then ends once, and the timeouts of other commands stay.
+// registered yet. The command then ends once, and the timeouts of other commands stay.
 func TestUnblockedBeforeItBegins(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -347,8 +346,7 @@ func TestBlockedServedOrCancelled(t *testing.T) {
 	})
 }
 
-// When a batch is evaluated again, because a command in it fails inside the
-// server, its waiters are as before.
+// A command fails inside the server, so its batch is evaluated again. The blocked clients are then as before the batch.
 func TestBlockedWhenBatchIsEvaluatedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, badCommands...)
@@ -376,9 +374,8 @@ func TestBlockedWhenBatchIsEvaluatedAgain(t *testing.T) {
 	})
 }
 
-// An element that a batch in flight has popped may be there still: the batch may be
-// refused. So a client that found no element in it is told so only when it has been
-// committed.
+// A batch in flight has popped an element. The log may refuse the batch, and then the element is still there. So a client that
+// has found no element is told so only when the batch has been committed.
 func TestBlockedFindsNothingInABatchInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -417,7 +414,7 @@ func TestBlockedFindsNothingInABatchInFlight(t *testing.T) {
 	})
 }
 
-// A node that stops accepts no blocking command. It answers each once, even if the command is unblocked afterwards.
+// A node that stops accepts no blocking command. It answers each such command once, even if the command is unblocked afterwards.
 func TestBlockedWhileTheNodeStops(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

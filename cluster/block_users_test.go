@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// blockAs begins a blocking command of the user named waits. sent counts how often the node sends it; users says from which version of
-// the users the node knows that user at each sending.
+// blockAs begins a blocking command of the user named waits. sent counts how often the node sends the command. At each sending,
+// the function users returns the version of the users from which the node knows that user.
 func (p *pair) blockAs(node *Node, line string, users func(sent int32) uint64) (done chan string, sent *atomic.Int32) {
 	done, sent = make(chan string, 2), &atomic.Int32{}
 	b := &Blocked{Call: p.call(line)[0], Done: func(r store.Reply) { done <- text([]store.Reply{r}) }}
@@ -44,8 +44,8 @@ func (p *pair) deleteMany() {
 	}
 }
 
-// TestBlockedWhileManyUsersGo: a client waits on while more users are deleted than the leader remembers. A client whose user is deleted
-// after that does not.
+// TestBlockedWhileManyUsersGo: more users are deleted than the leader remembers, while a client of another user waits. The client
+// waits on. It does not wait on when its own user is deleted after that.
 func TestBlockedWhileManyUsersGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)
@@ -63,8 +63,8 @@ func TestBlockedWhileManyUsersGo(t *testing.T) {
 	})
 }
 
-// TestBlockedAtALeaderThatForgotUsers: the next leader does not know the deletions since a blocking command came. The client waits on,
-// by the version of the users that its node has by then.
+// TestBlockedAtALeaderThatForgotUsers: the next leader does not know which users were deleted since a blocking command came. The
+// client waits on, because its node sends the command with the version of the users that the node knows by then.
 func TestBlockedAtALeaderThatForgotUsers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)

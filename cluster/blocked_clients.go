@@ -47,7 +47,7 @@ type blockedClient struct {
 	id     uint64 // number of the command on the client's node
 	token  uint64 // token of the link that it came by; 0: no link
 	waited forward.Waited
-	since  time.Duration // when it came to its client's node, by this node's monotonic clock; if not sent again: when it joined here
+	since  time.Duration // if sent again: when it came to its client's node, by this node's clock; else: when it joined here
 
 	size   int64  // the bytes that guests counts for this client
 	number uint64 // its number in guests, in order of arrival
@@ -78,9 +78,9 @@ const (
 )
 
 // cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// leader evaluates the command once. If there was no element, it cancels the command when the batch has ended (settle). Before
-// that, it is not certain that there is no element. If the batch fails, elements that another request of the batch has popped
-// are still there. And a leader that has been replaced may not know of an element.
+// leader first evaluates the command once. If there was no element, it cancels the command when the batch has ended (settle).
+// Only then is it certain that there was no element: if the batch fails, elements that another request of the batch has popped
+// are still there, and a leader that has been replaced may not know of an element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -431,7 +431,7 @@ func (ws *blockedClients) bury(w *blockedClient) {
 const sweepPlaces = 4096
 
 // sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next
-// sweep. Until then take fails for them.
+// sweep. Until then take fails for these clients.
 func (ws *blockedClients) sweep() {
 	if ws.buried.Load() == 0 {
 		return
@@ -457,8 +457,8 @@ func (ws *blockedClients) exhume() []*blockedClient {
 	return first
 }
 
-// drop cancels the blocked clients for which the function which returns true, and answers them with errNotExecuted, in order of
-// arrival. Their nodes then send the commands again.
+// drop cancels each blocked client w for which which(w) is true, and answers it with errNotExecuted, in order of arrival. The
+// nodes of these clients then send the commands again.
 func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
 		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {
@@ -471,7 +471,7 @@ func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 
 func everyBlockedClient(*blockedClient) bool { return true }
 
-// inOrder returns the blocked clients for which the function which returns true, in order of arrival.
+// inOrder returns each blocked client w for which which(w) is true, in order of arrival.
 func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedClient {
 	var list []*blockedClient
 	for w := range ws.all {

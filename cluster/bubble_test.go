@@ -11,16 +11,15 @@ import (
 	"lockstep/cluster/internal/crashdisk"
 )
 
-// Three real nodes with the real hashicorp/raft and its log on disk, in a bubble:
-// over a network in memory, in virtual time. So the timers are those of the
-// product, minutes cost nothing, and what a lease is lengthened by can be measured
-// to the millisecond. What Raft draws by lot (when a follower stands) differs from
-// run to run; what is checked holds for all of it.
+// The tests in a bubble run three real nodes with the real hashicorp/raft and its log on disk. The network is in memory, and time
+// is virtual. So Raft's timers are those of the product, a wait of minutes takes no real time, and the lengthening of a lease can
+// be measured to the millisecond. Raft chooses at random when a follower stands for election, so runs differ. The tests check
+// only what holds in every run.
 //
-// Neither hashicorp/raft nor raft-wal stands in the way of virtual time: a goroutine in a system call
-// makes time wait, which is right, and no lock is held while something waits for a timer. A test can
-// cut a leader off at every instant of a write, 150 µs apart. Files are real and not synced; the term
-// and the vote are in memory. A goroutine that outlives Node.Close by a minute fails the test.
+// hashicorp/raft and raft-wal get on with virtual time. Time stands still while a goroutine is in a system call, as it should.
+// Nothing waits for a timer while it holds a lock. A test can cut a leader off at every instant of a write, in steps of 150 µs.
+// Files are real and not synced; the term and the vote are in memory. A goroutine that outlives Node.Close by a minute fails the
+// test.
 
 // bubbleDelay is how long a message takes, one way.
 const bubbleDelay = 300 * time.Microsecond
@@ -29,8 +28,8 @@ const bubbleDelay = 300 * time.Microsecond
 func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
-		// When the test ends, virtual time stops. What ends by itself (a dial, a timer
-		// of Raft's) is given a minute before. What does not end then fails the test.
+		// When the test ends, virtual time stops. Goroutines that end by themselves (a dial, a timer of Raft's) get a minute
+		// before that. A goroutine that has not ended then fails the test.
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		network := clustertest.NewNet(bubbleDelay)
 		w := newWires()
@@ -45,8 +44,8 @@ func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 			cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = product.HeartbeatTimeout, product.ElectionTimeout, product.LeaderLease
 			cfg.FailoverWait = product.FailoverWait
 			cfg.listen = network.Listen
-			cfg.Listens = func() bool { return false } // so one follower is left alone at times
-			votes := raft.NewInmemStore()              // as durable as the test
+			cfg.Listens = func() bool { return false } // so the leader at times sends entries to one follower later
+			votes := raft.NewInmemStore()              // they last as long as the test
 			cfg.disk.Files = crashdisk.UnsyncedFiles{}
 			cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return votes }
 		}}, change...)...)
@@ -104,7 +103,7 @@ func (c *bubbled) leaderOf(a, b int) (leader int) {
 	return leader
 }
 
-// lengthened is by how much the nodes say that elections have lengthened leases.
+// lengthened returns the time by which elections have lengthened leases, as the nodes count it.
 func (c *bubbled) lengthened() (sum time.Duration) {
 	for _, n := range c.nodes {
 		sum += n.Status().Leaderless
@@ -112,16 +111,14 @@ func (c *bubbled) lengthened() (sum time.Duration) {
 	return sum
 }
 
-// By how much a lease may outlast its time to live, besides the leaderless time:
-// by what a new leader does not know of its predecessor (docs/guarantees.md,
-// "Time"), and by the time that the test takes to look.
+// A lease may outlast its time to live not only by the leaderless time, but also by the times below: a new leader does not know
+// everything about its predecessor (docs/guarantees.md, "Time"), and the test takes time to look.
 const (
 	lastEntryLate = 20*ms + 4*bubbleDelay // Raft's commit timeout, up to twice
 	unknownLate   = latenessKept*ms + lastEntryLate + 5*ms
 )
 
-// endsWithin checks that a lock lasts its time to live, and ends no later than
-// excess after it. i is any node that serves.
+// endsWithin checks that a lock lasts its time to live, and outlasts it by no more than excess. i is any node that serves.
 func (c *bubbled) endsWithin(i int, key, owner string, granted time.Time, ttl, excess time.Duration) {
 	c.t.Helper()
 	time.Sleep(time.Until(granted.Add(ttl - 10*ms)))

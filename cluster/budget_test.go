@@ -16,9 +16,8 @@ func mute(n *Node) *forward.Link {
 	return l
 }
 
-// The time without a leader is what is bounded, not the time with one: a request
-// that its leader had for long, behind a script or a slow disk, waits for the next
-// leader like any other.
+// FailoverWait bounds the time that a request spends without a leader, not the time with one. A leader may have a request for
+// long, because of a script or a slow disk, and then be lost. The request still waits for the next leader as long as any other.
 func TestBudgetBeginsWithTheLossOfTheLeader(t *testing.T) {
 	for _, line := range []string{"INCR counter", "EXISTS counter"} {
 		for name, lose := range map[string]func(*Node, *forward.Link){
@@ -46,8 +45,7 @@ func TestBudgetBeginsWithTheLossOfTheLeader(t *testing.T) {
 	}
 }
 
-// If the next leader is elected within FailoverWait it answers the request, though
-// the answer takes longer.
+// If the next leader is elected within FailoverWait, it answers the request, even if the answer comes after FailoverWait.
 func TestBudgetLeavesTheNextLeaderItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -66,8 +64,7 @@ func TestBudgetLeavesTheNextLeaderItsTime(t *testing.T) {
 	})
 }
 
-// Without a leader that answers, a request ends in time, also if one leader after the
-// other is lost.
+// While no leader answers, a request ends in time, even if one leader after the other is lost.
 func TestBudgetIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -115,7 +112,7 @@ func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
 			n, b := newTestNode(t), newTestNode(t)
 			l := mute(b.Node)
 			reply := startOn(n, b.Node, "INCR counter", false)
-			for range 2 { // the first one's loss grants more time
+			for range 2 { // the loss of the first leader grants more time
 				time.Sleep(2 * n.cfg.FailoverWait)
 				old := l
 				l = mute(b.Node)

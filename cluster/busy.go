@@ -18,13 +18,13 @@ import (
 // A pipeline with many scripts delays other requests by no more than maxPartTime and the time of one script. After that, the
 // remaining calls of the pipeline are submitted anew, behind the requests that wait.
 //
-// When a script has run for runsAfter, the leader tells the node of its client (forward.Waits, which nodes of older versions
-// ignore). If that leader is then lost, the script may have taken all its memory, so the node does not send the script to the
-// next leader. It sends all other requests again, so clients of living nodes see no error when a leader is killed. If a node is
-// deposed while it runs a script, it aborts the script, because it must apply its successor's entries.
+// When a script has run for runsAfter, the leader tells the node of the script's client (forward.Waits, which nodes of older
+// versions ignore). If the leader is lost after that, the script may have used up the leader's memory, so the node does not send
+// the script to the next leader. The node sends all other requests again, so clients of living nodes see no error when a leader
+// is killed. If a node is deposed while it runs a script, it aborts the script, because it must apply its successor's entries.
 
-// maxPartTime is a time in ms. After that time, the remaining calls of a pipeline are put off, so that other requests wait for
-// one script of a client, not for all of them. While pressedSpread is in use, it takes the place of maxPartTime.
+// When a pipeline has run for maxPartTime ms, its remaining calls are put off. So other requests wait for one script of a client,
+// not for all of them. While pressedSpread is in use, it takes the place of maxPartTime.
 const maxPartTime = batchSpread
 
 // tookLong reports whether the remaining calls of a pipeline, those after call i, have to wait for another turn.

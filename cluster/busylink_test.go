@@ -35,8 +35,8 @@ func (p *pair) reach() (cut func()) {
 	return cut
 }
 
-// A follower gets a link to the leader while a script runs for long there. Its clients are answered BUSY at once, also those that
-// came before the link, and can end the script.
+// A follower gets a link to the leader while a script runs for long there. The follower answers its clients BUSY at once, also
+// those that came before the link. Its clients can end the script.
 func TestFollowerConnectsDuringAScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newBusyPair(t)
@@ -65,7 +65,7 @@ func TestFollowerConnectsDuringAScript(t *testing.T) {
 	})
 }
 
-// A follower that has heard BUSY answers it for no longer than the leader would: once the link is lost, its clients wait for a leader.
+// A follower has heard BUSY from its leader. It stops answering BUSY once the link is lost: its clients then wait for a leader.
 func TestBusyLinkIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newBusyPair(t)
@@ -83,7 +83,8 @@ func TestBusyLinkIsLost(t *testing.T) {
 	})
 }
 
-// A follower with such a link does not answer BUSY to what the leader would let wait: a write that is sent again, and a Confirm.
+// A follower whose link was refused with BUSY does not answer BUSY to requests that the leader would let wait: a write that is
+// sent again, and a Confirm.
 func TestFollowerLetsThePatientWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newBusyPair(t)
@@ -129,7 +130,7 @@ func TestOlderFollowerConnectsDuringAScript(t *testing.T) {
 	})
 }
 
-// What version 0.1.0 gets in answer to a claim during a script is what the leader always sent: not executed.
+// While a script runs, the leader answers a claim of version 0.1.0 as it always did: not executed.
 func TestAnswerToTheClaimOfAnOlderNode(t *testing.T) {
 	for minor, want := range map[byte]error{0: errNotExecuted, forward.Minor: nil} {
 		bubble(t, func(t *testing.T) {

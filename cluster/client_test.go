@@ -39,7 +39,7 @@ func TestCutOffClientsStopWaiting(t *testing.T) {
 		for _, c := range clients {
 			c.Gone()
 		}
-		time.Sleep(3 * time.Second) // those that were under way
+		time.Sleep(3 * time.Second) // requests that were already under way end
 		if left := waiting.Load(); left > 0 {
 			t.Errorf("%d of %d still wait", left, many)
 		}

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Leases among nodes whose clocks differ, drift, jump and stop. What is allowed in
-// excess of the time to live is the time that nobody led, by the nodes' own count,
-// and what their clocks drift.
+// These tests check leases on nodes whose clocks differ, drift, jump and stop. A lease may outlast its time to live only by the
+// leaderless time, as the nodes count it, and by the drift of their clocks.
 
 const clockDrift = 0.0002 // of ringClocks
 
-// lengthened is by how much the nodes say that elections have lengthened leases.
+// lengthened returns the time by which elections have lengthened leases, as the nodes count it.
 func (r *ring) lengthened() (sum time.Duration) {
 	for _, n := range r.nodes {
 		sum += n.Status().Leaderless
@@ -22,8 +21,8 @@ func (r *ring) lengthened() (sum time.Duration) {
 	return sum
 }
 
-// ends checks that a lock that a reply granted at some time is held as long as
-// promised, and then ends. i is the leader.
+// ends checks that a lock is held for the time that a reply promised, and then ends. granted is when the reply came, i is the
+// leader, and before is what lengthened returned earlier.
 func (r *ring) ends(i int, key, owner string, granted time.Time, ttl time.Duration, before time.Duration) {
 	r.t.Helper()
 	drift := time.Duration(float64(ttl) * 2 * clockDrift)
@@ -34,8 +33,7 @@ func (r *ring) ends(i int, key, owner string, granted time.Time, ttl time.Durati
 	r.expect(i, "nil", "GET "+key)
 }
 
-// Leadership goes round among nodes whose clocks are minutes and hours apart, and
-// all the while somebody sets them.
+// Leadership goes round among nodes whose clocks differ by minutes and hours. Meanwhile the clocks are set again and again.
 func TestLeasesWhereClocksDiffer(t *testing.T) {
 	for _, jump := range []time.Duration{0, 3 * time.Hour, -3 * time.Hour, 40 * 365 * 24 * time.Hour} {
 		bubble(t, func(t *testing.T) {
@@ -84,7 +82,7 @@ func TestElectionStorm(t *testing.T) {
 						}
 					}
 					want := 10 * leaderless
-					if !quick { // twice nothing came after a grant: nobody knows how late it was
+					if !quick { // in two terms nothing came after a grant, so nobody knows how late it was
 						want += 2 * max(promptly-leaderless, 0)
 					}
 					if sum := r.lengthened(); sum < want-10*ms || sum > want+10*ms {
@@ -100,8 +98,8 @@ func TestElectionStorm(t *testing.T) {
 	}
 }
 
-// Times that are given in Unix time are taken by the leader's wall clock of that
-// moment. No jump of it, and no other node's clock, moves them afterwards.
+// A command may give a time in Unix time. The leader converts it by its own wall clock at that moment. No later jump of that
+// clock moves the time, and neither does the clock of another node.
 func TestUnixTimesUnderJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, 9 * time.Second} {
 		bubble(t, func(t *testing.T) {
@@ -116,7 +114,7 @@ func TestUnixTimesUnderJumps(t *testing.T) {
 			if got, want := r.do(0, "PEXPIRETIME pxat"), fmt.Sprint(at.Add(jump).UnixMilli()); got != want {
 				t.Errorf("after a jump by %v it ends at %s, want %s: as far away as before", jump, got, want)
 			}
-			// What is set now goes by the clock as it is now.
+			// A deadline that is set now is converted by the present clock.
 			r.expect(0, "OK", fmt.Sprintf("SET past me PXAT %d", r.nodes[0].time.Wall().UnixMilli()-1))
 			r.expect(0, "nil", "GET past")
 			r.lose()
@@ -133,9 +131,8 @@ func TestUnixTimesUnderJumps(t *testing.T) {
 	}
 }
 
-// A leader's process stands still for longer than its leases, and meanwhile another
-// node leads and gives the lock to somebody else. When the old leader wakes, and
-// does not know of that, it grants nothing and answers no earlier request.
+// A leader's process stands still for longer than its leases. Meanwhile another node leads, and gives the lock to another client.
+// When the old leader wakes, it does not know of its successor. It grants nothing, and answers no earlier request.
 func TestPausedLeader(t *testing.T) {
 	const other = "SET lock you NX PX 60000"
 	replaced := func(r *ring) {
@@ -191,8 +188,8 @@ func TestPausedLeader(t *testing.T) {
 	})
 }
 
-// A leader stands still between the majority's answer and its own, for less than
-// an election takes or for more: what it then says is granted is granted from then on.
+// A leader stands still between the majority's answer and its own, for less or for more time than an election takes. If it then
+// says that a lease is granted, the lease has its whole time from that answer on.
 func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -221,8 +218,7 @@ func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	}
 }
 
-// A grant is answered late, and another node leads right after that: it knows how
-// late the answer was.
+// A leader answers a grant late, and another node leads right after that. The new leader knows how late the answer was.
 func TestLateGrantOutlivesItsLeader(t *testing.T) {
 	for _, slow := range []time.Duration{20 * ms, 45 * ms, 60 * ms, 300 * ms, 1900 * ms} {
 		bubble(t, func(t *testing.T) {
@@ -236,7 +232,7 @@ func TestLateGrantOutlivesItsLeader(t *testing.T) {
 			}
 			granted := time.Now()
 			r.mu.Lock()
-			r.nodes[1].contact = granted // heard of until now
+			r.nodes[1].contact = granted // the second node has heard from the leader until now
 			r.mu.Unlock()
 			r.elect(1)
 			r.ends(1, "lock", "me", granted, 2*time.Second, -60*ms)
@@ -244,8 +240,8 @@ func TestLateGrantOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-// A late lease outlives its leader under whatever name its key has by then: it was renamed, copied or moved in the batch
-// that granted it, by the same client or by another one.
+// A lease that was granted late outlives its leader, even if its key has another name by then. The key was renamed, copied or
+// moved in the batch that granted the lease, by the same client or by another one.
 func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
 	for _, move := range []string{"RENAME held lock", "COPY held lock", "RENAME held mid; RENAME mid lock", "RENAME held lock; INCR n"} {
 		for _, slow := range []time.Duration{60 * ms, 300 * ms} {
@@ -269,7 +265,7 @@ func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
 					}
 					granted := time.Now()
 					r.mu.Lock()
-					r.nodes[1].contact = granted // heard of until now
+					r.nodes[1].contact = granted // the second node has heard from the leader until now
 					r.mu.Unlock()
 					r.elect(1)
 					r.ends(1, "lock", "me", granted, 2*time.Second, -60*ms)
@@ -279,8 +275,8 @@ func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
 	}
 }
 
-// A follower stands still for longer than a lease, which its owner keeps renewing,
-// and leads as soon as it wakes: the lease has not ended.
+// A follower stands still for longer than a lease, while the owner keeps renewing the lease. The follower leads as soon as it
+// wakes. The lease has not ended.
 func TestPausedFollowerLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRing(t, ringClocks(), nil)
@@ -302,8 +298,8 @@ func TestPausedFollowerLeads(t *testing.T) {
 	})
 }
 
-// All nodes start again while a lock is held, and meanwhile somebody has set
-// their clocks: the lease goes on where the log stopped, a second longer at most.
+// All nodes stop and start again while a lock is held, and their clocks are set in between. The lease goes on where the log
+// stopped, and is at most a second longer.
 func TestLeaseGoesOnAfterARestart(t *testing.T) {
 	for _, jump := range []time.Duration{0, 48 * time.Hour, -48 * time.Hour} {
 		bubble(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ func TestRealRaftMessagesReachFollowersAtOnce(t *testing.T) {
 	var listens [3]atomic.Bool
 	inBubble(t, func(c *bubbled) {
 		c.transfer(c.nodes[leader], leader)
-		// heard is how long after its publication a message is at a follower.
+		// heard publishes a message, and returns the time until the message is at a follower.
 		heard := func(i int) time.Duration {
 			before, published := len(c.sinks[i].all()), time.Now()
 			c.expect(leader, "0", "PUBLISH channel message")
@@ -34,17 +34,18 @@ func TestRealRaftMessagesReachFollowersAtOnce(t *testing.T) {
 			listens[i].Store(true)
 			time.Sleep(100 * ms) // until the leader knows, and nothing is under way
 			for range 10 {
-				// There and back, perhaps behind another request, and there once more.
+				// Three messages are needed: the entry, which may wait behind another request, its acknowledgement, and the
+				// commit index.
 				if took := heard(i); took > 6*bubbleDelay {
 					t.Errorf("a message was at n%d after %v", i+1, took)
 				}
-				c.write(leader) // a write leaves a follower alone that is not needed
+				c.write(leader) // after a write, the leader may put off entries for a follower that it does not need
 				time.Sleep(2 * bubbleDelay)
 			}
 			listens[i].Store(false)
 			time.Sleep(100 * ms)
 			longest := time.Duration(0)
-			for range 20 { // now and then Raft tells the commit index just then
+			for range 20 { // at times Raft happens to send the commit index just then
 				longest = max(longest, heard(i))
 			}
 			if longest < 5*ms {

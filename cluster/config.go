@@ -125,8 +125,8 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
-	// SnapshotBytes is a size of the log after the last snapshot, in bytes. If the log is larger than that, and also larger
-	// than logPerData times the data (raftnode/logsize.go), the next snapshot is due at once.
+	// SnapshotBytes bounds the size in bytes of the log after the last snapshot. The next snapshot is due at once when that size
+	// exceeds both SnapshotBytes and logPerData times the data (raftnode/logsize.go).
 	SnapshotBytes int64
 
 	Table   *store.Table
@@ -140,9 +140,9 @@ type Config struct {
 	// that no rights are checked.
 	UsersVersion func() uint64
 	// Listens reports whether clients of this node subscribe to channels or track keys; nil means that they do. If it returns
-	// true, the leader tells this node at once of each commit that has messages (PUBLISH). This node hears of other commits
-	// with the next entries, or some 20 ms later. So it also hears that late of changes to tracked keys: to tell it of each
-	// commit at once would cost a request for each.
+	// true, the leader tells this node at once of each commit that has messages (PUBLISH). This node hears of other commits with
+	// the next entries, or some 20 ms later, because to tell it of each commit at once would cost a request for each. So it also
+	// hears that late of changes to tracked keys.
 	Listens func() bool
 	// DataQuota is the size of the data directory, in bytes, above which this node adds no data while it
 	// leads; 0: no limit. A leader looks only at the size of its own directory.

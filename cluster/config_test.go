@@ -54,8 +54,7 @@ func TestValidateReportsEveryFault(t *testing.T) {
 	}
 }
 
-// A write is sent again until --failover-wait is over. The state must not have
-// forgotten by then that it has been executed.
+// A node sends a write again until --failover-wait is over. Until then, the state must remember that the write has been executed.
 func TestFailoverWaitEndsBeforeAnswersAreForgotten(t *testing.T) {
 	cfg := Default()
 	cfg.FailoverWait = maxFailoverWait

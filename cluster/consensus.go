@@ -90,7 +90,7 @@ type progressing interface {
 	// CaughtUp reports whether this node has caught up with the commit index of the present leader, except for
 	// a few entries.
 	CaughtUp() bool
-	// Led notes that a node other than this one begins to lead, perhaps the one that led before.
+	// Led notes that a node other than this one begins to lead. It may be the node that led before.
 	Led()
 	// Campaign makes this node stand for election now, even if another node leads.
 	Campaign() error

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestCopiesCloseABatch: requests of a few bytes that copy much data go into several entries, because the evaluation of an entry holds
-// all of its copies. When the entry has been made, nothing is held.
+// TestCopiesCloseABatch: requests of a few bytes may copy much data. They go into several entries, because memory holds all
+// copies of an entry while the entry is evaluated. When the entry has been made, memory holds none of them.
 func TestCopiesCloseABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// wires are the connections between the nodes of a test, which can be cut: then
-// nothing arrives any more, and nobody is told. What is lost so is never made up
-// for: when the cut ends, connections that have lost something are closed.
+// wires are the connections between the nodes of a test. A test can cut them: then nothing arrives any more, and neither side is
+// told. Nothing that is lost is sent again, so when the cut ends, connections that have lost something are closed.
 type wires struct {
 	mu    sync.Mutex
 	at    map[string]string // node by peer address
-	moved map[string]string // where an address leads, if to another
+	moved map[string]string // by an address that was given to another machine: the address to which it leads now (leadTo)
 	cuts  map[[2]string]bool
 	conns map[*wire]struct{}
 	heals chan struct{} // closed and replaced when cuts end
@@ -112,7 +111,7 @@ type wire struct {
 	torn    bool // guarded by wires.mu
 }
 
-// lost reports whether what is on the wire now does not arrive.
+// lost reports whether bytes that are on the wire now do not arrive.
 func (c *wire) lost() bool {
 	c.w.mu.Lock()
 	defer c.w.mu.Unlock()

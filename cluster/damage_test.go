@@ -28,7 +28,7 @@ func flip(t *testing.T, path string) {
 	overwrite(t, path, b)
 }
 
-// If the newest snapshot is damaged, the one before it and the log make it good.
+// If the newest snapshot is damaged, the node starts from the snapshot before it and the log, and lacks nothing.
 func TestDamagedSnapshotFallsBack(t *testing.T) {
 	clustertest.Slow(t)
 	eachLogStore(t, func(t *testing.T, logStore string) {
@@ -123,8 +123,7 @@ func TestLogCutAnywhere(t *testing.T) {
 	})
 }
 
-// A log that lost a page in its middle is not taken for one that a crash has
-// torn.
+// A log has lost a page in its middle. The node does not take that for the torn end that a crash leaves.
 func TestLogPageLost(t *testing.T) {
 	whole := filled(t, LogWAL)
 	file, size := logEnd(t, whole, LogWAL)
@@ -140,8 +139,7 @@ func TestLogPageLost(t *testing.T) {
 	})
 }
 
-// A damaged entry ends the process, and no snapshot hides it from the next
-// start.
+// A damaged entry ends the process. No snapshot is written that would hide the damage from the next start.
 func TestDamagedEntryIsFatal(t *testing.T) {
 	dir := t.TempDir()
 	cfg := dataConfig(t, dir)
@@ -190,8 +188,8 @@ func TestTermBehindTheLog(t *testing.T) {
 	}
 }
 
-// TestNodeWhoseDirectoryIsRemovedEnds: a node whose data directory is removed ends. What it acknowledged after that would be lost at
-// its end.
+// TestNodeWhoseDirectoryIsRemovedEnds: a node ends when its data directory is removed. Writes that it acknowledged after the
+// removal would be lost when its process ends.
 func TestNodeWhoseDirectoryIsRemovedEnds(t *testing.T) {
 	cfg := dataConfig(t, filepath.Join(t.TempDir(), "data"))
 	fatal := make(chan error, 8)

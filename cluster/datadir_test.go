@@ -34,10 +34,10 @@ const (
 	metaFile    = "meta.json"
 )
 
-// snapshotsKept is how many a data directory has.
+// snapshotsKept is how many snapshots a data directory keeps.
 const snapshotsKept = 2
 
-// smallSegments is the machine's disk with a log in many files.
+// smallSegments returns the machine's disk, with segments so small that a log has many files.
 func smallSegments() datadir.Disk {
 	on := datadir.SystemDisk()
 	on.SegmentSize = crashdisk.SegmentSize
@@ -54,7 +54,8 @@ func openStopped(t testing.TB, cfg *Config) *datadir.Dir {
 	return dir
 }
 
-// dataConfig is the configuration of a single durable node whose log keeps few entries that are in a snapshot.
+// dataConfig returns the configuration of a single durable node. After a snapshot, the node's log keeps few of the entries that
+// the snapshot covers.
 func dataConfig(t testing.TB, dir string) Config {
 	cfg := Default()
 	cfg.Data, cfg.PeerListen = dir, "127.0.0.1:0"
@@ -130,7 +131,7 @@ func TestRestartKeepsEverything(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 		closeNode(t, n)
-		// And once more, with nothing written in between.
+		// The node starts once more, and has written nothing in between.
 		n = openNode(t, dataConfig(t, dir))
 		if got := lines(t, n, "GET last", "DBSIZE"); got != "v 61" {
 			t.Errorf("got %q", got)
@@ -189,10 +190,10 @@ func TestUnusableDirectories(t *testing.T) {
 type damage struct {
 	name   string
 	damage func(t *testing.T, dir string)
-	want   []string // in the error
+	want   []string // parts of the error
 }
 
-// damages are those that do not depend on the log store.
+// damages returns the kinds of damage that do not depend on the log store.
 func damages() []damage {
 	raftDB := func(dir string) string { return filepath.Join(dir, boltFile) }
 	mark := func(dir string) string { return filepath.Join(dir, markFile) }
@@ -225,7 +226,7 @@ func damages() []damage {
 	}
 }
 
-// damagesOf are those of a log store.
+// damagesOf returns the kinds of damage to a log store.
 func damagesOf(logStore string) []damage {
 	if logStore == LogBolt {
 		return nil
@@ -272,7 +273,7 @@ func mustNotOpen(t *testing.T, dir string, want ...string) {
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("more than one line: %v", err)
 	}
-	// The failed start has let go of everything.
+	// The failed start has closed the file LOCK, so the lock is free.
 	lock, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -283,9 +284,8 @@ func mustNotOpen(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// spoiled opens copies of a directory whose log is spoiled at places from 0 to
-// size. The node says so, or has everything that it had acknowledged (the
-// damage may lie where nothing is).
+// spoiled opens copies of a directory, each with its log spoiled at another place from 0 to size. The node must report the
+// damage, or have everything that it had acknowledged, because there may be no data at the damaged place.
 func spoiled(t *testing.T, whole string, size int64, spoil func(dir string, at int64)) {
 	t.Helper()
 	refused := 0
@@ -328,8 +328,7 @@ func spoiled(t *testing.T, whole string, size int64, spoil func(dir string, at i
 	}
 }
 
-// logEnd returns the file of a log, from its directory on, and how much of it
-// is in use.
+// logEnd returns the newest file of a log, as a path within the data directory, and how many bytes of the file are in use.
 func logEnd(t *testing.T, dir, logStore string) (file string, size int64) {
 	t.Helper()
 	if logStore == LogBolt {
@@ -370,7 +369,8 @@ func TestDirectoryThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// whereItListens returns a function that tells where the peer port of a node listens that is opened with cfg.
+// whereItListens changes cfg, and returns a function. When a node has been opened with cfg, the function returns the address of
+// the node's peer port.
 func whereItListens(cfg *Config) (at func() string) {
 	var ln net.Listener
 	cfg.listen = func(addr string) (_ net.Listener, err error) {
@@ -394,7 +394,7 @@ func TestPeerPortTaken(t *testing.T) {
 	closeNode(t, openNode(t, cfg))
 }
 
-// A node killed while its directory is made starts on what is there.
+// A node was killed while it made its data directory. It starts with the files that are there.
 func TestInterruptedFirstStart(t *testing.T) {
 	fresh := func(t *testing.T) string {
 		cfg := dataConfig(t, t.TempDir())

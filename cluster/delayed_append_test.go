@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// lastIndex is how far the log of a node reaches.
+// lastIndex returns the index of the last entry in a node's log.
 func (c *bubbled) lastIndex(i int) uint64 { return raftOf(c.nodes[i]).Raft.LastIndex() }
 
-// appendDelay is how long raftnode leaves a follower alone.
+// appendDelay is for how long raftnode puts off the entries for a follower that is not needed for the majority.
 const appendDelay = 10 * ms
 
-// Of two followers, the one that would stand for election last gets an entry a moment later
-// if the majority did not need it. When the other follower is gone it is needed, and gets
-// every entry at once.
+// The leader sends an entry a moment later to a follower that is not needed for the majority. Of two followers, that is the one
+// that would stand for election last. When the other follower is gone, this follower is needed, and gets every entry at once.
 func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 	const leader, needed, spare = 0, 1, 2
 	const soon = 8 * bubbleDelay // there and back, perhaps behind another request
@@ -22,7 +21,7 @@ func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 		c.transfer(c.nodes[leader], leader)
 		time.Sleep(100 * ms)
 		const writes = 300
-		var at [writes]time.Time // after which the leader's log had so many entries more
+		var at [writes]time.Time // at[i] is when the leader's log had i+1 entries more
 		first, lacked, behind := c.lastIndex(leader), 0, 0
 		for i := range at {
 			c.write(leader)
@@ -67,7 +66,7 @@ func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 	})
 }
 
-// laterConn is a connection on a longer way.
+// laterConn is a connection that delays what is written to it.
 type laterConn struct{ net.Conn }
 
 func (c laterConn) Write(p []byte) (int, error) {

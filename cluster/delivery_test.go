@@ -112,8 +112,8 @@ func (d *delivery) finish(ask, consumers int) {
 	}
 }
 
-// Through changes of leader, and the death of one, each element goes to one
-// consumer and none is lost, as long as the consumer's own node lives.
+// Leadership changes, and one leader dies. Each element still goes to exactly one consumer, and none is lost, as long as the
+// nodes of the consumers live.
 func TestEachElementIsDeliveredOnce(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -185,7 +185,7 @@ type many struct {
 	served atomic.Int64
 }
 
-// block begins count commands; ten keys share them.
+// block begins count commands, spread over ten keys.
 func (m *many) block(count int) {
 	m.c.t.Helper()
 	for i := range count {
@@ -211,7 +211,7 @@ func (m *many) block(count int) {
 	})
 }
 
-// Many wait cheaply, through any node, and take nothing when they have left.
+// Many clients can wait at any node. Those that have left take no element.
 func TestManyBlockedClients(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -225,7 +225,7 @@ func TestManyBlockedClients(t *testing.T) {
 		c.nodes[i%3].Abandon(b)
 	}
 	m.list = nil
-	// They come behind those who have left, by the same links.
+	// The new commands come over the same links as those of the clients that have left, and after them.
 	m.block(30)
 	for i := range 10 {
 		c.do(i%3, fmt.Sprintf("RPUSH key%d a b c", i))

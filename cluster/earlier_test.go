@@ -25,7 +25,7 @@ func TestEarlierStatesAreLetGo(t *testing.T) {
 		if _, err := io.ReadFull(r, piece); err != nil {
 			t.Fatal(err)
 		}
-		n.expect("2097152", "SETRANGE k 0 y") // there is memory
+		n.expect("2097152", "SETRANGE k 0 y") // memory is not short yet
 		if _, err := io.ReadFull(r, piece); err != nil {
 			t.Fatal(err)
 		}

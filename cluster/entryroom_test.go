@@ -12,7 +12,8 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// narrowFiles are on a disk that has room for no more than so many bytes at once, and says that it has so much.
+// narrowFiles are the files of a disk with two limits: room is the most bytes that can be reserved at once, and free is the free
+// space that the disk reports.
 type narrowFiles struct {
 	crashdisk.UnsyncedFiles
 	room, free *atomic.Int64
@@ -44,7 +45,7 @@ func (f narrowFile) Reserve(from, length int64, fill bool) error {
 
 const ample = 1 << 40
 
-// narrowNodes returns a change of the configuration that gives each of three nodes a narrow disk, and the disks.
+// narrowNodes returns three narrow disks by node, and a change of the configuration that gives each node its disk.
 func narrowNodes() (disks map[string]narrowFiles, change func(*Config)) {
 	disks = map[string]narrowFiles{}
 	for _, id := range []string{"n1", "n2", "n3"} {
@@ -61,8 +62,8 @@ func (d narrowFiles) narrow(room, free int64) {
 	d.free.Store(free)
 }
 
-// TestEntryThatFitsNoDisk: a command whose entry has room on no disk, or only on that of the leader, is refused. The leader stays, and
-// locks go on. When there is room, the command succeeds.
+// TestEntryThatFitsNoDisk: a command is refused if no disk has room for its entry, or only the leader's disk. The leader goes on
+// leading, and clients still get locks. When there is room, the command succeeds.
 func TestEntryThatFitsNoDisk(t *testing.T) {
 	for name, led := range map[string]int64{"no disk": 3 << 19, "the leader's disk": ample} {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestEntryThatFitsNoDisk(t *testing.T) {
 						disks[cfg.ID].narrow(led, led)
 					}
 				}
-				time.Sleep(2 * time.Second) // the nodes hear of it
+				time.Sleep(2 * time.Second) // the nodes tell each other how much room they have
 				term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
 				long := "SET big " + strings.Repeat("x", 2<<20)
 				for i := range c.nodes {
@@ -116,8 +117,9 @@ func TestEntryThatFitsNotTheLeader(t *testing.T) {
 	}, change)
 }
 
-// TestEntryThatOnlyItsLeaderHas: the disks of the followers fill up before they say so, and the leader has an entry that it cannot commit. A
-// follower takes over, and locks go on. No node is in trouble any more, and the client is not told that the write was executed.
+// TestEntryThatOnlyItsLeaderHas: the disks of the followers fill up before the leader hears of it, and the leader has an entry
+// that it cannot commit. A follower takes over, and clients still get locks. In the end no node is in trouble, and the client is
+// not told that its write was executed.
 func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {
@@ -142,8 +144,8 @@ func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
 	}, change)
 }
 
-// TestExpiredKeyThatFitsNoDisk: no disk has room for the entry that would delete an expired key with a long name. The leader stays, locks
-// go on, and the key is gone for clients. When there is room, it is deleted.
+// TestExpiredKeyThatFitsNoDisk: a key with a long name expires, and no disk has room for the entry that would delete it. The
+// leader goes on leading, clients still get locks, and they no longer find the key. When there is room, the key is deleted.
 func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {
@@ -153,7 +155,7 @@ func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 		for _, d := range disks {
 			d.narrow(3<<19, 3<<19)
 		}
-		time.Sleep(2 * time.Second) // the nodes hear of it
+		time.Sleep(2 * time.Second) // the nodes tell each other how much room they have
 		term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
 		time.Sleep(8 * time.Second)
 		for i := range c.nodes {
@@ -179,7 +181,8 @@ func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 	}, change)
 }
 
-// TestKeptReplyThatFitsNoDisk: an entry does not keep a reply for which no disk has room. The leader stays, and the client gets the reply.
+// TestKeptReplyThatFitsNoDisk: no disk has room for an entry that keeps a long reply. So the entry does not keep the reply. The
+// leader goes on leading, and the client gets the reply.
 func TestKeptReplyThatFitsNoDisk(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {
@@ -191,7 +194,7 @@ func TestKeptReplyThatFitsNoDisk(t *testing.T) {
 		for _, d := range disks {
 			d.narrow(300<<10, 300<<10)
 		}
-		time.Sleep(2 * time.Second) // the nodes hear of it
+		time.Sleep(2 * time.Second) // the nodes tell each other how much room they have
 		term := raftOf(c.nodes[leader]).Raft.CurrentTerm()
 		for i := range c.nodes {
 			c.expect(i, value, "SET big"+c.cfg[i].ID+" v GET")

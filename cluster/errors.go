@@ -15,11 +15,10 @@ import (
 // (package raftfsm) has refused the entry. Submit then sends the submission again, to whatever node leads by then. When the
 // submission has been without a leader for Config.FailoverWait, the client gets CLUSTERDOWN and may resend.
 //
-// The outcome is unknown if the leader was lost with the entry in flight. The next accepted entry settles the
-// outcome (pending.go). A new leader appends an entry at once, so a deposed leader that lives learns the truth
-// from the first entry of its successor. If the outcome cannot be known in time, the client gets
-// INDETERMINATE, on which no client resends. A numbered write (once.go) is sent to the next leader instead, and
-// so is a read.
+// The outcome is unknown if the leader was lost with the entry in flight. The next accepted entry settles the outcome
+// (pending.go). A new leader appends an entry at once, so a deposed leader that lives learns the truth from the first entry of
+// its successor. If the outcome cannot be known in time, the client gets INDETERMINATE, on which no client resends. Numbered
+// writes (once.go) and reads are exceptions: the node sends them to the next leader.
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown

@@ -46,10 +46,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The next leader's lease clock goes on from the stamp of this entry, and that leader does not know how late this one
-	// replies. So the stamp is earlier than the time from which lateness counts, by the worst lateness of this leader's
-	// replies, but at most by latenessKept. Before a reply that is later than latenessKept, an extra entry lengthens the leases
-	// (makeUp).
+	// The next leader's lease clock goes on from the stamp of this entry. That leader does not know how late this leader's
+	// replies were. So the stamp is the time from which lateness counts, less the worst lateness of this leader's replies, but
+	// less latenessKept at most. Before a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(b.started.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: b.started.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -60,8 +59,8 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 }
 
 // evaluateFrom runs the requests q[from:]; the earlier ones have been run. A request spoils the batch if its writes have to be
-// undone (spoiled). Then evaluateFrom runs all of q again on a fresh transaction, without that request, or without the one call
-// of it that is to be refused. all are the requests that were run, and rest those that are left over.
+// undone (spoiled). Then evaluateFrom runs q again on a fresh transaction, and leaves out that request, or only the call of it
+// that is to be refused. The result all has the requests that were run, and rest has those that are left over.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
 	for again := from == 0; ; now = s.node.clock.Now() {
 		if again {
@@ -146,8 +145,8 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 // foundOwnEvery is the least time between two log lines of foundOwn.
 const foundOwnEvery = 10 * time.Minute
 
-// foundOwn is called when a SET with NX has found the very value that it was to set. It logs that, because the reason is hard
-// to find otherwise: the lock seems free, and nobody gets it.
+// foundOwn is called when a SET with NX has found the very value that it was to set. Then the lock seems free, and nobody gets
+// it. foundOwn logs the reason, because it is hard to find otherwise.
 func (s *sequencer) foundOwn() {
 	now := s.node.cfg.Time.Monotonic()
 	if s.ownFound != 0 && now-s.ownFound < foundOwnEvery {
@@ -392,9 +391,9 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	return refused, nil
 }
 
-// evaluateCall runs call i of a request. Its writes have to be undone if they are too many, if the call was stopped, or if its
-// reply is too large. Then overrun is the error for the call. The batch is evaluated again without the call, and the call gets
-// that error.
+// evaluateCall runs call i of a request. The call's writes have to be undone if they are too many, if the call was stopped, or if
+// its reply is too large. evaluateCall then returns the error for the call as overrun. The caller has the batch evaluated again
+// without the call, and the call gets that error.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}

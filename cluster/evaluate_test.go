@@ -48,13 +48,13 @@ var badCommands = []store.Command{
 		c.SetString(0, []byte("panic"), "half done", 0)
 		panic("a bug in a handler")
 	}},
-	// fill key megabytes
+	// FILL key n writes a value of n MB to the key.
 	{Name: "fill", Arity: 3, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		n, _ := redistext.ParseInt(c.Args[2])
 		c.SetString(0, c.Args[1], strings.Repeat("x", int(n)<<20), 0)
 		return store.OK
 	}},
-	// undo megabytes, as a script does that is refused
+	// UNDO n writes n MB and takes the write back, as a refused script does.
 	{Name: "undo", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
 		n, _ := redistext.ParseInt(c.Args[1])
 		before := c.Savepoint()
@@ -77,8 +77,7 @@ func TestPanicCostsOnlyItsRequest(t *testing.T) {
 	})
 }
 
-// A command that writes more than it may is refused; nothing else suffers, in its own
-// pipeline or in others.
+// A command that writes more than it may is refused. No other command suffers, neither in the same pipeline nor in others.
 func TestOversizedWriteSets(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)
@@ -139,8 +138,8 @@ var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripti
 	return store.OK
 }}
 
-// Requests that were run before a long script of their batch are answered before the script ends: the script
-// is stopped and run again by itself. No other request is run twice, and those behind the script are run behind it.
+// A batch has requests before and behind a long script. The script is stopped and run again by itself, so the requests before it
+// are answered before it ends. No other request is run twice, and the requests behind the script are run behind it.
 func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	for want, calls := range map[string]func(*testNode) []Call{
 		"OK":     func(n *testNode) []Call { return n.call("SCRIPT 2") },
@@ -195,7 +194,7 @@ func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	}
 }
 
-// count adds one to the counter. Unlike INCR, it is no command of which locks are made, and so overtakes no script of its user.
+// count adds one to the counter. INCR, with which clients make locks, overtakes a script of its own user; count does not.
 var count = store.Command{Name: "count", Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 	n := store.Int(1)
 	if e := c.Txn.Lookup(0, []byte("counter")); e != nil {
@@ -206,9 +205,8 @@ var count = store.Command{Name: "count", Flags: store.Write, Run: func(c *store.
 	return n
 }}
 
-// Whoever waits for a script that runs for longer than the threshold is told
-// BUSY, and nothing of theirs is executed: those in its own batch, those in
-// the queue, and those that come later.
+// A script runs for longer than the threshold. All requests that wait for it are told BUSY and not executed: those in its batch,
+// those in the queue, and those that come later.
 func TestBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scriptCommand, count)
@@ -284,7 +282,8 @@ func TestBusyBehindOthers(t *testing.T) {
 	})
 }
 
-// A client of an ephemeral node is told BUSY, though its goroutine was the one to run the requests.
+// On an ephemeral node, a client's goroutine may run the requests itself. While a script of another client runs, the client is
+// told BUSY all the same.
 func TestNobodyRunsTheScriptOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &limited{limit: 3 * time.Second, kill: make(chan struct{})}

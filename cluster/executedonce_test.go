@@ -15,9 +15,8 @@ import (
 	"lockstep/store"
 )
 
-// The tests called TestJ1 to TestJ20 stand for twenty classes of failure that
-// other lock services, or clients of them, really had. conformance/broken shows
-// of each that it fails when this program is broken in that way.
+// The tests called TestJ1 to TestJ20 stand for twenty classes of failure that other lock services, or clients of them, really
+// had. conformance/broken shows that each test fails when this program is broken in that way.
 
 // J1: a request that a node carried to the leader was executed again and
 // again. Here each request appends its number and increments a counter. In the
@@ -201,9 +200,8 @@ var faults = []fault{
 // again.
 var resent = []string{"-CLUSTERDOWN", "-BUSY", "-TRYAGAIN", "-LOADING", "-READONLY", "-MASTERDOWN", "-MOVED", "-ASK", "-WAIT"}
 
-// J7: a write was answered with an error although it had been committed, or was
-// to be. Whatever happens, an error on which clients resend means that the
-// command never takes effect, and a success that it did.
+// J7: a write was answered with an error although it had been committed, or was committed later. Here, an error on which clients
+// resend always means that the command never takes effect, and a success always means that it did.
 func TestJ7ErrorsTellTheTruth(t *testing.T) {
 	for _, f := range faults {
 		for _, carried := range []bool{false, true} {
@@ -251,8 +249,8 @@ func TestJ7ErrorsTellTheTruth(t *testing.T) {
 	}
 }
 
-// J10: elements came twice, and two histories existed at once. Every list that
-// a client reads is a prefix of the list that there is in the end.
+// J10: elements came twice, and two histories existed at once. Here, every list that a client reads is a prefix of the list that
+// exists in the end.
 func TestJ10OneHistory(t *testing.T) {
 	t.Run("a copy from an earlier link", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -396,9 +394,8 @@ var unlockCommand = store.Command{Name: "unlock", Arity: 3, Flags: store.Write, 
 	return store.Int(1)
 }}
 
-// J20: a release failed because the connection was lost; the client took the
-// lock for free, the server for held. A release that a node has taken in is
-// carried out, and the answer says so.
+// J20: a release failed because the connection was lost. The client took the lock for free, but the server still held it. Here, a
+// release that a node has received is carried out, and the answer says so.
 func TestJ20ReleaseIsCarriedOut(t *testing.T) {
 	for name, release := range map[string]func(p *pair) string{
 		"the link breaks before the commit": func(p *pair) string { return p.brokenLink(commitSlowly, "UNLOCK lock me") },
@@ -414,7 +411,7 @@ func TestJ20ReleaseIsCarriedOut(t *testing.T) {
 				if got := release(p); got != "1" {
 					t.Errorf("the release was told %q", got)
 				}
-				// Whoever asks next has it, through either node.
+				// The next client that asks gets the lock, at either node.
 				if got := p.doOn(p.b, "SET lock you NX PX 60000"); got != "OK" {
 					t.Errorf("the next owner was told %q", got)
 				}

@@ -103,8 +103,8 @@ func TestStampsUnderReads(t *testing.T) {
 // alive reports whether a read finds a key.
 func (n *testNode) alive(key string) bool { return n.do("EXISTS "+key) == "1" }
 
-// A lease counts from the reply: however long the log took, its holder has the
-// whole TTL, and a millisecond or two later it is over.
+// A lease counts from the reply. However long the log took, the holder has the whole TTL, and the lease is over a millisecond or
+// two after that.
 func TestLeaseCountsFromTheReply(t *testing.T) {
 	for _, late := range []time.Duration{0, 3 * ms, 250 * ms, 2000 * ms} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -134,9 +134,8 @@ func TestLeaseCountsFromTheReply(t *testing.T) {
 	}
 }
 
-// The next leader honours every lease as long as the last one would have,
-// although it does not know how late replies were: a slow log, and a slow
-// script in the same batch.
+// The next leader keeps every lease for as long as its predecessor would have, although it does not know how late the
+// predecessor's replies were. Here a reply is late because of a slow log, or because of a slow script in the same batch.
 func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 	t.Run("slow log", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -158,8 +157,8 @@ func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 	})
 }
 
-// A slow write lengthens the leases that it has set, as promised, and at the next
-// election no others: the log says which these are.
+// A slow write lengthens the leases that it has set, as promised. At the next election it lengthens no other leases, because the
+// log says which ones it has set.
 func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -188,8 +187,8 @@ func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
 	})
 }
 
-// Where every write is slow, or some are slower than others, a lease is answered all
-// the same, lives for its time from the reply, and not much longer.
+// Every write is slow, or some are slower than others. A lease is granted all the same. It lasts for its time from the reply, and
+// not much longer.
 func TestLeaseOnASlowDisk(t *testing.T) {
 	for _, took := range [][]time.Duration{{100 * ms, 100 * ms, 100 * ms}, {400 * ms, 400 * ms, 400 * ms}, {60 * ms, 900 * ms, ms}, {900 * ms, 300 * ms, 500 * ms, ms}} {
 		for i := range 4 {
@@ -205,7 +204,7 @@ func TestLeaseOnASlowDisk(t *testing.T) {
 				})
 				lock := n.start("SET lock v NX PX 4000")
 				synctest.Wait()
-				// The next batch takes back what leases were lengthened by too much, also if it is evaluated again.
+				// When leases were lengthened by too much, the next batch takes that back, also if it is evaluated again.
 				next := n.start("SET next v")
 				synctest.Wait()
 				if parted {
@@ -300,7 +299,7 @@ func TestFailoverLengthensLeasesByTheLeaderlessTime(t *testing.T) {
 	})
 }
 
-// On an ephemeral node, too, time passes under load.
+// An ephemeral node deletes expired keys under load, too.
 func TestEphemeralNodeExpiresUnderLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newEphemeralNode(t)
@@ -348,8 +347,8 @@ func TestHugeTTL(t *testing.T) {
 	}
 }
 
-// Two keys with names of the greatest length expire, and a command that writes as much comes at once: no entry is larger than
-// the log can hold, and the command is run.
+// Two keys with names of the greatest length expire when a command comes that writes as much. No entry is larger than the log can
+// hold, and the command is run.
 func TestExpiryOfVeryLongNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -381,7 +380,8 @@ func TestExpiryOfVeryLongNames(t *testing.T) {
 	})
 }
 
-// TestNoLeaseEndsInItsOwnBatch: a lease does not end within the batch that grants it: its owner has not been told yet.
+// TestNoLeaseEndsInItsOwnBatch: a lease does not end within the batch that grants it, because its owner has not been told of it
+// yet.
 func TestNoLeaseEndsInItsOwnBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scriptCommand)
@@ -391,7 +391,7 @@ func TestNoLeaseEndsInItsOwnBatch(t *testing.T) {
 			t.Errorf("both were told OK at one instant: %q", got)
 		}
 	})
-	bubble(t, func(t *testing.T) { // without another owner: the lease is over when its owner is told of it
+	bubble(t, func(t *testing.T) { // no other client wants the lock; the lease is over when its owner is told of it
 		n := newTestNode(t, scriptCommand)
 		n.lead()
 		got := n.together("SET lock me NX PX 8", "SCRIPT 12ms", "EXISTS lock")
@@ -402,7 +402,8 @@ func TestNoLeaseEndsInItsOwnBatch(t *testing.T) {
 	})
 }
 
-// TestKeysInGraceHoldUpNoOthers: keys that are in their grace do not keep others from being deleted.
+// TestKeysInGraceHoldUpNoOthers: a key that lives on after its deadline, because the reply to its owner was late, does not keep
+// other keys from being deleted.
 func TestKeysInGraceHoldUpNoOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -415,7 +416,7 @@ func TestKeysInGraceHoldUpNoOthers(t *testing.T) {
 		}
 		n.log.decides(2400*ms, once(commitSlowly))
 		n.do(lines...)
-		time.Sleep(1300 * ms) // 3.7 s
+		time.Sleep(1300 * ms) // until 3.7 s after the lock was set
 		before := n.batches.Load()
 		if got := n.expired(); got < 1 {
 			t.Errorf("nothing has been deleted 200 ms after the deadline of the lock")

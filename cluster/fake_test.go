@@ -81,15 +81,15 @@ type fakeLog struct {
 	delay     time.Duration
 	decide    func(raftfsm.Entry) verdict // nil: commit
 	verify    func() error                // nil: still the leader
-	barrier   func() error                // nil: as a leader's
+	barrier   func() error                // nil: succeeds after the entries in limbo are settled
 	contact   time.Time                   // zero: right now
 	deposed   bool
 	overdue   string
 	index     uint64
 	term      uint64
 	limbo     []limboEntry
-	foreign   uint64 // entries by other leaders …
-	stamp     int64  // … have this stamp, or a later one
+	foreign   uint64 // number of entries by other leaders
+	stamp     int64  // the least stamp of these entries
 	proposals []raftfsm.Entry
 	verified  int
 	copies    []*Node // apply the same entries
@@ -172,7 +172,7 @@ func (l *fakeLog) otherLeader(writes ...func(*store.Txn)) {
 	l.apply(e.Append(nil))
 }
 
-// settle decides the fate of what is in limbo; the caller holds mu.
+// settle decides what becomes of the entries in limbo; the caller holds mu.
 func (l *fakeLog) settle() {
 	limbo := l.limbo
 	l.limbo = nil
@@ -205,7 +205,7 @@ func (l *fakeLog) Verify() error {
 	l.verified++
 	deposed, verify := l.deposed, l.verify
 	l.mu.Unlock()
-	// The hook may sleep; waiting for a mutex would stop the bubble's time.
+	// The hook runs without mu, because it may sleep: a goroutine that waits for a mutex would stop the bubble's time.
 	if deposed {
 		return errDeposed
 	}

@@ -29,7 +29,7 @@ const (
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	warned := false
-	linked := false // there was a link to this leader, and suspect has not been called since the last one
+	linked := false // there was a link to this leader, and suspect has not been called since
 	for ctx.Err() == nil {
 		l, r, err := n.connect(leader.ID, leader.Addr)
 		if err != nil {

@@ -36,7 +36,7 @@ func twins(t *testing.T, change ...func(*Config)) (c *three, w *wires, other *th
 	return c, w, other
 }
 
-// n3 dies, and its address is given to n3 of another cluster, which has met other directories. The founders go on.
+// n3 dies, and its address is given to the n3 of another cluster, whose nodes have met other directories. n1 and n2 go on.
 func TestFoundersOutliveAnotherCluster(t *testing.T) {
 	c, w, other := twins(t)
 	c.expect(0, "OK", "SET lock owner")
@@ -48,7 +48,8 @@ func TestFoundersOutliveAnotherCluster(t *testing.T) {
 	}
 }
 
-// The leader's address is given to the leader of another cluster, which has the same id. The followers forward nothing there.
+// The leader's address is given to the leader of another cluster, who has the same id. The followers forward nothing to that
+// node.
 func TestCommandsReachNoOtherCluster(t *testing.T) {
 	c, w, other := twins(t, func(cfg *Config) { cfg.FailoverWait = 300 * ms })
 	other.expect(0, "OK", "SET who other")
@@ -84,8 +85,8 @@ func (w *wires) tear() {
 	}
 }
 
-// n3 is dead, and at its address answers n3 of another cluster. n2 may not be removed: n1 alone is no majority of two. Nor is n3
-// given the leadership.
+// n3 is dead, and the n3 of another cluster answers at its address. That answer does not count: n2 may not be removed, because n1
+// alone would be no majority of n1 and n3. Nor is n3 given the leadership.
 func TestRemovalCountsNoStranger(t *testing.T) {
 	c, w, other := twins(t)
 	c.stop(2)
@@ -105,7 +106,7 @@ func TestRemovalCountsNoStranger(t *testing.T) {
 	c.voters("n1", "n3")
 }
 
-// n3 is dead, and at its address answers n2, or n3 of another cluster. WAIT counts neither.
+// n3 is dead. At its address answers n2, or the n3 of another cluster. WAIT counts neither answer.
 func TestWaitCountsMembersOnly(t *testing.T) {
 	c, w, other := twins(t)
 	c.stop(2)
@@ -120,7 +121,8 @@ func TestWaitCountsMembersOnly(t *testing.T) {
 	}
 }
 
-// Who claims with a directory that is not the member's is refused; and only a member is told the name of a directory.
+// A node that claims with another directory than the member's is refused. A node tells the name of its directory only to a
+// member.
 func TestIdentityOfALink(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)

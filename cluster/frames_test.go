@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// sayings are what peers say on the protocols of this package, the first byte included.
+// sayings returns what peers say on the protocols of this package, including the first byte, which names the protocol.
 func sayings(from string) (list [][]byte) {
 	list = append(list, append([]byte{peerport.ProtoFacts}, sampleFacts.Append(nil)...))
 	join := codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), "n1"), "127.0.0.1:1")
@@ -27,8 +27,8 @@ func sayings(from string) (list [][]byte) {
 	return list
 }
 
-// TestMutatedFrames sends frames of peers, with some of their bytes changed, to the nodes of a cluster. No node ends, nothing
-// is lost, and clients are served. $LOCKSTEP_FRAMES says how many are sent, $LOCKSTEP_SEED which.
+// TestMutatedFrames sends frames of peers, with some of their bytes changed, to the nodes of a cluster. No node ends, nothing is
+// lost, and clients are served. $LOCKSTEP_FRAMES is the number of frames, and $LOCKSTEP_SEED chooses them.
 func TestMutatedFrames(t *testing.T) {
 	count, seed := clustertest.Number("LOCKSTEP_FRAMES", 1500), clustertest.Number("LOCKSTEP_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("LOCKSTEP_SEED=%d", seed)

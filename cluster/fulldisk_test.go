@@ -10,8 +10,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestLongEntriesOnAFullDisk: on the disk of a node alone there is no room for a long entry, but short ones still fit. The node is
-// deposed once, and not at each long entry again; all clients are told of the disk, and when there is room the node goes on.
+// TestLongEntriesOnAFullDisk: the disk of a single node has no room for a long entry, but short ones still fit. The node is
+// deposed once, and not at each further long entry. All clients are told that the disk is full. When there is room, the node goes
+// on.
 func TestLongEntriesOnAFullDisk(t *testing.T) {
 	full, l := new(atomic.Bool), &linesOf{count: map[string]int{}}
 	cfg := dataConfig(t, t.TempDir())
@@ -87,8 +88,8 @@ func TestFullDiskIsToldTheClientWhoseEntryDoesNotFit(t *testing.T) {
 	t.Fatal("the disk takes everything")
 }
 
-// TestFullLeaderHandsOver: a node that is elected although its disk has no room for what did not fit hands its leadership to
-// another voter.
+// TestFullLeaderHandsOver: a node had no room for an entry, and is elected while its disk still lacks that room. It hands its
+// leadership to another voter.
 func TestFullLeaderHandsOver(t *testing.T) {
 	const cramped = 2
 	var full atomic.Bool
@@ -97,7 +98,8 @@ func TestFullLeaderHandsOver(t *testing.T) {
 		c.expect(cramped, "OK", "SET key value")
 		c.same()
 		full.Store(true)
-		// Past the queue of the clients, so that no other leader writes the entry: then this node could not be elected.
+		// The entry goes directly to Raft. If it went through the queue of the clients, another leader would write it, and this
+		// node could not be elected.
 		if err := raftOf(c.nodes[cramped]).Raft.Apply(make([]byte, 1<<20), 0).Error(); err == nil || c.nodes[cramped].Trouble() == "" {
 			t.Fatalf("a full disk took an entry: %v", err)
 		}

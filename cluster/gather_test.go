@@ -30,7 +30,7 @@ func TestBatchWaitsForThoseWhoWereAnswered(t *testing.T) {
 					t.Errorf("a client was told %q", got)
 				}
 			}
-			// The first time nobody is expected, so the first one goes alone.
+			// At first the leader expects nobody, so the first request is a batch of its own.
 			if proposals, _ := n.log.count(); proposals-before > 2 {
 				t.Errorf("%d proposals", proposals-before)
 			}
@@ -48,9 +48,8 @@ func TestBatchWaitsForThoseWhoWereAnswered(t *testing.T) {
 	})
 }
 
-// A lock is released and a message says so: the next request of its last owner, and that of
-// the receiver, which tries to take the lock, become one batch. If the message has no
-// receivers, the batch waits for none.
+// A client releases a lock and publishes a message about it. The client's next request, and the request by which the receiver
+// tries to take the lock, become one batch. If the message has no receivers, the batch does not wait for any.
 func TestBatchWaitsForThoseWhoWereTold(t *testing.T) {
 	for receivers, want := range []int{3, 2} {
 		t.Run(fmt.Sprint(receivers, " receivers"), func(t *testing.T) {
@@ -107,7 +106,7 @@ func TestBatchWaitsInVain(t *testing.T) {
 	})
 }
 
-// expecting makes a node lead that waits for three requests next: it has just answered as many.
+// expecting makes a node lead and answer three requests. So its next batch waits for three requests.
 func (n *testNode) expecting() {
 	n.lead()
 	n.expectThree()
@@ -119,7 +118,7 @@ func (n *testNode) expectThree() {
 	synctest.Wait()
 	three := []<-chan string{n.start("SET b v"), n.start("SET c v")}
 	<-alone
-	synctest.Wait() // it would expect a fourth if the third came before it has counted
+	synctest.Wait() // if the third came before the leader has counted, the leader would expect a fourth
 	three = append(three, n.start("SET a v"))
 	for _, r := range three {
 		<-r
@@ -153,14 +152,14 @@ func TestBatchIsEvaluatedWhileItWaits(t *testing.T) {
 		if proposals, _ := n.log.count(); proposals-before != 1 {
 			t.Errorf("%d proposals", proposals-before)
 		}
-		// The second comes too soon before the third to be worth a round of its own.
+		// The second request is not evaluated by itself, because the third comes so soon after it.
 		if want := []time.Duration{0, 400 * time.Microsecond, 400 * time.Microsecond}; !slices.Equal(evaluated, want) {
 			t.Errorf("evaluated after %v, want %v", evaluated, want)
 		}
 	})
 }
 
-// What another leader writes while a batch waits counts: all of the batch is evaluated again.
+// While a batch waits, another leader writes an entry. So all of the batch is evaluated again.
 func TestStateMovesOnWhileABatchWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -189,7 +188,7 @@ func TestStateMovesOnWhileABatchWaits(t *testing.T) {
 	})
 }
 
-// What spoils a batch may come while it waits, too.
+// A request that spoils the batch may also come while the batch waits.
 func TestBatchIsSpoiledWhileItWaits(t *testing.T) {
 	for _, spoiler := range []string{"PANIC", "FILL huge 65"} {
 		t.Run(spoiler, func(t *testing.T) {

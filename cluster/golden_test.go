@@ -23,9 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// message is one that nodes exchange, as it was recorded: decoded, it must be
-// the same value, and encoded the same bytes. If one changes, so must
-// forward.Major: nodes of two versions would misread each other.
+// message is a message that nodes exchange, with its recorded bytes. The bytes must decode to the same value, and the value must
+// encode to the same bytes. If a message changes, forward.Major must change, too, because otherwise nodes of two versions would
+// misread each other.
 type message struct {
 	name string
 	b    []byte             // as this program writes it

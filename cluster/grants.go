@@ -18,8 +18,9 @@ import (
 //   - The leader itself replies late, after a slow log or behind a slow script. It extends the deadlines (clock.Lateness). If
 //     the reply is later than latenessKept, an extra entry lengthens the leases before the reply, so that the next leader
 //     knows the later deadlines (makeUp).
-//   - A reply was lost with a link or a leader, and the request is sent again. The leader that gets it repeats the reply,
-//     which was kept. The grants, the leases that the request was given, were kept with the reply, and begin anew (decided).
+//   - A reply was lost with a link or a leader, and the request is sent again. The reply was kept together with its grants,
+//     which are the leases that the request was given. The leader that gets the request repeats the reply, and the leases
+//     begin anew (decided).
 //   - A leader loses its leadership before it replies, and then learns that the log has accepted the write. By then the leases
 //     may have been running for some time at the next leader. So the deposed leader asks the next one to let the grants begin
 //     anew, and then answers its client (confirm).
@@ -29,11 +30,13 @@ import (
 // If the lease is over before it can begin anew, the client does not get the reply: another client may own the lock.
 //
 // A write set is stamped when it is evaluated, and acknowledged some milliseconds later. The owner of a lease counts from the
-// acknowledgement, so without correction the lease would end too early by these milliseconds. And a new leader does not know
-// how late its predecessor acknowledged. If a reply is no later than latenessKept, the lease clock makes up for its lateness.
-// The leader sets its stamps back by the worst lateness. If the last entry granted leases, the next leader's clock leaves out
-// at least latenessKept of the time since that entry (Lease.Lead). Before a later reply, the leader logs another entry, which
-// moves the deadlines of the late leases. So a slow write lengthens its own leases and no others.
+// acknowledgement, so without correction the lease would end too early by these milliseconds. And a new leader does not know how
+// late its predecessor's acknowledgements were.
+//
+// If replies are no later than latenessKept, the lease clock makes up for their lateness. The leader sets its stamps back by the
+// worst lateness of its replies. If the last entry granted leases, the next leader's clock leaves out at least latenessKept of
+// the time since that entry (Lease.Lead). If a reply is later than latenessKept, the leader first logs another entry, which moves
+// the deadlines of the late leases. So a slow write lengthens its own leases and no others.
 //
 // If a leased key is gone, or belongs to another client, a request that is sent again gets ErrReplyLost instead of its OK: a
 // client that got the OK now would count the lease from now.
@@ -41,7 +44,7 @@ import (
 // A leader whose process stood still between evaluation and reply may have been replaced without knowing it. So before a late
 // reply, the leader checks once more that it leads (stillLeads). A reply within the time promptly normally needs no check: no
 // other leader can begin so soon, because voters wait for the heartbeat timeout, or until the leader's process is gone. But
-// while this leader hands over, another one can begin at once. So it then checks before every reply.
+// another leader can begin at once if this one hands over. So a leader that hands over checks before every reply.
 
 // span marks the writes of a call that has asked for a lease.
 type span struct {
@@ -63,8 +66,8 @@ type grant struct {
 }
 
 // granted returns the leases that the batch has given to the request r. seq is the number of the batch's write set. Leases that
-// later calls of r have ended are left out. A lease has the deadline 0 if a later request of the batch may have given the
-// lease's name to another key.
+// later calls of r have ended are left out. A lease gets the deadline 0 if a later request of the batch may have put another key
+// in the place of the leased one.
 func (b *batch) granted(r *request, seq uint64, writes []byte) grants {
 	g := grants{seq: seq, at: r.at, list: slices.Clone(r.anew)}
 	for _, s := range r.spans {
@@ -99,10 +102,11 @@ func (b *batch) leased() []store.LeasedKey {
 	return store.Leased(b.writes, spans, anew)
 }
 
-// A write that is answered within the time promptly after its evaluation needs no second check that this node still leads: no
-// other leader can begin so early after the majority took the entry, unless this one hands over. latenessKept is the same time
-// in ms. Before a later reply, an extra entry lengthens the leases. The lateness of an earlier reply is in no entry, so the
-// next leader adds the worst case, latenessKept, to the leases.
+// promptly is a time after the evaluation of a write. A write that is answered within that time needs no second check that this
+// node still leads, unless this node hands over: no other leader can begin so early after the majority took the entry.
+//
+// latenessKept is the same time in ms. Before a reply that is later, an extra entry lengthens the leases. If a reply is not
+// later, its lateness is in no entry. So the next leader adds the worst case, latenessKept, to the leases.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50

@@ -55,7 +55,7 @@ func TestGuestsAreBounded(t *testing.T) {
 		p.got(early, "[early a]")
 		p.got(late, "[late b]")
 		p.got(own, "[own:2999 c]")
-		p.expect("1 x", "RPUSH large59:0 x", "LPOP large59:0") // nobody waits for it any more
+		p.expect("1 x", "RPUSH large59:0 x", "LPOP large59:0") // nobody waits for this list any more
 		p.cut()
 		synctest.Wait()
 		if p.guests.size != 0 || p.guests.all != 0 || len(p.guests.list) != 0 {
@@ -64,8 +64,8 @@ func TestGuestsAreBounded(t *testing.T) {
 	})
 }
 
-// While the disk stands still the leader cannot let go of the clients that it refuses. It
-// holds no more for them than the limit once again, and turns further ones away.
+// While the disk stands still, the leader cannot let go of the clients that it refuses. The refused clients may take as many
+// bytes as the limit, in addition to the others. The leader turns further clients away.
 func TestGuestsOfAStalledLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

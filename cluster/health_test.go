@@ -88,7 +88,7 @@ func TestLogSaysWhatChanges(t *testing.T) {
 	})
 }
 
-// scarceDisk is the machine's disk, without room when the test says so.
+// scarceDisk is the machine's disk; the test says when it has no room.
 type scarceDisk struct {
 	crashdisk.UnsyncedFiles
 	full *atomic.Bool
@@ -116,8 +116,8 @@ func (f scarceFile) Reserve(from, length int64, fill bool) error {
 	return f.File.Reserve(from, length, fill)
 }
 
-// TestFullDiskDoesNotFlap: a node alone whose disk is full does not lead each second anew. Clients
-// are told of the disk, the log says each change once, and with room it goes on.
+// TestFullDiskDoesNotFlap: a single node whose disk is full does not begin to lead anew each second. Clients are told that the
+// disk is full, the log says each change once, and the node goes on when there is room.
 func TestFullDiskDoesNotFlap(t *testing.T) {
 	full, l := new(atomic.Bool), &linesOf{count: map[string]int{}}
 	cfg := dataConfig(t, t.TempDir())

@@ -10,12 +10,12 @@ import (
 	"lockstep/store"
 )
 
-// TestHeldReplyHasNoEarlierLeases: a session uses one submission for all its requests. A leader was deposed with a request in flight, and
-// held the reply until the leases of an earlier request of the session had begun anew. These were over, so the client was told
-// INDETERMINATE.
+// TestHeldReplyHasNoEarlierLeases: a session uses one submission for all its requests. There was an error: a leader was deposed
+// with a request in flight, and held the reply until the leases of an earlier request of the session had begun anew. These leases
+// were over, so the client was told INDETERMINATE.
 func TestHeldReplyHasNoEarlierLeases(t *testing.T) {
 	count := store.Command{Name: "count", Arity: 2, Flags: store.Write | store.Fast, Run: func(c *store.Ctx) store.Reply {
-		time.Sleep(10 * ms) // heavy work, which keeps its place
+		time.Sleep(10 * ms) // heavy work, but its request keeps its place among the others
 		c.SetString(0, c.Args[1], "1", 0)
 		return store.Int(1)
 	}}

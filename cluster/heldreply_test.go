@@ -62,7 +62,7 @@ func (p heldPair) take(node *Node, lines ...string) (string, time.Duration) {
 	return got, time.Since(start)
 }
 
-// heldReplies are the ways by which heavy work gets to the leader.
+// heldReplies has a function for each way by which heavy work gets to the leader.
 var heldReplies = map[string]func(p heldPair, lines ...string) (string, time.Duration){
 	"on the leader":   func(p heldPair, lines ...string) (string, time.Duration) { return p.take(p.Node, lines...) },
 	"on another node": func(p heldPair, lines ...string) (string, time.Duration) { return p.take(p.b, lines...) },
@@ -73,7 +73,7 @@ var heldReplies = map[string]func(p heldPair, lines ...string) (string, time.Dur
 	},
 }
 
-// A reply that is held because its request was heavy work gives its lease for the whole time, counted from when it leaves.
+// A reply to heavy work is held. Its lease has the whole time, counted from when the reply leaves.
 func TestHeldReplyGivesTheWholeLease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,8 @@ func TestHeldReplyKeepsTheGraceOfARenewal(t *testing.T) {
 	})
 }
 
-// A held reply whose time comes while a script runs for long leaves when the script has ended, with its lease.
+// A held reply is to leave while a long script runs. It leaves when the script has ended, and its lease has the whole time from
+// then on.
 func TestHeldReplyWaitsForAScript(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -138,8 +139,8 @@ func TestHeldReplyWaitsForAScript(t *testing.T) {
 	}
 }
 
-// A reply is held for no longer than its lease lasts: later the client could only be told that the lease is over. Of a short lease
-// too little time would be left to confirm it, so its reply leaves at once.
+// A reply is held for no longer than its lease lasts: later the client could only be told that the lease is over. The reply with
+// a short lease leaves at once, because too little of the lease would be left to confirm it.
 func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +164,8 @@ func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	}
 }
 
-// A held reply is sent also if another client's command has ended its lease meanwhile: the owner could have had the reply before.
+// While a reply is held, another client's command may end its lease. The reply is sent all the same, because the owner could have
+// had it before.
 func TestHeldReplyOfALeaseThatWasEnded(t *testing.T) {
 	for name, take := range heldReplies {
 		for _, next := range [][]string{{"DEL lock"}, {"DEL lock", "SET lock you NX PX 60000"}} {
@@ -180,7 +182,7 @@ func TestHeldReplyOfALeaseThatWasEnded(t *testing.T) {
 	}
 }
 
-// A reply to a request that has released its own lock has no lease, and is held as any reply without a lease is.
+// If a request has released its own lock, its reply has no lease. The reply is held like any other without a lease.
 func TestHeldReplyWithoutALease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +196,7 @@ func TestHeldReplyWithoutALease(t *testing.T) {
 	}
 }
 
-// A reply with more leases than are kept for it is not held.
+// The leases of a reply are kept up to a limit. A reply with more leases is not held.
 func TestReplyWithManyLeasesIsNotHeld(t *testing.T) {
 	for _, name := range []string{"on the leader", "on another node"} {
 		t.Run(name, func(t *testing.T) {
@@ -208,7 +210,8 @@ func TestReplyWithManyLeasesIsNotHeld(t *testing.T) {
 	}
 }
 
-// A leader of an earlier version does not tell its followers which leases it has given, so they hold no reply that may have one.
+// A leader of an earlier version does not tell its followers which leases it has given. So they hold no reply that may have a
+// lease.
 func TestLeaderTellsNoLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newHeldPair(t)
@@ -223,7 +226,8 @@ func TestLeaderTellsNoLeases(t *testing.T) {
 	})
 }
 
-// TestShortLeaseThatWaitedForRoom: the owner of a short lease that runs out while its reply waits for room in hand is told so.
+// TestShortLeaseThatWaitedForRoom: a large reply waits until its node has room for it, and the short lease in it runs out. The
+// owner is told so.
 func TestShortLeaseThatWaitedForRoom(t *testing.T) {
 	takeLarge := store.Command{Name: "takelarge", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		time.Sleep(200 * ms)
@@ -251,7 +255,7 @@ func TestShortLeaseThatWaitedForRoom(t *testing.T) {
 	})
 }
 
-// TestConfirmOfACallThatIsNotThere: a few bytes of a peer do not make the leader allocate as much as the peer likes.
+// TestConfirmOfACallThatIsNotThere: a peer cannot make the leader allocate much memory by a few bytes.
 func TestConfirmOfACallThatIsNotThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

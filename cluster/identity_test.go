@@ -14,8 +14,8 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// Of five members one, n2, is stopped, and its address now leads to n4. What n4 says must
-// not count twice: two of five are no majority.
+// Of five members, n2 is stopped, and its address now leads to n4. The answers of n4 must not count twice: two of five are no
+// majority.
 func TestAddressOfAnotherMember(t *testing.T) {
 	c, w := wired(t, discoverable, func(cfg *Config) { cfg.FailoverWait = time.Second })
 	c.start(0, 1, 2)
@@ -40,8 +40,8 @@ func TestAddressOfAnotherMember(t *testing.T) {
 	w.heal()
 }
 
-// A member of another cluster dies, and its address is given to n3: what the leader over
-// there sends must not become n3's log.
+// A member of another cluster dies, and its address is given to this cluster's n3. The entries that the other cluster's leader
+// sends must not get into n3's log.
 func TestAddressOfAnotherCluster(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)
@@ -57,7 +57,7 @@ func TestAddressOfAnotherCluster(t *testing.T) {
 	t.Cleanup(w.heal)
 	other.start(0, 1, 2)
 	other.allMet()
-	for range 10 { // the later term is believed; this cluster's own elections do not come so far
+	for range 10 { // so the other cluster is in a later term than this one reaches
 		from := other.leader()
 		other.transfer(other.nodes[from], (from+1)%2)
 	}

@@ -58,7 +58,7 @@ func TestLargeRepliesInHand(t *testing.T) {
 					synctest.Wait()
 					limit := fair.RepliesInHand
 					if c.remote {
-						limit = fair.BeyondInHand // its leader knows nothing of what is in hand here
+						limit = fair.BeyondInHand // the leader does not know which large replies this node still holds
 					}
 					atOnce := int32((limit+maxReplyBytes)>>20 + 2)
 					if got := answered.Load(); got < 4 || got > atOnce {
@@ -261,7 +261,8 @@ func leaderSaying(conn net.Conn, say func(request []byte) []byte) {
 	}
 }
 
-// TestReadPutOffKeepsNobodyWaiting: a read that was put off for want of room holds up nothing, also not after a change of leader.
+// TestReadPutOffKeepsNobodyWaiting: a read was put off for lack of room. It holds up no other request, not even after a change of
+// leader.
 func TestReadPutOffKeepsNobodyWaiting(t *testing.T) {
 	for _, change := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -289,7 +290,8 @@ func TestReadPutOffKeepsNobodyWaiting(t *testing.T) {
 	}
 }
 
-// TestPutOffWhileAMemberIsDown: the leader says "later", also while a member is down that it has not heard yet.
+// TestPutOffWhileAMemberIsDown: the leader puts a large reply off ("later"), even while a member is down from which it has heard
+// nothing.
 func TestPutOffWhileAMemberIsDown(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()

@@ -25,8 +25,8 @@ func anotherThree(t *testing.T) *three {
 	return other
 }
 
-// Another cluster was told the address of a new node before that node ran. The node cannot reach at first the cluster that it
-// joins. Until it does, and afterwards, it takes nothing of the other cluster.
+// Another cluster was told the address of a new node before that node ran. At first the new node cannot reach the cluster that it
+// joins. Neither then nor later does it take anything from the other cluster.
 func TestJoiningNodeFollowsNoOtherCluster(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)

@@ -28,7 +28,7 @@ func TestJoinBesideLeases(t *testing.T) {
 		for range 30 {
 			c.do(leader, "INCR entries")
 		}
-		c.same() // they have applied it all, so each one's snapshot is a new one
+		c.same() // all nodes have applied everything, so each of them takes a new snapshot
 		for _, n := range c.nodes {
 			if err := n.Snapshot(); err != nil {
 				t.Fatal(err)

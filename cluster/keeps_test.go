@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// keepers write a string and keep its deadline, and what that counts from: how late
-// the reply was that promised it.
+// keepers are commands that write a string and keep its deadline. They must also keep how late the reply was that promised the
+// deadline, because the lease counts from that reply.
 var keepers = []string{"SET lock 7 XX KEEPTTL", "INCR lock", "DECR lock", "INCRBY lock 94", "DECRBY lock 4", "INCRBYFLOAT lock 0.5",
 	"APPEND lock 0", "SETRANGE lock 0 9", "SETBIT lock 5 1", "GETEX lock"}
 
-// The reply to an owner was late, so its key lives on beyond its deadline. After a write that sets
-// no deadline, the key still lives on for as long. The write may be in the same transaction or
-// after it.
+// The reply to an owner was late, so its key lives on beyond its deadline. A later write that sets no deadline does not shorten
+// the key's life. The write may be in the same transaction or after it.
 func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 	for _, write := range keepers {
 		bubble(t, func(t *testing.T) {
@@ -21,7 +20,7 @@ func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 			n.lead()
 			n.log.decides(40*ms, once(commitSlowly))
 			n.expect("OK", "SET lock 5 PX 100")
-			time.Sleep(80 * ms) // counted from its evaluation the lease is over
+			time.Sleep(80 * ms) // counted from its evaluation, the lease is over
 			replies := n.Submit(n.txn(nil, "EXISTS lock", write, "EXISTS lock", "SET lock thief NX", "PTTL lock"), nil)[0].Elems
 			if text(replies[:1]) != "1" || text(replies[2:4]) != "1 nil" || replies[4].Int < 0 {
 				t.Errorf("%s: told %q", write, text(replies))
@@ -34,9 +33,8 @@ func TestWriteKeepsTheGraceInATransaction(t *testing.T) {
 	}
 }
 
-// On three nodes a lock is taken, and the followers get that write late. Then comes a write
-// that keeps the deadline, in a script or without one: nobody else gets the lock before its
-// time is over, counted from the first reply.
+// A lock is taken on three nodes, and the followers get that write late. Then another write keeps the deadline, in a script or
+// without one. Nobody else gets the lock before its time is over, counted from the first reply.
 func TestRealRaftWriteKeepsTheLease(t *testing.T) {
 	const script = `if redis.call('EXISTS', KEYS[1]) == 0 then return 'gone' end
 		redis.call(unpack(ARGV)) return redis.call('EXISTS', KEYS[1])`
@@ -54,7 +52,7 @@ func TestRealRaftWriteKeepsTheLease(t *testing.T) {
 			if i < len(keepers) {
 				c.do(leader, write)
 			} else {
-				time.Sleep(time.Until(got.at.Add(190 * ms))) // counted from its evaluation it is over
+				time.Sleep(time.Until(got.at.Add(190 * ms))) // counted from its evaluation, the lease is over
 				if got := eval(t, c.nodes[leader], script, append([]string{"lock"}, strings.Fields(write)...)...); got != "1" {
 					t.Errorf("%s in a script: told %q", write, got)
 				}

@@ -26,7 +26,7 @@ func (c *bubbled) readsFor(i int, d time.Duration, want string) (reads, asked in
 	return reads, asked
 }
 
-// A leader asks its followers once in a while, and without the option for each read.
+// With LeaseReads, a leader asks its followers only now and then. Without it, the leader asks them for each read.
 func TestLeaseReads(t *testing.T) {
 	clustertest.Slow(t)
 	for what, c := range map[string]struct {
@@ -60,7 +60,7 @@ func TestLeaseReads(t *testing.T) {
 // While a leader relies on a follower's promise, nobody else is elected. It does not matter whether
 // the candidate or the voter has given the promise, nor whether the voter has restarted since.
 func TestNoElectionWhileALeaderReads(t *testing.T) {
-	const deaf = 300 * ms // less than Raft waits before it stands, more than a promise
+	const deaf = 300 * ms // shorter than Raft's wait before an election, longer than a promise
 	for what, prepare := range map[string]func(c *bubbled, leader, candidate, voter int){
 		"both have promised": func(*bubbled, int, int, int) {},
 		"the candidate alone": func(c *bubbled, leader, _, voter int) {
@@ -92,7 +92,7 @@ func TestNoElectionWhileALeaderReads(t *testing.T) {
 				prepare(c, leader, candidate, voter)
 				c.alone(leader)
 				start := time.Now()
-				c.expect(leader, "old", "GET k") // by its lease: nobody hears it
+				c.expect(leader, "old", "GET k") // the leader relies on the promises, because nobody hears it
 				if took := time.Since(start); took != 0 {
 					t.Fatalf("a read that needs nobody took %v", took)
 				}

@@ -96,8 +96,8 @@ func TestKillIsForwarded(t *testing.T) {
 	}
 }
 
-// A node whose client may no longer end a script does not know that yet: the leader, which does, refuses. A node of version 0.1.0 says
-// nothing of the users, and checks the rights itself.
+// A client may no longer end a script, but its node does not know that yet. The leader knows, and refuses. A node of version
+// 0.1.0 says nothing of the users; it checks the rights itself.
 func TestKillByOldUsers(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.Scripts = &killer{cfg.ID}
@@ -203,7 +203,7 @@ func TestRestartOfAll(t *testing.T) {
 	c.expect(0, "0", "PUBLISH news x")
 	c.same()
 	for i := range 3 {
-		// What a node did not have before the restart is news to it.
+		// A node that lacked a message before the restart takes it for new afterwards.
 		got, old := c.sinks[i].all(), before[i].all()
 		for _, message := range got {
 			if slices.Contains(old, message) {
@@ -248,7 +248,7 @@ func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	}
 	c.start(away)
 	c.same()
-	// A request that the leader had made before it shortened its log may bring the first of them.
+	// The first messages may still come by the log, in a request that the leader had made before it shortened the log.
 	if heard := c.sinks[away].all(); len(heard) >= k {
 		t.Errorf("the node caught up by the log: it has heard %d of %d messages", len(heard), k)
 	}
@@ -287,8 +287,7 @@ func TestTransferWaitsForALeader(t *testing.T) {
 	}
 }
 
-// Without a majority nothing is acknowledged, and it is said which of the
-// requests surely had no effect.
+// Without a majority no request is acknowledged. The replies say which requests certainly had no effect.
 func TestNoMajority(t *testing.T) {
 	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 700 * ms })
 	c.start(0, 1, 2)

@@ -13,9 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// A result that cannot be read, or that has no reply or more replies than the
-// request has commands, says nothing about what happened: the request must not
-// be sent again. (Fewer replies answer the first commands: SubmitPart.)
+// A result is unusable if it cannot be read, has no reply, or has more replies than the request has commands. It says nothing
+// about what happened, so the request must not be sent again. (Fewer replies answer the first commands: SubmitPart.)
 func TestMalformedResultIsUnknown(t *testing.T) {
 	for name, result := range map[string][]byte{
 		"empty":           {},

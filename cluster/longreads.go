@@ -10,12 +10,12 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// Long reads take time in proportion to the data. They go behind all other waiting requests, so a client that
-// takes a lock waits for one long read, not for those of sixty clients. The leader may change their order,
-// because they change nothing, and each client sees only the reply to its own. While there is no room for
-// their replies, the leader puts long reads off (hasRoom). Among long reads, those of users whose long reads have taken less time
-// lately go first: a read is a long one by its kind, and may well be short. After a long read that took much time, the leader
-// serves only other requests, if there are any, for as long as the read took (fair.Interval).
+// Long reads take time in proportion to the data. They go behind all other waiting requests, so a client that takes a lock waits
+// for one long read, not for those of sixty clients. The leader may change the order of long reads, because they change nothing,
+// and each client sees only the reply to its own read. While there is no room for their replies, the leader puts long reads off
+// (hasRoom). Among long reads, those of users whose long reads have taken less time lately go first: a read counts as long by its
+// kind, and may well be short. After a long read that took much time, the leader serves only other requests, if there are any,
+// for as long as the read took (fair.Interval).
 
 // longPause is how long an idle leader waits before it looks again whether it may run the requests that go
 // behind others, or serve the pending blocked clients (due).
@@ -87,7 +87,8 @@ func (l *longReads) note(r *request, took time.Duration) {
 	l.spent[user] += took
 }
 
-// order sorts the waiting long reads by the time that those of their users have taken. Those of one user stay in order.
+// order sorts the waiting long reads by the time that the long reads of their users have taken. The long reads of one user keep
+// their order.
 func (l *longReads) order(now time.Duration) {
 	for ; now-l.halved >= time.Second && len(l.spent) > 0; l.halved += time.Second {
 		for user, took := range l.spent {

@@ -12,8 +12,9 @@ import (
 	"lockstep/store"
 )
 
-// Thirty clients have long reads waiting. A client takes locks without a pause. Few of its locks wait, and none for more than one
-// batch of reads: after each batch it is served for as long. The reads are run all the same, in the order in which they came.
+// Thirty clients have long reads waiting, and another client takes locks without a pause. Few of its locks wait, and none waits
+// for more than one batch of reads, because the leader serves the client after each batch for as long as the batch took. The
+// reads are run all the same, in the order in which they came.
 func TestLongReadsGoBehind(t *testing.T) {
 	for _, takes := range []time.Duration{100 * ms, 12 * ms} {
 		t.Run(takes.String(), func(t *testing.T) { bubble(t, func(t *testing.T) { longReadsGoBehind(t, takes) }) })
@@ -32,7 +33,7 @@ func longReadsGoBehind(t *testing.T, takes time.Duration) {
 	for i := range reads {
 		all.Go(func() {
 			n.ask(nil, false, n.call("LOOK"))
-			got, together := int(done.Add(1))-1, int(batchSpread*ms/takes) // those of a batch are answered together
+			got, together := int(done.Add(1))-1, int(batchSpread*ms/takes) // the reads of a batch are answered together
 			if got < i-together || got > i+together {
 				t.Errorf("read %d was answered as number %d", i, got)
 			}
@@ -60,8 +61,8 @@ func longReadsGoBehind(t *testing.T, takes time.Duration) {
 	}
 }
 
-// TestLongReadsOfOneUser: thirty long reads of one user wait. A short read of another user, which is a long one by its kind, waits for
-// one of them and the time that others have after it, and not for all.
+// TestLongReadsOfOneUser: thirty long reads of one user wait. Another user sends a short read, which counts as long by its kind.
+// It waits for one of the thirty, and for the time that other requests get after that one, but not for all thirty.
 func TestLongReadsOfOneUser(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		look := store.Command{Name: "look", Arity: 2, Flags: store.ReadOnly, Run: func(c *store.Ctx) store.Reply {
@@ -97,8 +98,8 @@ func TestLongReadsOfOneUser(t *testing.T) {
 	})
 }
 
-// Four clients ask for large values, and while the leader reads them the room for large replies ends. It puts the first one aside,
-// and its batch is over: a client that takes a lock waits for that read, not for all of them.
+// Four clients ask for large values. While the leader reads them, the room for large replies runs out. The leader puts the first
+// read aside, and ends the batch. So a client that takes a lock waits for that read, and not for all four.
 func TestReadsPutAsideEndTheBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var n *testNode

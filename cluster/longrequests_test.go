@@ -14,7 +14,7 @@ import (
 	"lockstep/store"
 )
 
-// longCall is a call that is too long for a request, though it takes little memory here, and the reply to it.
+// longCall is a call that is too long for a request, and the reply to it. The call takes little memory in the test.
 type longCall struct {
 	name string
 	Call
@@ -93,7 +93,7 @@ func TestLongRequestsAreRefused(t *testing.T) {
 	})
 }
 
-// TestFrameBeyondTheLimit: if the frame of a request or of a result is too long after all, that client alone is told, and the
+// TestFrameBeyondTheLimit: if the frame of a request or of a result is too long after all, only its client gets an error, and the
 // link goes on.
 func TestFrameBeyondTheLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestLongResults(t *testing.T) {
 		answer(2, true, 2*fair.SmallReply)
 		p.out.Longest = frame.MaxLength
 		answer(3, true, 2*fair.SmallReply)
-		answer(4, true, 1<<30) // the link would end, so much would wait
+		answer(4, true, 1<<30) // so much would wait to be sent that the link would end
 		go p.out.Run()
 		r := bufio.NewReader(far)
 		want := map[uint64]string{1: string(store.ErrReplyTooBig(frame.MaxLength)), 2: string(ErrReplyLeftOut), 3: large.Str, 4: string(ErrReplyLeftOut)}

@@ -26,12 +26,12 @@ type longScript struct {
 // after this report, the node does not send the script to the next leader (carried.suspect).
 const runsAfter = 100 * time.Millisecond
 
-// killFrom is how long a script must have run before a client may end it or see what it runs, if busy-reply-threshold is longer. A
-// user who may call SCRIPT KILL could otherwise end the scripts of all other users as soon as they begin. In Redis, nobody reaches the
-// server before busy-reply-threshold.
+// A client may end a script, or see what it runs, when the script has run for killFrom or for busy-reply-threshold, whichever is
+// shorter. Without that limit, a user who may call SCRIPT KILL could end the scripts of all other users as soon as they begin. In
+// Redis, nobody reaches the server before busy-reply-threshold.
 const killFrom = time.Second
 
-// young reports whether a script runs that is no client's business yet.
+// young reports whether a script runs that no client may end or see yet (killFrom).
 func (l *longScript) young() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,7 +31,7 @@ func (c *three) allMet() {
 	})
 }
 
-// askVote has a node ask another one for a vote that it would get.
+// askVote makes a node ask another one for a vote. The term and the log in the request are good enough for the vote.
 func (c *three) askVote(from, of int) error {
 	by := raftOf(c.nodes[from])
 	req := &raft.RequestVoteRequest{
@@ -41,9 +41,9 @@ func (c *three) askVote(from, of int) error {
 	return by.Transport.RequestVote(raft.ServerID(c.cfg[of].ID), raft.ServerAddress(c.cfg[of].PeerListen), req, &raft.RequestVoteResponse{})
 }
 
-// TestVoterThatLostItsDisk: a lock is on the disks of two nodes of three. One of
-// them loses its disk and is started again with --peers, as if it were new. With
-// the node that does not have the lock it would be a majority.
+// TestVoterThatLostItsDisk: a lock is on the disks of two nodes of three. One of them loses its disk, and is started again with
+// --peers as if it were new. Together with the node that does not have the lock, it would be a majority that does not know the
+// lock.
 func TestVoterThatLostItsDisk(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)
@@ -76,7 +76,7 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 			t.Errorf("the node stops with %q, want %q in it", why, want)
 		}
 	}
-	// Even if it went on, neither gets the other's vote.
+	// Even if the node that lost its disk went on, it would give the other no vote, and get none.
 	if err := c.askVote(behind, forgetful); !errors.Is(err, datadir.ErrOtherDirectory) {
 		t.Errorf("the vote of the node that lost its disk: %v", err)
 	}
@@ -94,7 +94,7 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 	c.until("a leader", func() bool { return c.nodes[behind].Reaches() && c.nodes[leader].Reaches() })
 	c.expect(behind, "owner", "GET lock")
 
-	// What the message tells to do.
+	// The operator does what the error message says.
 	id := c.cfg[forgetful].ID
 	c.mustRemove(leader, id)
 	if err := os.RemoveAll(c.cfg[forgetful].Data); err != nil {
@@ -116,8 +116,8 @@ func TestVoterThatLostItsDisk(t *testing.T) {
 	c.expect(c.follower(), "owner", "GET lock")
 }
 
-// A new node loses its disk before it has a vote, as a container does that is started anew. It joins again under the same id, at
-// the same address.
+// TestNonVoterThatLostItsDisk: a new node loses its disk before it has a vote, as happens to a container that is started anew. It
+// joins again under the same id, at the same address.
 func TestNonVoterThatLostItsDisk(t *testing.T) {
 	c, w := wired(t, discoverable, func(cfg *Config) { cfg.PromoteAfter = time.Hour })
 	c.start(0, 1, 2)

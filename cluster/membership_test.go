@@ -16,7 +16,7 @@ import (
 	"lockstep/store"
 )
 
-// wired starts no nodes yet: three whose wires can be cut, and which give new
+// wired returns three nodes that are not started yet, and the wires between them, which a test can cut. These nodes give new
 // members their vote soon.
 func wired(t *testing.T, change ...func(*Config)) (*three, *wires) {
 	w := newWires()
@@ -152,8 +152,7 @@ func TestJoinPromoteRemove(t *testing.T) {
 	c.same()
 }
 
-// A member that is dead is taken out, and another one takes its place: with a
-// new id, or with the old one and an empty directory.
+// A dead member is removed, and another node takes its place: with a new id, or with the old id and an empty directory.
 func TestReplaceADeadMember(t *testing.T) {
 	c, w := wired(t)
 	c.start(0, 1, 2)
@@ -163,7 +162,7 @@ func TestReplaceADeadMember(t *testing.T) {
 	l.more(50)
 	c.crash(dead)
 
-	// An empty directory under the old id forgets what it voted for.
+	// A node with the old id and an empty directory has forgotten its votes, so it is refused.
 	again := c.newcomer(w, id, stay...)
 	refusals := make(chan error, 10)
 	c.cfg[again].Fatal = func(err error) { refusals <- err }
@@ -178,7 +177,7 @@ func TestReplaceADeadMember(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Without the dead one two are left: one more must not go.
+	// Two of the three members live. Neither of them may be removed, because the other would be no majority.
 	for _, i := range stay {
 		if err := c.nodes[i].Remove(c.cfg[stay[0]].ID); err == nil || !strings.Contains(err.Error(), "no majority") {
 			t.Errorf("a removal that leaves no majority: %v", err)
@@ -213,7 +212,7 @@ var _ store.KeySink = (*interrupted)(nil)
 // A node that was taken out while it was away comes back with its old data: it
 // disturbs nobody, serves nobody and says why.
 func TestRemovedNodeReturns(t *testing.T) {
-	// On a loaded machine short timers elect for no reason.
+	// On a loaded machine, short timers cause elections without need.
 	c, _ := wired(t, func(cfg *Config) {
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = time.Second, time.Second, time.Second
 		cfg.FailoverWait = 5 * time.Second
@@ -240,7 +239,7 @@ func TestRemovedNodeReturns(t *testing.T) {
 			t.Errorf("the removed node answers %s", got)
 		}
 		c.until("its sink's knowing", func() bool { return sink.missed.Load() > 0 })
-		// As when the last entries that Raft has for it come late.
+		// The removed node may believe that it has a leader, when the last entries that Raft has for it come late.
 		n.setLeader(raftnode.Leadership{ID: c.cfg[leader].ID, Addr: c.cfg[leader].peerAddr()})
 		c.until("its believing that it has a leader", func() bool { return n.Membership() != Removed })
 		if got := c.do(gone, "GET lock"); got != "-CLUSTERDOWN" {
@@ -295,7 +294,7 @@ func TestRemoveTheLeader(t *testing.T) {
 	c.same()
 }
 
-// What an operator may get wrong is refused in words, on every node.
+// Every node refuses what an operator may get wrong, with an error that says why.
 func TestMembershipRefusals(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) { cfg.FailoverWait = 3 * time.Second })
 	c.start(0, 1, 2)
@@ -437,7 +436,7 @@ func TestJoinWhileTheLeaderCannotReach(t *testing.T) {
 	c.same()
 }
 
-// said sends what is logged; what nobody waits for is dropped.
+// said sends what is logged over a channel. It drops a message if nobody receives it at that moment.
 type said chan string
 
 func (l said) Write(p []byte) (int, error) {

@@ -9,10 +9,10 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// TestEvaluationWaitsForTheCollector: commands of many small elements allocate many times their bytes. Near the memory limit the
-// sequencer waits until what it has thrown away is collected.
+// TestEvaluationWaitsForTheCollector: commands with many small elements allocate many times as many bytes as they have. Near the
+// memory limit, the sequencer waits until the garbage collector has freed the memory that it no longer uses.
 func TestEvaluationWaitsForTheCollector(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // nobody else collects
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the garbage collector runs only when the sequencer waits for it
 	defer brake.Set(0, 0)
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

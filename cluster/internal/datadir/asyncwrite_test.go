@@ -9,13 +9,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// leads has a log believe that Raft leads, and that there are others to lead.
+// leads makes a log believe that this node leads, and that it has followers.
 func leads(g *Log) {
 	always := func() bool { return true }
 	g.hooks.Leads, g.hooks.Replicates = always, always
 }
 
-// held is a disk that begins to write entries when the test says so.
+// held is a log whose writes wait for the test. A write sends to begun when it begins, and goes on when it gets a value from
+// resume.
 type held struct{ begun, resume chan error }
 
 func hold(g *Log) held {
@@ -111,8 +112,8 @@ func TestUnwrittenEntriesCountNowhere(t *testing.T) {
 	step(g.Close())
 }
 
-// Before each snapshot Raft asks where its log ends, on the goroutine that takes them.
-// Entries that come all the time must not keep it waiting.
+// Before each snapshot, Raft asks for the end of its log, on the goroutine that takes snapshots. Entries that come all the time
+// must not keep that goroutine waiting.
 func TestEndOfALogThatGrowsAllTheTime(t *testing.T) {
 	g := openTestLog(t, t.TempDir(), true)
 	leads(g)

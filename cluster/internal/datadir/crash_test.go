@@ -27,7 +27,7 @@ type promise struct {
 	nextTerm uint64            // being written
 	entries  map[uint64]uint64 // term by index
 	snap     uint64            // index of the newest snapshot
-	coming   uint64            // index of one that replaces the log as soon as it is there
+	coming   uint64            // index of a snapshot that replaces the log as soon as the snapshot is there
 	whole    bool              // the directory is complete
 }
 
@@ -73,7 +73,7 @@ func (p *promise) cut(first, last uint64) error {
 	return p.dir.Log.DeleteRange(first, last)
 }
 
-// snapshot takes one and shortens the log.
+// snapshot takes a snapshot and shortens the log.
 func (p *promise) snapshot(index, term, shorten uint64) error {
 	if err := datadir.WriteSnapshot(p.dir.Snapshots, index, term); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (p *promise) life() error {
 		func() error { return p.setTerm(5) },
 		func() error { return p.install(200, 5) },
 		func() error { return p.append(201, 230, 5) },
-		// A log of another history that reaches further than the snapshot.
+		// When this snapshot comes, the log has another history and reaches further.
 		func() error { return p.install(210, 6) },
 		func() error { return p.append(211, 212, 6) },
 	} {
@@ -145,7 +145,7 @@ func live(d *crashdisk.Disk) (*promise, error) {
 	return p, p.life()
 }
 
-// smallSegments is the machine's disk with a log in many files.
+// smallSegments returns the machine's disk, with segments so small that a log has many files.
 func smallSegments() datadir.Disk {
 	on := datadir.SystemDisk()
 	on.SegmentSize = crashdisk.SegmentSize
@@ -186,7 +186,7 @@ func (p *promise) kept(dir string) error {
 	if err != nil {
 		return err
 	}
-	// And it goes on.
+	// The log also takes a new entry.
 	next := max(last, snap.Index) + 1
 	if err := st.Log.StoreLog(&raft.Log{Index: next, Term: 9}); err != nil {
 		return fmt.Errorf("entry %d after the start: %w", next, err)
@@ -194,9 +194,8 @@ func (p *promise) kept(dir string) error {
 	return nil
 }
 
-// TestJ12PowerFailureAtEveryStep stops the disk at every single step of a
-// member's life, and starts from all that may be found then. Nothing that was
-// promised is missing, and the start needs no help.
+// TestJ12PowerFailureAtEveryStep stops the disk at every single step of a member's life, and starts from each state of the disk
+// that a power failure may leave. Nothing that was promised is missing, and the start needs no help.
 func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 	clustertest.Slow(t)
 	whole := crashdisk.New(t.TempDir(), 0)
@@ -223,9 +222,8 @@ func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 	})
 }
 
-// TestKilledDuringASync kills the process, not the machine, while it waits for
-// the disk: the next process finds what was written, and tells others that it has
-// it. A power failure after that must not take it away.
+// TestKilledDuringASync kills the process, not the machine, while it waits for a sync of the log. The next process finds the
+// entries that were written, and tells others that it has them. A power failure after that must not take them away.
 func TestKilledDuringASync(t *testing.T) {
 	whole := crashdisk.New(t.TempDir(), 0)
 	if _, err := live(whole); err != nil {
@@ -269,9 +267,8 @@ func TestKilledDuringASync(t *testing.T) {
 	}
 }
 
-// liveLeading has a leader write a log that grows beyond a segment, and notes of which
-// entries it was said that they are on the disk. late is how many were written while
-// Raft went on.
+// liveLeading makes a leader write a log that is longer than a segment. p notes the entries that the log has reported to be on
+// the disk. late is how many entries were still unwritten when StoreLog had returned.
 func liveLeading(d *crashdisk.Disk) (p *promise, late int, err error) {
 	p = &promise{entries: map[uint64]uint64{}}
 	always := func() bool { return true }
@@ -300,7 +297,7 @@ func liveLeading(d *crashdisk.Disk) (p *promise, late int, err error) {
 	return p, late, errors.Join(err, drained)
 }
 
-// Whenever the power fails while a leader writes behind Raft's back: what was said to be
+// The power may fail at any step while a leader writes entries that Raft takes for written. Every entry that was reported to be
 // on the disk is there.
 func TestPowerFailureWhileALeaderWrites(t *testing.T) {
 	clustertest.Slow(t)
@@ -330,7 +327,7 @@ func TestPowerFailureWhileALeaderWrites(t *testing.T) {
 	})
 }
 
-// atEach calls fn with 1 to n, a few at a time: they wait for the disk.
+// atEach calls fn with each number from 1 to n. It makes a few calls at a time, because each call waits for the disk.
 func atEach(n int, fn func(at int)) {
 	var work sync.WaitGroup
 	next := make(chan int)

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// readBack opens the log in a directory and returns the index of its last entry. It fails the test if one of the entries is another
-// than was written. A log that is refused has -1.
+// readBack opens the log in a directory and returns the index of its last entry, or -1 if the log is refused. It fails the test
+// if an entry differs from the one that was written.
 func readBack(t *testing.T, what, dir string) (last int) {
 	t.Helper()
 	d := SystemDisk()
@@ -96,8 +96,8 @@ func TestFlippedBitsInTheLog(t *testing.T) {
 	}
 }
 
-// The type of an acknowledged command becomes that of an entry of Raft's own, which changes nothing. The node does not start, and its
-// directory stays as it is.
+// A changed type turns an acknowledged command into one of Raft's own entries, which change nothing in the state. The node does
+// not start, and its directory stays as it is.
 func TestCommandThatBecomesANoop(t *testing.T) {
 	dir := t.TempDir()
 	st, err := openDir(dir, LogWAL)

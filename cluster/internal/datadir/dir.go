@@ -73,8 +73,8 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// Unusable returns the error to show the operator if the directory cannot be used because of err. If err says that the data itself is
-// damaged, the result is the parameter otherwise. If not, the data may be intact, and the result says what to do.
+// Unusable returns the error to show the operator if the directory cannot be used because of err. If err means that the data
+// itself is damaged, Unusable returns the parameter otherwise. If the data may be intact, the returned error says what to do.
 func (d *Dir) Unusable(err, otherwise error) error {
 	switch {
 	case isFull(err):
@@ -155,8 +155,8 @@ func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := readSmall(path)
 	if errors.Is(err, os.ErrNotExist) {
-		// node.json is the first file of a new directory. If there is another file, a node has used the directory. A node.json with New
-		// set would then let the next start delete what that node has acknowledged.
+		// node.json is the first file of a new directory. If there is another file, a node has used the directory. If identify
+		// wrote a node.json with New set there, the next start would delete what that node has acknowledged.
 		if err := d.unused(); err != nil {
 			return err
 		}

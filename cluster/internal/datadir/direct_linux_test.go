@@ -56,8 +56,7 @@ func (f *directFile) mustAppend(t testing.TB, p []byte, at int) {
 	}
 }
 
-// TestDirectFile: whatever is appended, written again, reserved and opened again, the
-// file holds what a plain one would.
+// TestDirectFile appends, overwrites, reserves and opens again at random. The file always holds what a plain file would.
 func TestDirectFile(t *testing.T) {
 	clustertest.Slow(t)
 	const files, appends = 8, 200
@@ -81,7 +80,7 @@ func TestDirectFile(t *testing.T) {
 				size = 1 + rnd.Intn(3*directLimit)
 			case 1:
 				size = blockSize
-			case 2: // an append that failed is made again, with something else
+			case 2: // an append has failed, and other bytes are appended at its place
 				want = want[:max(0, len(want)-rnd.Intn(5000))]
 				if _, err := f.File.WriteAt(make([]byte, f.room-int64(len(want))), int64(len(want))); err != nil {
 					t.Fatal(err)
@@ -93,7 +92,7 @@ func TestDirectFile(t *testing.T) {
 					rnd.Read(want[at : at+100])
 					f.mustAppend(t, want[at:at+100], at)
 				}
-			case 4: // another process goes on
+			case 4: // another process opens the file
 				f.Close()
 				again, err := SystemDisk().Open(f.path)
 				if err != nil {
@@ -122,7 +121,8 @@ func TestDirectFile(t *testing.T) {
 	}
 }
 
-// TestDirectFileKeepsNoLongBuffer: after a long append no long buffer is kept, because segments stay open when they are full.
+// TestDirectFileKeepsNoLongBuffer: a file keeps no long buffer after a long append, because segments stay open when they are
+// full.
 func TestDirectFileKeepsNoLongBuffer(t *testing.T) {
 	f := newDirect(t)
 	if err := f.Reserve(roomStep, 8*roomStep, false); err != nil {
@@ -140,10 +140,10 @@ func TestDirectFileKeepsNoLongBuffer(t *testing.T) {
 	holds(t, f, want)
 }
 
-// breakingPast fails in one of the next writes, half done.
+// breakingPast fails in one of the next writes, after it has written a part of the bytes.
 type breakingPast struct {
 	pastCache
-	sound int // so many more succeed
+	sound int // number of writes that still succeed
 	err   error
 }
 
@@ -201,7 +201,7 @@ type failingPast struct {
 
 func (f *failingPast) WriteAt(p []byte, _ int64) (int, error) {
 	if f.err == nil {
-		return len(p), nil // and nobody sees it
+		return len(p), nil // the file does not change, and the caller gets no error
 	}
 	return 0, f.err
 }
@@ -256,8 +256,7 @@ func TestDirectFileTellsErrors(t *testing.T) {
 	holds(t, f, []byte("firstthirdfourth"))
 }
 
-// TestDirectFileAfterACorrection: what was written by way of the cache is not written over
-// with what stood there before.
+// TestDirectFileAfterACorrection: bytes are overwritten through the cache. The next append must not restore the earlier bytes.
 func TestDirectFileAfterACorrection(t *testing.T) {
 	f := newDirect(t)
 	f.mustAppend(t, []byte("first"), 0)

@@ -122,8 +122,8 @@ func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)
 }
 
-// isRefused reports whether err comes from a call that the operating system has refused, but not because a file is missing or of another
-// kind: that is damage.
+// isRefused reports whether err comes from a call that the operating system has refused. It returns false if the reason is a file
+// that is missing or of another kind, because that is damage.
 func isRefused(err error) bool {
 	number, refused := errors.AsType[syscall.Errno](err)
 	return refused && number != syscall.ENOENT && number != syscall.ENOTDIR && number != syscall.EISDIR

@@ -31,8 +31,8 @@ func sameAsWritten(l *raft.Log) error {
 	return nil
 }
 
-// Each entry in bbolt has a checksum that nobody else sees; a bit that changes is found when the entry is read. An entry of version 0.1.0
-// has none and is read, unless Raft would take it for one of its own.
+// Each entry in bbolt has a checksum, which boltLog hides from its callers. A changed bit is found when the entry is read. An
+// entry of version 0.1.0 has no checksum, and is read unless Raft would take it for one of its own.
 func TestFlippedBitsInBolt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), boltFile)
 	store := func(what string, change func(b *raftboltdb.BoltStore) error) {
@@ -120,7 +120,8 @@ func boltValue(t *testing.T, path string, now []byte) (was []byte) {
 	return was
 }
 
-// A transaction of bbolt fails for want of space. Only if the entry is not there, its client may be told that it was not executed.
+// A transaction of bbolt fails for lack of space. The client may be told that its entry was not executed, but only if the entry
+// is not in the file.
 func TestFullDiskBehindBolt(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		log := raft.NewInmemStore()

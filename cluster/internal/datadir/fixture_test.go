@@ -18,7 +18,7 @@ import (
 
 const ms = time.Millisecond
 
-// sector is what a disk writes as a whole.
+// sector is the number of bytes that a disk writes as a whole.
 const sector = 512
 
 // openOn opens a directory of node n1 on a disk.
@@ -31,7 +31,7 @@ func openDir(dir, logStore string) (*Dir, error) {
 	return Open(dir, Options{Disk: SystemDisk(), ID: "n1", LogStore: logStore, Lines: hclog.NewNullLogger()})
 }
 
-// mustNotOpen checks that a directory is refused in one line, and let go of.
+// mustNotOpen checks that a directory is refused with one line, and that it is unlocked after that.
 func mustNotOpen(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	d, err := openDir(dir, "")
@@ -72,7 +72,7 @@ func flip(t *testing.T, path string) {
 	overwrite(t, path, b)
 }
 
-// unsyncedFiles are the machine's, and wait for no disk.
+// unsyncedFiles are the machine's files, which are never synced, so that tests need not wait for the disk.
 type unsyncedFiles struct{ systemFiles }
 
 func (f unsyncedFiles) Create(path string) (File, error) { return unsynced(f.systemFiles.Create(path)) }
@@ -86,12 +86,12 @@ func (unsyncedFile) SyncData() error { return nil }
 
 func unsynced(f File, err error) (File, error) { return unsyncedFile{f}, err }
 
-// newestSnapshot is where the newest of a directory lies.
+// newestSnapshot returns the path of the newest snapshot in a directory.
 func newestSnapshot(dir string, s *Snapshots) string {
 	return filepath.Join(dir, snapshotDir, s.Newest().ID)
 }
 
-// smallSegments is the machine's disk with a log in many files.
+// smallSegments returns the machine's disk, with segments so small that a log has many files.
 func smallSegments() Disk {
 	d := SystemDisk()
 	d.SegmentSize = 8 << 10
@@ -131,7 +131,7 @@ func keepSnapshot(t *testing.T, s *Snapshots, index, term uint64) {
 	}
 }
 
-// writeSnapshot writes one in pieces.
+// writeSnapshot writes a snapshot in pieces.
 func writeSnapshot(s *Snapshots, index, term uint64) error {
 	sink, err := s.Create(1, index, term, raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "n1.test:1"}}}, 1, nil)
 	if err != nil {

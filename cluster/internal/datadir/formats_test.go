@@ -32,8 +32,8 @@ func TestEmptyLogNeedsItsSnapshot(t *testing.T) {
 	mustNotOpen(t, dir, "entry 500", "backup")
 }
 
-// What a newer version wrote is not damage: nothing falls back, nothing is
-// deleted, and the error says what to do.
+// Files that a newer version wrote are not damaged. No older file takes their place, nothing is deleted, and the error says what
+// to do.
 func TestNewerFormatsSayUpgrade(t *testing.T) {
 	whole := t.TempDir()
 	st, err := openDir(whole, LogWAL)
@@ -82,8 +82,8 @@ func sealed32(b []byte) []byte {
 	return append(slices.Clone(b), byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
-// The bytes on disk. If one of them changes, its version has to, and the old form still
-// has to be read.
+// TestGoldenFormats compares the bytes on disk with recorded ones. If the format of a file changes, its version must change, too,
+// and the old format must still be read.
 func TestGoldenFormats(t *testing.T) {
 	meta := snapshotMeta{Format: 1, CRC: []byte{1, 2}, SnapshotMeta: raft.SnapshotMeta{Version: 1, ID: "2-300-4", Index: 300, Term: 2, Size: 9,
 		Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "h:1"}}}, ConfigurationIndex: 5}}

@@ -18,8 +18,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// fullDisk is the machine's disk with a log in many files, and with no room
-// when the test says so.
+// fullDisk is the machine's disk, with segments so small that a log has many files. The test says when the disk has no room.
 type fullDisk struct {
 	systemFiles
 	full     bool // nothing gets room
@@ -76,7 +75,7 @@ func (f fullFile) WriteAt(p []byte, at int64) (int, error) {
 	return f.File.WriteAt(p, at)
 }
 
-// Write is how files are written that are replaced as a whole.
+// Write writes the files that are replaced as a whole.
 func (f fullFile) Write(p []byte) (int, error) {
 	if f.d.full {
 		return 0, syscall.ENOSPC
@@ -288,7 +287,7 @@ func TestFullDiskWhenTheLogIsCut(t *testing.T) {
 	}
 	l.disk.full = false
 	l.must(l.st.Log.DeleteRange(60, 100))
-	// What had room before the cut has it now.
+	// Entries that had room before the cut have room now.
 	l.disk.full = true
 	l.must(l.append(60, 70))
 	l.disk.full = false
@@ -318,8 +317,8 @@ func TestFullDiskAfterACut(t *testing.T) {
 	l.reaches(90)
 }
 
-// raft-wal takes the end of a segment for written although the write has failed, and
-// would note in its list where it is. The next start finds the log uncut.
+// A cut fails to write the new end of a segment. raft-wal takes that end for written all the same, and would note it in its list
+// of segments. The process ends before that, so the next start finds the log uncut.
 func TestDiskFailsWhenTheLogIsCut(t *testing.T) {
 	l := newFullLog(t)
 	l.must(l.append(11, 110))
@@ -339,8 +338,7 @@ func TestDiskFailsWhenTheLogIsCut(t *testing.T) {
 	l.reaches(120)
 }
 
-// raft-wal closes a full segment after its answer. If it could not, the next
-// start does.
+// raft-wal closes a full segment after it has answered the write. If that fails, the next start closes the segment.
 func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
 	l := newFullLog(t)
 	l.disk.listFull = true
@@ -365,15 +363,15 @@ func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
 	l.reaches(stored + 50)
 }
 
-// An entry that cannot be read ends the process with an error that says so, before
-// Raft panics. An entry that is not there does not.
+// If an entry cannot be read, the process ends with an error that says so, before Raft panics. If an entry does not exist, the
+// process goes on.
 func TestLogThatCannotBeRead(t *testing.T) {
 	l := newFullLog(t)
 	var e raft.Log
 	if err := l.st.Log.GetLog(99, &e); !errors.Is(err, raft.ErrLogNotFound) || l.fatal != nil {
 		t.Fatalf("an entry that is not there: %v, fatal %v", err, l.fatal)
 	}
-	l.reopen() // nothing is in memory
+	l.reopen() // so that no entry is in memory
 	l.disk.broken = true
 	if err := l.st.Log.GetLog(9, &e); err == nil || l.fatal == nil || !strings.Contains(l.fatal.Error(), "repair the disk") {
 		t.Errorf("%v, fatal %v", err, l.fatal)
@@ -384,7 +382,7 @@ func TestLogThatCannotBeRead(t *testing.T) {
 // That is no damage.
 func TestLogThatHasBeenClosed(t *testing.T) {
 	l := newFullLog(t)
-	l.reopen() // nothing is in memory
+	l.reopen() // so that no entry is in memory
 	l.st.Close()
 	var e raft.Log
 	if err := l.st.Log.GetLog(9, &e); err == nil || l.fatal != nil {
@@ -476,8 +474,8 @@ func TestEntryLongerThanASegment(t *testing.T) {
 	}
 }
 
-// Raft goes on as if a leader's change of the members were in the log even when there was
-// no room for it: only a new start knows better.
+// If there is no room for a leader's change of the members, Raft goes on as if the change were in the log. So the process ends.
+// Only a new start finds the true log.
 func TestFullDiskWhenTheMembersChange(t *testing.T) {
 	l := newFullLog(t)
 	leads := false

@@ -54,8 +54,8 @@ func (g *growth) since(from uint64) int64 {
 	return g.bytes
 }
 
-// Grown returns a channel. It receives a value when more bytes than the limit that MeasureLog has set were appended to the log after the
-// newest snapshot was stored.
+// Grown returns a channel. It receives a value when the bytes that were appended after the newest snapshot was stored exceed the
+// limit that MeasureLog has set.
 func (g *Log) Grown() <-chan struct{} { return g.grown.much }
 
 // SinceSnapshot returns how many bytes were appended to the log after the newest snapshot was stored.

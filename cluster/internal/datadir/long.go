@@ -10,11 +10,10 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// longEntries keeps long entries out of memory. Raft reads dozens of entries at once, to send or to apply them, and
-// passes them on as fast as it can read. So a restarted node would hold its whole log in memory, and a leader would
-// send 64 entries at once to a node that has fallen behind. Therefore Raft gets only the head of a long entry,
-// without its data. Load reads the data of one entry just before it is applied, LoadBatch the data of a limited number
-// of entries just before they are sent.
+// longEntries keeps long entries out of memory. Raft reads dozens of entries at once, to send or to apply them, and passes them
+// on as fast as it can read. So a restarted node would hold its whole log in memory, and a leader would send 64 entries at once
+// to a node that has fallen behind. Therefore Raft gets only the head of a long entry, without its data. Load reads the data of
+// one entry just before it is applied. LoadBatch reads the data of a limited number of entries just before they are sent.
 type longEntries struct {
 	count atomic.Int32  // len(heads), to be read without mu
 	cuts  atomic.Uint64 // how often forget has cleared heads

@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft holds the heads of long entries only. What is to be applied or sent has all of its data, and is of the
-// term that Raft has seen.
+// Raft holds only the heads of long entries. An entry that is applied or sent has all of its data, and has the term that Raft has
+// seen in the head.
 func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	st, err := openDir(t.TempDir(), LogWAL)
 	if err != nil {
@@ -33,7 +33,7 @@ func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	if len(list[0].Data) != size {
 		t.Error("Raft's own entry has lost its data")
 	}
-	for _, known := range []bool{true, false} { // what was stored by this process, and what a new one finds
+	for _, known := range []bool{true, false} { // with the heads that this process has kept, and without any, as after a start
 		if !known {
 			g.long.forget()
 		}
@@ -111,8 +111,8 @@ func TestFewHeadsAreKept(t *testing.T) {
 	}
 }
 
-// TestFullSegmentsHoldNoBuffers writes several segments of long entries: nothing of them stays in memory, and they
-// are read as before, also while they become full, and by the next process.
+// TestFullSegmentsHoldNoBuffers writes several segments of long entries. No buffer of a full segment stays in memory. Entries can
+// be read before, while and after their segment becomes full, and by the next process.
 func TestFullSegmentsHoldNoBuffers(t *testing.T) {
 	dir := t.TempDir()
 	var stored atomic.Uint64

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestWhoIsRemembered: a member's directory is forgotten with a configuration that
-// does not have the member, and with a snapshot of a later configuration, which may
-// have skipped the removal. A configuration that is replayed removes nothing again.
+// TestWhoIsRemembered: a member's directory is forgotten in two cases. First, a configuration does not have the member. Second, a
+// snapshot has a later configuration, because the snapshot may have skipped the member's removal. A configuration that is
+// replayed removes nothing again.
 func TestWhoIsRemembered(t *testing.T) {
 	st := &Dir{path: t.TempDir(), disk: SystemDisk(), rec: nodeRecord{ID: "n1", Log: LogWAL, Directory: "one"}}
 	known := func(when string, want ...string) {

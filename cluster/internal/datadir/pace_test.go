@@ -48,7 +48,7 @@ func TestPaceIsHalfSpeed(t *testing.T) {
 				t.Errorf("%s: %v", test.name, took)
 			}
 		}
-		// What was done with one piece counts when the next is asked for.
+		// The work on one piece counts when the next piece is asked for.
 		r := &pacedReader{in: bytes.NewReader(make([]byte, 100)), pace: newPace(clock, nil)}
 		began := time.Now()
 		for range 100 {
@@ -82,8 +82,8 @@ func TestPaceEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// What a peer sends is written at half the disk's speed; waiting for the network
-// is no work.
+// A peer's snapshot is written at half of the disk's speed. The time in which the node waits for the network does not count as
+// work.
 func TestSinkRestsForTheDiskOnly(t *testing.T) {
 	dir := t.TempDir()
 	s, err := openSnapshots(dir, SystemDisk(), hclog.NewNullLogger())

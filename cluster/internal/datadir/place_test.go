@@ -47,8 +47,8 @@ func replaceDirectory(path string) error {
 	return errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, lockFile), nil, 0o600))
 }
 
-// TestSnapshotMakesNoDirectoryAbove: a snapshot does not make a directory anew that was removed. It would look like a directory
-// that belongs to a node.
+// TestSnapshotMakesNoDirectoryAbove: when a data directory was removed, a snapshot does not make it anew. The new directory would
+// look like one that belongs to a node.
 func TestSnapshotMakesNoDirectoryAbove(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
 	d, err := openDir(path, LogWAL)

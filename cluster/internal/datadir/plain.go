@@ -36,7 +36,8 @@ func checkFiles(dir, at string, follow bool) error {
 	})
 }
 
-// maxSmall is the largest size in bytes of a file that readSmall reads. Nodes write a hundredth of it.
+// maxSmall is the largest size in bytes of a file that readSmall reads. The files that nodes write have about a hundredth of this
+// size.
 const maxSmall = 1 << 20
 
 // readSmall returns the content of a file that a node writes in one piece. It refuses a file of more than maxSmall bytes.

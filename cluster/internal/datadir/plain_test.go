@@ -54,7 +54,7 @@ func TestPipeBehindALink(t *testing.T) {
 	}
 }
 
-// A file that is longer than a node writes it takes no memory.
+// A file that is longer than nodes write it takes no memory.
 func TestSmallFilesThatAreLarge(t *testing.T) {
 	for _, name := range []string{nodeFile, markFile, settledPath, votesFile} {
 		path := filepath.Join(t.TempDir(), name)
@@ -72,7 +72,7 @@ func TestSmallFilesThatAreLarge(t *testing.T) {
 	}
 }
 
-// What stands behind the last commit is read in pieces, however long it is.
+// The bytes behind the last commit are read in pieces, however many they are.
 func TestLeftFrom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "segment")
 	f, err := os.Create(path)

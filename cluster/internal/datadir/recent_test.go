@@ -9,8 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Entries are read as the disk holds them, from memory or not: also after the end of the log
-// was cut off and another leader's entries took its place, and if they are too long to be kept.
+// Entries are read as the disk holds them, whether they come from memory or not. That also holds for entries that are too long to
+// be kept, and for another leader's entries that have taken the place of the log's end.
 func TestRecentEntriesAreThoseOnDisk(t *testing.T) {
 	g := openTestLog(t, t.TempDir(), true)
 	defer g.Close()
@@ -54,7 +54,7 @@ func TestRecentEntriesAreThoseOnDisk(t *testing.T) {
 	}
 }
 
-// What is kept is the end of the log, and no more than recentSize of it.
+// recentLog keeps the end of the log, and no more than recentSize bytes of it.
 func TestRecentEntriesTakeNoMoreMemory(t *testing.T) {
 	var r recentLog
 	size := func() (sum int64) {

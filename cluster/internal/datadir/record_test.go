@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// TestGoldenNodeFile: every node.json that was ever written is read, and written
-// again as it was.
+// TestGoldenNodeFile: every form of node.json that was ever written is read, and is written again with the same fields.
 func TestGoldenNodeFile(t *testing.T) {
 	for _, test := range []struct {
 		recorded string
@@ -34,7 +33,7 @@ func TestGoldenNodeFile(t *testing.T) {
 		if want := test.recorded[:len(test.recorded)-1] + `,"sum":"`; err != nil || !strings.HasPrefix(string(b), want) || len(b) != len(want)+len(noSum)+3 {
 			t.Errorf("%+v is written as %s, %v; the format has changed, so its number must", test.want, b, err)
 		}
-		for _, file := range []string{string(b), test.recorded + "\n"} { // with a checksum, and as 0.1.0 wrote it
+		for _, file := range []string{string(b), test.recorded + "\n"} { // with a checksum, and without one, as version 0.1.0 wrote it
 			if got, ok := decodeRecord([]byte(file)); !ok || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s is read as %+v, %v", file, got, ok)
 			}

@@ -11,7 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// narrowDisk has room for so many bytes at once, and so much free space.
+// narrowDisk is a disk with two limits: room is the most bytes that can be reserved at once, and free is the free space that the
+// disk reports.
 type narrowDisk struct {
 	fullDisk
 	room, free int64

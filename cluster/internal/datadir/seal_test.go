@@ -88,14 +88,13 @@ func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
 	}
 }
 
-// The power fails again and again in writes to one segment, and of each any sectors are on
-// the disk. What an earlier one has left behind must not make a later one look whole: each
-// entry that the log holds is one that was written.
+// The power fails again and again in writes to one segment. Of each such write, any sectors may be on the disk. The remains of an
+// earlier write must not make a later torn write look whole: each entry that the log holds is one that was written.
 func TestPowerFailuresInOneSegment(t *testing.T) {
 	clustertest.Slow(t)
 	base := t.TempDir()
 	name := filepath.Join(base, walDir, "00000000000000000001-0000000000000000.wal")
-	// Wherever reading goes on in such an entry, it finds entries.
+	// The data of an entry looks like entries, wherever a reader begins in it.
 	like := bytes.Repeat([]byte{frameEntry, 0, 0, 0, frameHeader, 0, 0, 0}, 40)
 	disk := SystemDisk()
 	disk.SegmentSize = 256 << 10

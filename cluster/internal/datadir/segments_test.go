@@ -17,13 +17,13 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// lengths are those of entries at which the log begins to do something else, and some others.
+// lengths are lengths of entries: those from which on the log does something else, and some others.
 var lengths = []int{
 	0, 1, 300, 4096, fillLimit - 100, fillLimit - 1, fillLimit, fillLimit + 1,
 	roomStep - 60, roomStep - 1, roomStep, roomStep + 1, 700_000, recentLimit - 1, recentLimit, recentLimit + 1,
 }
 
-// someData is what an entry holds: another for each, and the same each time.
+// someData returns the data of the entry at an index. It differs from entry to entry, but is the same at each call.
 func someData(index uint64, size int) []byte {
 	b := make([]byte, size)
 	rand.New(rand.NewSource(int64(index))).Read(b)
@@ -64,7 +64,7 @@ func (l *sizedLog) open(isNew bool) {
 
 func (l *sizedLog) last() uint64 { return uint64(len(l.sizes) - 1) }
 
-// next returns the next entries, most at most, with lengths that are drawn from among.
+// next returns new entries, no more of them than the parameter most. It draws their lengths from among.
 func (l *sizedLog) next(most int, among []int) (logs []*raft.Log) {
 	for i := range uint64(1 + l.rnd.Intn(most)) {
 		index := l.last() + 1 + i
@@ -199,7 +199,7 @@ func TestPowerFailsInALongWrite(t *testing.T) {
 	}
 }
 
-// path is that of the only segment.
+// path returns the path of the only segment.
 func (l *sizedLog) path() string {
 	l.t.Helper()
 	list, err := filepath.Glob(filepath.Join(l.dir, walDir, "*.wal"))
@@ -218,11 +218,11 @@ func (l *sizedLog) segment() []byte {
 	return b
 }
 
-// roomDisk has files that know which of their room was filled.
+// roomDisk is a disk whose files note how much of their room was filled with zeros.
 type roomDisk struct {
 	systemFiles
-	unfilled int // short writes to room that was not
-	refused  int // requests for room
+	unfilled int // short writes to room that was not filled
+	refused  int // requests for room that were refused
 	full     bool
 }
 
@@ -269,7 +269,7 @@ func (f *roomFile) WriteAt(p []byte, at int64) (int, error) {
 	return f.File.WriteAt(p, at)
 }
 
-// Short entries find room filled with zeros also where it was taken for long ones.
+// Short entries find room that is filled with zeros, even where the room was reserved for long entries.
 func TestShortEntriesFindFilledRoom(t *testing.T) {
 	clustertest.Slow(t)
 	on := &roomDisk{}
@@ -291,7 +291,7 @@ func TestShortEntriesFindFilledRoom(t *testing.T) {
 	l.holds()
 }
 
-// A disk that has no more room is asked for it twice, ahead and when it is needed, not by every write.
+// The log asks a full disk for room only twice: once ahead, and once when a write needs the room. It does not ask for each write.
 func TestFullDiskIsAskedOnce(t *testing.T) {
 	clustertest.Slow(t)
 	on := &roomDisk{}
@@ -306,7 +306,7 @@ func TestFullDiskIsAskedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if on.refused != 2 { // ahead, and when it was needed
+	if on.refused != 2 { // once ahead, and once when the room was needed
 		t.Errorf("asked %d times, want 2", on.refused)
 	}
 	on.full = false

@@ -30,8 +30,8 @@ func onSnapshot(t *testing.T) (dir, state string) {
 	return dir, filepath.Join(newestSnapshot(dir, d.Snapshots), stateFile)
 }
 
-// TestSnapshotThatCannotBeRead: a snapshot that the disk or the rights of its files keep from being read is not called damaged. The
-// error names the file and the reason, and does not advise to throw the data away.
+// TestSnapshotThatCannotBeRead: a snapshot cannot be read because of the disk, or because of the rights of its files. The error
+// does not call it damaged. It names the file and the reason, and does not advise to throw the data away.
 func TestSnapshotThatCannotBeRead(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {
 		const unreadable = "/proc/self/mem" // Linux: no memory is at the address 0

@@ -13,7 +13,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// The log behind a snapshot stays while the snapshot is sent to a node, and shortly after, but no longer if that node hangs.
+// While a snapshot is sent to a node, and shortly after, the log keeps the entries behind the snapshot. It keeps them no longer
+// if that node hangs.
 func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
 	s, err := openSnapshots(t.TempDir(), SystemDisk(), hclog.NewNullLogger())
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 // trouble, a follower would be ready and not ready by turns, as often as its leader sends the long entry again. So the trouble ends when
 // an append succeeds that is as large as the largest one that failed, or when the disk has room for such an append (Probe).
 //
-// But perhaps no leader sends the entry that did not fit any more: its leader was deposed, and the log goes on with other entries. Then
-// the trouble also ends when the disk has room for short entries (roomKept). The size that did not fit still bounds the entries that this
-// node proposes if it leads (Room).
+// It may be that no leader sends the long entry any more, because its leader was deposed, and the log goes on with other entries.
+// Then the trouble also ends when the disk has room for short entries (roomKept). The size that did not fit still bounds the
+// entries that this node proposes if it leads (Room).
 type trouble struct {
 	why   atomic.Pointer[string] // the error; nil: the log accepts entries
 	least atomic.Int64           // bytes of the smallest append that failed; 0: none has
-	size  int64                  // bytes of the largest one; guarded by Log.mu, as the fields below are
+	size  int64                  // bytes of the largest append that failed; guarded by Log.mu, as the fields below are
 	lack  int64                  // the most bytes of disk space that a failed append lacked
 	at    uint64                 // index of the longest entry of the last append that failed; 0: the log goes on behind it
 }
@@ -53,9 +53,9 @@ func (g *Log) Trouble() string {
 	return ""
 }
 
-// Probe ends the trouble if the disk has room for the append that did not fit, or, if the log has gone on without it, for short entries.
-// A node whose log is in trouble does not lead, so it may get no entry that would end the trouble. Therefore its owner must call Probe
-// from time to time.
+// Probe ends the trouble if the disk has room for the append that did not fit. If the log has gone on without that append, room
+// for short entries is enough. A node whose log is in trouble does not lead, so it may get no entry that would end the trouble.
+// Therefore its owner must call Probe from time to time.
 func (g *Log) Probe() {
 	t := &g.trouble
 	if t.why.Load() == nil && t.least.Load() == 0 {

@@ -15,8 +15,8 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 )
 
-// TestDataThatCannotBeOpened: if a lack of rights or of files, or another process, is why a directory cannot be used, the error does
-// not call the data damaged, and does not tell the operator to throw it away.
+// TestDataThatCannotBeOpened: a directory cannot be used because the process lacks rights or file descriptors, or because another
+// process uses it. The error does not call the data damaged, and does not tell the operator to throw it away.
 func TestDataThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openDir(dir, LogWAL)
@@ -74,7 +74,7 @@ func TestEntryThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestFileSizeLimit: not the disk is to blame when a limit of the process keeps the log from growing.
+// TestFileSizeLimit: a limit of the process keeps the log from growing. The error does not blame the disk.
 func TestFileSizeLimit(t *testing.T) {
 	for cause, want := range map[error]string{syscall.EFBIG: "ulimit -f", syscall.EIO: "repair the disk"} {
 		if err := notWritten("the log", &os.PathError{Op: "write", Path: "x", Err: cause}); !errors.Is(err, cause) || !strings.Contains(err.Error(), want) {

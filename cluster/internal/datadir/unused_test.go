@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A directory without node.json, in which there is anything else of a node, is refused by each start, and stays as it is.
+// A directory lacks node.json, but has another file of a node. Each start refuses the directory, which stays as it is.
 func TestDirectoryWithoutItsRecord(t *testing.T) {
 	whole := t.TempDir()
 	st, err := openDir(whole, LogWAL)

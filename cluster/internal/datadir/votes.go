@@ -226,8 +226,8 @@ func (s *sealedVotes) close() error {
 }
 
 // CheckTerm fails if the node's term does not fit the log and the snapshots. If the node's term is lower than the term of its own
-// entries, the node has forgotten elections, and might vote in them again. If the node's term is too far above the term of these entries,
-// it is damaged (roster.PlausibleTerm).
+// entries, the node has forgotten elections, and might vote in them again. If the node's term is too far above the term of these
+// entries, the node's term is damaged (roster.PlausibleTerm).
 func (d *Dir) CheckTerm() error {
 	term, err := d.votes.GetUint64([]byte(currentTerm))
 	if err != nil && !isNotFound(err) {

@@ -50,8 +50,7 @@ func readVote(t *testing.T, dir string) (vote string, err error) {
 	return fmt.Sprintf("%d %d %s", term, voteTerm, cand), errors.Join(err1, err2, err3, st.CheckTerm())
 }
 
-// TestEveryBitOfTheVote: a flip of any bit is noticed in what says whom a node has voted for, and
-// who the node is.
+// TestEveryBitOfTheVote flips each bit that tells whom a node has voted for, or who the node is. Each flip is noticed.
 func TestEveryBitOfTheVote(t *testing.T) {
 	dir := voted(t)
 	if got, err := readVote(t, dir); err != nil || got != "7 7 n2" {
@@ -71,14 +70,14 @@ func TestEveryBitOfTheVote(t *testing.T) {
 		}
 		noticed := 0
 		for _, at := range places(name, whole) {
-			for bit := at % 8; bit <= at%8; bit++ { // each bit of a value: below
+			for bit := at % 8; bit <= at%8; bit++ { // one bit of each byte; all bits of a value are flipped below
 				b := bytes.Clone(whole)
 				b[at] ^= 1 << bit
 				overwrite(t, path, b)
 				got, err := looksWhole(files, dir)
 				if err != nil {
 					noticed++
-				} else if got != want { // it may be one that bbolt has left behind
+				} else if got != want { // the byte may be in a copy that bbolt no longer uses
 					t.Errorf("%s: bit %d of byte %d is not noticed: %+v", name, bit, at, got)
 				}
 			}
@@ -110,7 +109,7 @@ func TestEveryBitOfTheVote(t *testing.T) {
 		for bit := range 8 {
 			b := bytes.Clone(whole)
 			b[at] ^= 1 << bit
-			// A field that has lost its name is skipped, and the others are what they were.
+			// The flip may change the name of a field. That field is skipped, and the others have their values.
 			if got, ok := decodeRecord(b); ok && !reflect.DeepEqual(got, record) {
 				t.Errorf("%s: bit %d of byte %d: %+v", nodeFile, bit, at, got)
 			}
@@ -120,7 +119,7 @@ func TestEveryBitOfTheVote(t *testing.T) {
 	mustNotOpen(t, dir, votesFile, "lockstep remove")
 }
 
-// looksWhole does what a start does with the vote.
+// looksWhole checks the vote as a start does, and returns it.
 func looksWhole(d Disk, dir string) (v votes, err error) {
 	bolt, err := raftboltdb.New(raftboltdb.Options{Path: filepath.Join(dir, boltFile), BoltOptions: &bbolt.Options{NoSync: true}})
 	if err != nil {
@@ -139,8 +138,8 @@ func looksWhole(d Disk, dir string) (v votes, err error) {
 	return s.last, errors.Join(s.close(), os.WriteFile(path, before, 0o600))
 }
 
-// places returns where in a file there is what counts: of raft.db, each key and value as they were
-// ever written. What bbolt has around them it notices itself, or ends.
+// places returns the offsets of the bytes of a file that matter. In raft.db these are the bytes of all keys and values that were
+// ever written. If another byte changes, bbolt notices that itself, or panics.
 func places(name string, b []byte) (list []int) {
 	if name != boltFile {
 		for at := range b {
@@ -188,8 +187,8 @@ func TestVoteOfAnEarlierTime(t *testing.T) {
 	mustNotOpen(t, dir, "raft.db", "lockstep remove")
 }
 
-// TestDirectoryOfVersion010: its values have no checksum, and its node.json none either. It
-// starts, and has them then; and 0.1.0 reads the term of this version.
+// TestDirectoryOfVersion010: in a directory of version 0.1.0, neither the values nor node.json have a checksum. A node starts
+// with it, and adds the checksums. Version 0.1.0 can read the term that this version writes.
 func TestDirectoryOfVersion010(t *testing.T) {
 	dir := voted(t)
 	if err := os.Remove(filepath.Join(dir, votesFile)); err != nil {
