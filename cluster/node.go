@@ -46,19 +46,19 @@ type Node struct {
 	guests        guests
 	positions     peers.Positions
 	batches       atomic.Uint64
-	busy          atomic.Int64 // busy threshold, ns
+	busy          atomic.Int64 // busy threshold in ns (SetBusyThreshold)
 	served        atomic.Int64 // number of connections by which peers forward requests to this node
 	handing       atomic.Bool  // this node transfers, or has transferred, its leadership
 	stopping      atomic.Bool  // HandOver has been called
-	saidStalled   atomic.Int64 // monotonic time of the last log line of stalled
+	saidStalled   atomic.Int64 // monotonic time of the last log line that the method stalled wrote
 	busyLink      atomic.Pointer[busyLink]
 
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
-	waits  context.Context    // for requests that wait for a leader; if no leader can come, it ends before ctx
+	waits  context.Context    // for requests that wait for a leader; ends with ctx, or earlier if no leader can come
 	alone  context.CancelFunc // ends waits
 	work   sync.WaitGroup
-	opened chan struct{} // closed when cons is set; connections of peers may come earlier, and wait for that
+	opened chan struct{} // closed when cons is set: connections of peers that come earlier wait for that
 
 	peers *peers.Watcher
 
@@ -232,9 +232,9 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns how late, after the evaluation of the last entry, its proposer can have acknowledged a lease of that entry. If
-// the entry set a deadline on a key, the result is the constant promptly: the proposer would have logged another entry before a
-// later reply. If the entry set no deadline, it grants no lease, and the result is 0.
+// late returns an upper bound for the time from the evaluation of the last entry to its proposer's reply. If the entry set a
+// deadline on a key, it may have granted a lease, and the bound is the constant promptly: before a later reply, the proposer
+// would have logged another entry. If the entry set no deadline, it granted no lease, and late returns 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {
@@ -460,9 +460,9 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 // NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
-// GiveWay is for a command with large arguments that the session does not submit, but queues (for EXEC, say) or answers itself.
-// To read the arguments is work, too, so GiveWay waits for the turn of the client. GiveWay returns at once if the arguments
-// have few bytes. The session must call leave when it has queued or answered the command.
+// GiveWay is for a command with large arguments that the session does not submit. The session queues such a command (for EXEC,
+// for example) or answers it itself. Reading the arguments is work, too, so GiveWay waits for the turn of the client. If the
+// arguments have few bytes, it returns at once. The session must call leave when it has queued or answered the command.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }
@@ -483,8 +483,7 @@ func (n *Node) members() int {
 // Topology returns what this node knows of the cluster. It costs one atomic load.
 func (n *Node) Topology() *Topology { return n.peers.Topology() }
 
-// Misplaced returns the peer address at which the members look for this node, if that is not its own address,
-// and "" otherwise.
+// Misplaced returns the wrong peer address at which the members look for this node, or "" if they look at the right one.
 func (n *Node) Misplaced() string { return n.peers.Misplaced() }
 
 // leading returns the leader as this node knows it.

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestOlderLeader: a node knows that its commands may reach a leader of version 0.1.0: by its link to the leader, or, while there is
-// no leader, because it has never heard from a member.
+// TestOlderLeader: a node knows when its commands may reach a leader of version 0.1.0. The link to a leader tells its version.
+// While there is no leader, any member that the node has never heard from may have that version.
 func TestOlderLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -26,7 +26,7 @@ func TestOlderLeader(t *testing.T) {
 		p.connect()
 		check("a leader of version 0.1.0", p.b, true, true)
 		check("this node leads", p.Node, false, false)
-		p.peers.Update() // finds n2 in the configuration and has never heard of it
+		p.peers.Update() // finds n2 in the configuration, but has never heard from n2
 		check("this node leads, and a member is unknown", p.Node, false, true)
 		p.depose()
 		synctest.Wait()
@@ -34,7 +34,8 @@ func TestOlderLeader(t *testing.T) {
 	})
 }
 
-// TestCallsInTheNameOfAnOlderNode: the leader answers those of version 0.1.0, which takes only a plain error for a failure, by one.
+// TestCallsInTheNameOfAnOlderNode: the leader answers such a call of a node of version 0.1.0 by a plain error. That node takes
+// any other reply for a success.
 func TestCallsInTheNameOfAnOlderNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

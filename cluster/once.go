@@ -7,7 +7,7 @@ import (
 )
 
 // Once. A node numbers each write that it forwards to the leader (ticket). If the leader or the link is lost before the reply,
-// the node sends the write again to the next leader, and that leader checks first whether the write has been executed
+// the node sends the write again to the next leader. That leader first checks whether the write has been executed
 // (raftfsm.Answers). So a client of a living node sees the death of a leader as a pause.
 //
 // Two rules make the result of that check final:
@@ -101,8 +101,8 @@ func (b *batch) recordOf(r *request, writes []byte) []byte {
 	return replies
 }
 
-// correctRecords encodes the recorded replies again if the batch has given a name to another key: by that, a request may have
-// ended a lease that the batch had given to an earlier request.
+// correctRecords encodes the recorded replies again if a request of the batch has given the name of a key to another key. That
+// request may have ended a lease that the batch had granted to an earlier request.
 func (b *batch) correctRecords(txn *store.Txn) {
 	b.replaced = txn.Replaced()
 	if b.replaced == nil || len(b.answers) == 0 {

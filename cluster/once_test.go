@@ -12,7 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// carried is a link of a peer to n, which has accepted it.
+// carried returns a link from the peer b to n. n has accepted the link.
 func (n *testNode) carried(b *Node) *forward.Link {
 	n.t.Helper()
 	near, far := net.Pipe()
@@ -51,8 +51,8 @@ func (n *testNode) carry(l *forward.Link, from forward.Ticket, lines ...string) 
 	return <-done
 }
 
-// A write that was sent again is answered as the first time; one of an earlier
-// link, or an earlier term, is not executed.
+// A write that is sent again gets the reply of the first time. A write of an earlier link, or of an earlier term, is not
+// executed.
 func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -72,7 +72,7 @@ func TestOnce(t *testing.T) {
 		expect(old, forward.Ticket{ID: 2, Low: 2, Again: true}, forward.ErrStale.Error(), "INCR c")
 		expect(now, forward.Ticket{ID: 2, Low: 2, Again: true}, "2", "INCR c")
 		expect(now, forward.Ticket{ID: 3, Low: 3, Again: true}, "3", "INCR c")
-		// What wrote nothing may be run again.
+		// A command that wrote nothing may run again.
 		expect(now, forward.Ticket{ID: 4, Low: 4}, "nil", "SET k w NX")
 		n.expect("1", "DEL k")
 		expect(now, forward.Ticket{ID: 4, Low: 4, Again: true}, "OK", "SET k w NX")
@@ -118,7 +118,7 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 			{forward.Ticket{ID: 60, Low: 1, Again: true}, "-INDETERMINATE", "SET big x GET"},
 			{forward.Ticket{ID: 61, Low: 1}, "OK", "SET lock me NX"},
 			{forward.Ticket{ID: 61, Low: 1, Again: true}, "OK", "SET lock me NX"},
-			{forward.Ticket{ID: 62, Low: 62}, "1", "DEL lock"}, // from here on nobody waits for the others
+			{forward.Ticket{ID: 62, Low: 62}, "1", "DEL lock"}, // by Low, nobody waits for the replies to the earlier writes any more
 			{forward.Ticket{ID: 63, Low: 62}, big, "GETDEL big"},
 			{forward.Ticket{ID: 63, Low: 62, Again: true}, big, "GETDEL big"},
 		} {
@@ -129,8 +129,8 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 	})
 }
 
-// TestRequestThatWaitsKeepsNoOthers: while one request of a link waits for long, the replies to the later ones are bounded, small as
-// they are. If it is sent again then, nobody knows whether it has been executed.
+// TestRequestThatWaitsKeepsNoOthers: while one request of a link waits for long, the kept replies to the later requests are
+// bounded, even if each reply is small. If the node then sends the waiting request again, its outcome is unknown.
 func TestRequestThatWaitsKeepsNoOthers(t *testing.T) {
 	clustertest.Slow(t)
 	bubble(t, func(t *testing.T) {

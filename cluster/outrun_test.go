@@ -26,7 +26,7 @@ func (s slowSnapshots) Create(path string) (datadir.File, error) {
 }
 
 // A follower that needs a snapshot catches up, however many snapshots its leader takes while the follower installs one. A
-// leader whose data directory is at its quota takes one after the other.
+// leader whose data directory is at its quota takes one snapshot after the other.
 func TestFollowerIsNotOutrunBySnapshots(t *testing.T) {
 	var began atomic.Int32
 	c := startThree(t, func(cfg *Config) {

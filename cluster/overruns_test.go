@@ -8,9 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// TestNextLeaderKnowsOverruns: a leader has stopped work of a user. The user has as little time at the next leader,
-// whether the old leader has handed over or was cut off. Before, endless scripts had the whole limit again with each
-// leader.
+// TestNextLeaderKnowsOverruns: a leader has stopped work of a user, and so has shortened the user's time limit. At the next
+// leader the limit is as short, whether the old leader has handed over or was cut off. Otherwise an endless script would have
+// the whole limit again at each new leader.
 func TestNextLeaderKnowsOverruns(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		stopped := func(i int) time.Duration {
@@ -24,7 +24,7 @@ func TestNextLeaderKnowsOverruns(t *testing.T) {
 		for range 5 {
 			stopped(first)
 		}
-		time.Sleep(time.Second) // the others ask every quarter of it
+		time.Sleep(time.Second) // the other nodes ask every 250 ms
 		heir := (first + 1) % 3
 		c.transfer(c.nodes[first], heir)
 		for range 2 {

@@ -79,8 +79,8 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the command or script of the present turn has run for too long. forNow is true if it has, but only
-// because requests before it in its batch wait for the end of the batch. The leader then runs it again in a later batch.
+// mustStop reports whether the command or script of the present turn must stop. forNow is true if the only reason is that
+// earlier requests of its batch wait for the end of the batch. Then the leader runs it again in a later batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow
@@ -193,9 +193,9 @@ func (s *sequencer) noteVain(r *request) {
 	}
 }
 
-// settleFunctions is called before a batch is evaluated, and undoFunctions before its evaluation begins anew. Without
-// undoFunctions, functions would still see what the first evaluation has done in the locals of their libraries, but not in the
-// keys.
+// settleFunctions is called before a batch is evaluated, and undoFunctions before it is evaluated again. Without undoFunctions,
+// functions would see what the first evaluation has changed in the local variables of their libraries, although its changes to
+// keys are undone.
 func (s *sequencer) settleFunctions() {
 	if s.node.cfg.Scripts != nil {
 		s.node.cfg.Scripts.Settle()

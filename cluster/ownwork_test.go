@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// The hash of the state is made once for a position in the log, and anew for the next one.
+// A node computes the hash of the state once for each position in the log.
 func TestStateHashBelongsToAPosition(t *testing.T) {
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	defer closeNode(t, n)

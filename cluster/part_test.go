@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// A pipeline with large replies or writes is run in parts, here and by a link; a part
-// that is sent again is answered as the first time.
+// A pipeline with large replies or writes runs in parts, both on the leader itself and over a link. A part that is sent again
+// gets the replies of the first time.
 func TestPartOfAPipeline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -34,7 +34,7 @@ func TestPartOfAPipeline(t *testing.T) {
 			}
 		}
 		n.expect("2", "GET d")
-		b.cfg.speaks.Minor = 0 // version 0.1.0, which asks again for all of them
+		b.cfg.speaks.Minor = 0 // version 0.1.0, which would send the whole pipeline again
 		if got := n.carry(n.carried(b.Node), forward.Ticket{ID: 2, Low: 1}, writes...); got != "OK 3 OK 4 OK" {
 			t.Errorf("by a link of an older member: %q", got)
 		}
@@ -61,7 +61,7 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// A reply that is too large is not built, and what would have given it has no effect.
+// A reply that is too large is not built, and its command has no effect.
 func TestReplyTooLarge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -74,7 +74,7 @@ func TestReplyTooLarge(t *testing.T) {
 	})
 }
 
-// While much waits to be sent to a peer, large replies to reads are put off, not stored.
+// While much output waits for a peer, the leader puts off large replies to reads of that peer, and does not store them.
 func TestLargeRepliesWaitForThePeer(t *testing.T) {
 	near, far := net.Pipe()
 	defer near.Close()
@@ -107,8 +107,8 @@ func TestLargeRepliesWaitForThePeer(t *testing.T) {
 	}
 }
 
-// A pipeline of an older member with two commands that write too much is refused whole: it can be neither
-// answered in part nor be evaluated for ever.
+// In a pipeline of a node of version 0.1.0, two commands together write too much for one entry. The leader refuses the whole
+// pipeline: it may not answer it in parts, and must not evaluate it again for ever.
 func TestPipelineOfAnOlderMemberWritesTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t, badCommands...), newTestNode(t, badCommands...)
@@ -121,13 +121,14 @@ func TestPipelineOfAnOlderMemberWritesTooMuch(t *testing.T) {
 	})
 }
 
-// TestPipelineWhileAMemberIsDown: the leader runs pipelines of other nodes in parts, also while a member is down that it has not heard yet.
+// TestPipelineWhileAMemberIsDown: the leader runs pipelines of other nodes in parts, even while a member is down that it has
+// never heard from.
 func TestPipelineWhileAMemberIsDown(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			p := newPair(t, scriptCommand, makeUser)
 			if down {
-				p.peers.Update() // finds n2 in the configuration and has never heard of it
+				p.peers.Update() // finds n2 in the configuration, but has never heard from n2
 			}
 			p.expect("OK", "MAKEUSER hog")
 			lines := make([]string, 60)

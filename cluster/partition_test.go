@@ -10,13 +10,12 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// The seams between this package and the real hashicorp/raft, in virtual time (see
-// bubble_test.go): elections, handovers, partitions, snapshots.
+// How this package and the real hashicorp/raft work together, in virtual time (see bubble_test.go): elections, handovers,
+// partitions, snapshots.
 
-// A leader is cut off for minutes. The others have another leader within seconds, and
-// leases are lengthened by no more than the time in which nobody led. A request that a
-// follower had sent to the old leader is executed once, and the old leader's own clients
-// are told the truth. When it is back it has the state of the others.
+// A leader is cut off for minutes. The other nodes have a new leader within seconds, and leases become longer by no more than
+// the time in which nobody led. A request that a follower had sent to the old leader is executed once. The old leader's own
+// clients get true replies. After the cut, the old leader has the state of the others.
 func TestRealRaftLeaderCutOff(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		old := c.leader()
@@ -29,7 +28,7 @@ func TestRealRaftLeaderCutOff(t *testing.T) {
 		before, cut := c.lengthened(), time.Now()
 		c.alone(old)
 		carried, lost := c.ask(via, "INCR carried"), c.ask(old, "INCR lost")
-		time.Sleep(2 * fair.GatherLimit) // else the next ones are in its batch
+		time.Sleep(2 * fair.GatherLimit) // otherwise the next requests would be in the same batch
 		behind, read := c.ask(old, "INCR behind"), c.ask(old, "GET long")
 		c.mustTell(carried, "a write through a follower", "1", cut, 0, c.cfg[via].FailoverWait)
 		leaderless := time.Since(cut)
@@ -39,7 +38,7 @@ func TestRealRaftLeaderCutOff(t *testing.T) {
 		}
 		wait := c.cfg[old].FailoverWait
 		c.mustTell(lost, "a write that was in flight", "-INDETERMINATE", cut, wait, wait+10*ms)
-		// Their time begins when the leader notices that it leads no more.
+		// Their time to wait begins when the leader notices that it no longer leads.
 		c.mustTell(behind, "a write that waited behind it", "-CLUSTERDOWN", cut, wait, wait+time.Second)
 		c.mustTell(read, "a read that waited behind it", "-CLUSTERDOWN", cut, wait, wait+time.Second)
 
@@ -59,9 +58,8 @@ func TestRealRaftLeaderCutOff(t *testing.T) {
 	})
 }
 
-// A leader is cut off with a write in flight, and is back before the time to wait
-// for a leader is over: the first entry of its successor tells what became of the
-// write, and its client sees a pause.
+// A leader is cut off with a write in flight, and comes back before FailoverWait is over. The first entry of the next leader
+// tells whether the write took effect. So the client of the write sees only a pause.
 func TestRealRaftWriteInFlightOfDeposedLeader(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		old := c.leader()
@@ -85,10 +83,9 @@ func TestRealRaftWriteInFlightOfDeposedLeader(t *testing.T) {
 	}, func(cfg *Config) { cfg.FailoverWait = 10 * time.Second })
 }
 
-// The leader is cut off at some instant of a write: before it has it, while the
-// others store it, before it knows, before the client knows. Whoever leads then,
-// the write is executed once, its client is told so, and the lease that it gave is
-// whole from that reply.
+// The leader is cut off at some moment of a write: before the write reaches it, while the other nodes store the write, before
+// the leader knows that the write is committed, or before the client knows. Whichever node leads afterwards, the write is
+// executed once, and its client is told that. The lease that the write grants has its whole time from that reply.
 func TestRealRaftCutAtAnyInstantOfAWrite(t *testing.T) {
 	clustertest.Slow(t)
 	const last = 6 * bubbleDelay
@@ -127,14 +124,14 @@ func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 	c.alone(old)
 	c.leaderOf(a, b)
 	led := time.Now()
-	if i == old { // the next leader tells it what became of the write
+	if i == old { // the old leader learns the outcome from the next leader
 		c.wires.heal()
 	}
 	got := <-write
 	if got.reply != "1 OK" {
 		c.t.Errorf("cut off after %v: told %q", at, got.reply)
 	}
-	// The time without a leader counts from the reply, if that came before the election.
+	// If the reply came before the election, the lease may end late by the time from the reply to the election.
 	leaderless := max(led.Sub(got.at), 0)
 	c.endsWithin(b, "lock", "me", got.at, ttl, leaderless+unknownLate)
 	c.wires.heal()
@@ -144,9 +141,8 @@ func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 	return !got.at.After(cut)
 }
 
-// An owner renews its lock every second, of three, through all nodes in turn, while
-// the leadership goes round and all nodes' clients count. No renewal is
-// lost, nobody else gets the lock, and the count is exact.
+// An owner renews its lock of 3 s every second, through each node in turn. Meanwhile leadership goes from node to node, and
+// clients of all nodes increment a counter. No renewal is lost, no other client gets the lock, and the count is exact.
 func TestRealRaftWatchdogThroughTransfers(t *testing.T) {
 	clustertest.Slow(t)
 	transfers, every := 60, 10*time.Second
@@ -182,8 +178,8 @@ func TestRealRaftWatchdogThroughTransfers(t *testing.T) {
 	})
 }
 
-// burst has the clients of every node count while something happens: from what
-// was counted to what it returns.
+// burst lets the clients of every node increment a counter while something happens. The counter stands at counted before the
+// call, and at the result after it.
 func (c *bubbled) burst(counted, each int) int {
 	c.t.Helper()
 	var asked []<-chan told
@@ -205,16 +201,16 @@ func (c *bubbled) burst(counted, each int) int {
 	return counted
 }
 
-// A leader is cut off with a minority. The clients of the leader, and of the nodes that are with
-// it, get CLUSTERDOWN for a command that has no effect, now or later. They get INDETERMINATE for a
-// write of unknown outcome, and no sooner than after FailoverWait.
+// A leader is cut off with a minority. If a command certainly has no effect, neither now nor later, a client on the leader's
+// side gets CLUSTERDOWN. If the outcome of a write is unknown, the client gets INDETERMINATE, but not before FailoverWait has
+// passed.
 func TestRealRaftMinority(t *testing.T) {
 	clustertest.Slow(t)
 	const leader, follower = 0, 1
 	down, unknown := "-CLUSTERDOWN", "-INDETERMINATE"
 	for _, c := range []struct {
 		name    string
-		nobody  bool // has a majority; else the two others have
+		nobody  bool // no side has a majority; if false, the two other nodes have one
 		through int
 		command string
 		want    string
@@ -246,15 +242,15 @@ func (c *bubbled) minority(nobody bool, through int, command, want string) {
 		c.alone((old + 1) % 3)
 	}
 	first := c.ask(i, command)
-	time.Sleep(2 * fair.GatherLimit) // else they are one batch
+	time.Sleep(2 * fair.GatherLimit) // otherwise both would be in one batch
 	second := c.ask(i, "INCR second")
 	time.Sleep(ms)
 	third := c.ask(i, "GET second", "INCR third")
-	// If the leader is lost first, the time begins when that one was last heard of.
+	// If the leader is lost first, the time begins at the last sign of life of that leader.
 	most := wait + time.Second
 	c.mustTell(first, command, want, cut, wait, most)
 	secondWant := "-CLUSTERDOWN"
-	if through != 0 { // it was sent, too, and nobody can say how far it came
+	if through != 0 { // it was sent to the leader, too, so its outcome is unknown
 		secondWant = "-INDETERMINATE"
 	}
 	c.mustTell(second, "the second write", secondWant, cut, wait, most)
@@ -277,7 +273,7 @@ func (c *bubbled) minority(nobody bool, through int, command, want string) {
 		}
 	}
 	if nobody {
-		// Nobody could renew, so it goes on where it was.
+		// Nobody could renew the lease meanwhile, so it goes on with the time that it had left.
 		c.endsWithin(i, "lock", "me", granted, 5*time.Second, served.Sub(cut)+unknownLate)
 	} else {
 		c.expect(i, "nil", "GET lock")
@@ -285,9 +281,9 @@ func (c *bubbled) minority(nobody bool, through int, command, want string) {
 	c.same()
 }
 
-// A node that is cut off for so long that the log does not reach back gets a
-// snapshot, while leases run: those that ended meanwhile are not in it, and the
-// others end when they should, under that node as leader.
+// A node is cut off for so long that the log no longer has the entries that the node needs. So the node gets a snapshot, while
+// leases run. Leases that ended meanwhile are not in the snapshot. The other leases end when they should, under that node as
+// leader.
 func TestRealRaftInstallsASnapshotWhileLeasesRun(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		leader := c.leader()
@@ -318,7 +314,7 @@ func TestRealRaftInstallsASnapshotWhileLeasesRun(t *testing.T) {
 		renewed := time.Now().Add(-50 * ms)
 		c.wires.heal()
 		c.same()
-		// The first may have been on its way, and is sent once more.
+		// The first messages may have been on their way, and are sent once more. So the test looks for a later one.
 		if slices.Contains(c.sinks[away].all(), "news 50") {
 			t.Error("the node caught up by the log")
 		}

@@ -17,9 +17,9 @@ import (
 	"lockstep/store/codec"
 )
 
-// FuzzPeerPort sends bytes to two peer ports and closes the connection. At the port that requires proof nothing gets through
-// to a protocol, and only TLS comes back (alertOrHello). At the port without proof no protocol panics, or takes memory
-// for a length that is only announced.
+// FuzzPeerPort sends bytes to two peer ports and closes the connection. At the port that requires proof, nothing reaches a
+// protocol, and the port answers only with TLS (alertOrHello). At the port without proof, no protocol panics, and none
+// allocates memory for bytes that are announced but not sent.
 func FuzzPeerPort(f *testing.F) {
 	hello := forward.Handshake{Speaks: current, ID: "n2", Client: "c:1"}.Append([]byte{peerport.ProtoForward})
 	for _, seed := range [][]byte{
@@ -69,10 +69,10 @@ func FuzzPeerPort(f *testing.F) {
 			readRaft(p)
 			said := make(chan []byte)
 			go func() {
-				answer, _ := io.ReadAll(near) // until the port or this test ends it
+				answer, _ := io.ReadAll(near) // until the port or this test closes the connection
 				said <- answer
 			}()
-			_, _ = near.Write(b) // it may be turned away in the middle
+			_, _ = near.Write(b) // the port may close the connection before all bytes are written
 			near.Close()
 			answer := <-said
 			<-ended
@@ -125,8 +125,8 @@ func (l oneCaller) Accept() (net.Conn, error) {
 func (oneCaller) Addr() net.Addr { return clustertest.Addr("host:1") }
 func (l oneCaller) Close() error { close(l.stop); return nil }
 
-// alertOrHello reports whether an answer is of TLS: an alert, or what a server shows before a caller has
-// proved anything, which is what a caller must see to be able to.
+// alertOrHello reports whether an answer is a TLS alert or a TLS handshake message. A server sends its handshake before the
+// caller has proved anything: without it, no caller could give its proof.
 func alertOrHello(b []byte) bool { return b[0] == 0x15 || b[0] == 0x16 }
 
 // Two configurations of peer ports: without proofs, and with a secret.
@@ -159,7 +159,7 @@ func readRaft(p *peerport.Port) {
 			}
 			go func() {
 				defer conn.Close()
-				_, _ = io.Copy(io.Discard, conn) // FuzzAppendCodec reads it
+				_, _ = io.Copy(io.Discard, conn) // FuzzAppendCodec tests the reading of these bytes
 			}()
 		}
 	}()

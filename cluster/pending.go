@@ -14,9 +14,9 @@ import (
 //
 // Who answers a batch?
 //
-//   - While the sequencer waits for Raft, the method applied answers, if the entry is applied soon enough after the evaluation
-//     (the constant promptly) and this node is not transferring its leadership. Otherwise the sequencer answers, after it has
-//     checked the clock and that it still leads.
+//   - While the sequencer waits for Raft, the method applied answers under two conditions: the entry is applied soon enough
+//     after the evaluation (the constant promptly), and this node is not transferring its leadership. Otherwise the sequencer
+//     answers, after it has checked the clock and that it still leads.
 //   - After the sequencer has lost its leadership, the method leave or applied answers with errLate. That is so even if this
 //     node leads again, and the entry of the batch belongs to its later term.
 //   - If a batch has waited for too long, its watchdog answers.
@@ -97,9 +97,9 @@ func (p *pendingBatches) remove(b *batch) {
 // sequencer does not include the time without a leader between the two terms.
 func (b *batch) ofTerm(out raftfsm.Outcome) bool { return out.Term == 0 || out.Term == b.term }
 
-// applied answers the batches whose fate an applied entry settles. It leaves one of them to the sequencer: if the accepted
-// batch began before since, a monotonic time, and the sequencer still waits for it, the sequencer answers the batch, after a
-// check that it still leads.
+// applied answers the batches whose fate an applied entry settles, with one exception. If the accepted batch began before
+// since, a monotonic time, and the sequencer still waits for it, applied leaves the batch to the sequencer. The sequencer
+// answers it after a check that it still leads.
 func (p *pendingBatches) applied(boot uint64, out raftfsm.Outcome, since time.Duration) {
 	p.mu.Lock()
 	var void []*batch

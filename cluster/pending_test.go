@@ -8,8 +8,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// A snapshot jumps over the entries that would have told what became of the
-// batches evaluated before it: those are given up, the others are not.
+// A snapshot replaces the entries that would have settled the fate of earlier batches. The node gives up the batches that were
+// evaluated before the state of the snapshot, and only these.
 func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
 	var p pendingBatches
 	told := map[uint64]error{}
@@ -32,7 +32,8 @@ func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
 	}
 }
 
-// The number of a batch names it only together with the run of its node.
+// The number of a batch is unique only within one run of its node. So a batch of an earlier run may have the same number as a
+// present one.
 func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 	var p pendingBatches
 	var told []error
@@ -44,8 +45,9 @@ func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 	}
 }
 
-// TestBatchInALaterTerm: a node loses its leadership, leads again, and its sequencer does not know yet. What it puts into the log
-// then is not answered by its clock, which does not know how long nobody led.
+// TestBatchInALaterTerm: a node loses its leadership, and leads again before its sequencer notices. The sequencer then puts a
+// batch into the log. The leases of that batch begin anew, because the sequencer's clock does not include the time in which
+// nobody led.
 func TestBatchInALaterTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -57,7 +59,7 @@ func TestBatchInALaterTerm(t *testing.T) {
 			return commit
 		})
 		n.expect("OK", "SET lock me NX PX 1000")
-		// The entry itself, the first one of the later term, and the one in which the lease begins anew.
+		// The three entries are that of the batch, the first one of the later term, and the one in which the lease begins anew.
 		if proposals, _ := n.log.count(); proposals != before+3 {
 			t.Errorf("%d proposals, want 3", proposals-before)
 		}
@@ -65,7 +67,7 @@ func TestBatchInALaterTerm(t *testing.T) {
 	})
 }
 
-// TestPendingLetsGoOfBatches: a batch that is settled is not kept, with its entry.
+// TestPendingLetsGoOfBatches: a node does not keep a settled batch and its entry in memory.
 func TestPendingLetsGoOfBatches(t *testing.T) {
 	var p pendingBatches
 	for _, settle := range []func(b *batch){

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestReplicated: the majority is known at once; the third node is asked, and
-// counts as soon as it has what was acknowledged. One that is gone does not.
+// TestReplicated: the node knows at once that a majority has the writes, and asks the third member. That member counts as soon
+// as it has the acknowledged writes. A member that is gone does not count.
 func TestReplicated(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -36,7 +36,7 @@ func TestReplicated(t *testing.T) {
 	if others, here := asked.Replicated(within(300*time.Millisecond), 2, true); others != 1 || !here {
 		t.Errorf("without n%d: %d others, here %v; want 1, true", gone+1, others, here)
 	}
-	// It comes back while somebody waits.
+	// The member comes back while a client waits.
 	answer := make(chan int, 1)
 	go func() {
 		others, _ := asked.Replicated(within(30*time.Second), 2, false)
@@ -82,7 +82,7 @@ func TestManyWaitByOneConnection(t *testing.T) {
 	}
 }
 
-// TestReplicatedAlone: a node alone has nobody else.
+// TestReplicatedAlone: if a cluster has one node, no other member has the writes.
 func TestReplicatedAlone(t *testing.T) {
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	defer closeNode(t, n)

@@ -9,9 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// A data directory that has reached its quota gets no new data: commands and transactions are
-// refused with an error that says why, releases and renewals go on, and when enough has been
-// deleted there is room again, without anybody's help.
+// A data directory has reached its quota. Commands and transactions that add data are refused with an error that names the
+// reason. Releases and renewals go on. When enough has been deleted, there is room again, and no operator has to act.
 func TestQuotaOfTheDataDirectory(t *testing.T) {
 	const quota = 8 << 20
 	c := startThree(t, func(cfg *Config) {
@@ -23,7 +22,8 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	c.expect(leader, "OK", "SET lock me PX 600000")
 	value := strings.Repeat("x", 200_000)
 	written := 0
-	// A leader also refuses what would be beyond the quota if nothing is deleted before it measures the directory again.
+	// A leader measures its directory only now and then. Before the next measurement, it refuses what would be beyond the quota
+	// if nothing were deleted until then.
 	c.until("the quota", func() bool {
 		if c.do(leader, fmt.Sprintf("SET k%d %s", written+1, value)) != "-OOM" {
 			written++
@@ -56,8 +56,8 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	}
 }
 
-// A directory whose two snapshots are larger than its quota gains nothing by another one. So a node does not write all data again
-// and again because of renewals, but it does when keys have been deleted.
+// If the two snapshots of a directory are larger than its quota, another snapshot frees no room. So renewals do not make a node
+// write all data again and again. Once keys have been deleted, the node does write a snapshot.
 func TestQuotaThatSnapshotsExceed(t *testing.T) {
 	const quota = 8 << 20
 	inBubble(t, func(c *bubbled) {
@@ -100,7 +100,7 @@ func TestQuotaThatSnapshotsExceed(t *testing.T) {
 	})
 }
 
-// TestQuotaBoundsWhatMayAddData: what may add data beyond the quota, such as RENAME to a long name, adds little.
+// TestQuotaBoundsWhatMayAddData: some commands, such as RENAME to a long name, may add data beyond the quota, but only little.
 func TestQuotaBoundsWhatMayAddData(t *testing.T) {
 	const quota, small = 8 << 20, 100
 	inBubble(t, func(c *bubbled) {

@@ -2,5 +2,5 @@
 
 package cluster
 
-// underRace tells tests that everything takes ten times as long.
+// underRace tells tests that the race detector runs, so that everything takes ten times as long.
 const underRace = true

@@ -40,8 +40,7 @@ func TestReadsAreConfirmedByVoters(t *testing.T) {
 	}
 }
 
-// A follower that does not answer holds a read up once, and not for long. With no
-// follower left there is no read.
+// A follower that does not answer delays one read, and not for long. If no follower is left, no read is answered.
 func TestReadsWhileAFollowerIsCutOff(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		leader := c.leader()

@@ -56,7 +56,7 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 
 // line has the wait queues of all keys, sorted by number. A queue ends when it is empty. A rollback may reopen an ended queue,
 // so the queue stays in the line at least until the present batch is over. When more than half of all queues have ended, tidy
-// removes these.
+// removes the ended ones.
 type line struct {
 	queues []*waitQueue
 	last   uint64 // number of the latest queue
@@ -94,7 +94,7 @@ var anyKey = waitKey{db: -1}
 
 // take returns the next key, and removes it from the list, which must not be empty. If the next element is anyKey, take returns
 // the next key of the round instead. At the end of the round ok is false, and take removes anyKey. If another round has to
-// follow, it moves anyKey to the end of the list instead.
+// follow, take moves anyKey to the end of the list instead.
 func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 	if k = l.keys[0]; k != anyKey {
 		l.drop()

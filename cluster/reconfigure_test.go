@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// tokens are clients that each take numbers from one counter, as locks take
-// fencing tokens. No number may be given twice, and to one client they only grow.
+// tokens is a group of clients that take numbers from one counter, as locks take fencing tokens. No number may be given twice,
+// and the numbers of each client only grow.
 type tokens struct {
 	c    *three
 	stop atomic.Bool
@@ -22,7 +22,7 @@ type tokens struct {
 	n    atomic.Int64
 
 	mu    sync.Mutex
-	given map[int]string // whom each was given to
+	given map[int]string // the client that got each number
 	most  int
 }
 
@@ -51,14 +51,14 @@ func (k *tokens) take(n *Node, name string) {
 	})
 }
 
-// more waits for count more tokens.
+// more waits until the clients have taken count more tokens.
 func (k *tokens) more(count int64) {
 	k.c.t.Helper()
 	from := k.n.Load()
 	k.c.until("tokens", func() bool { return k.n.Load() >= from+count })
 }
 
-// end stops the clients; the counter must have reached what they were given.
+// end stops the clients. The counter must be at least as high as the highest number that a client got.
 func (k *tokens) end() {
 	k.c.t.Helper()
 	k.stop.Store(true)
@@ -70,8 +70,8 @@ func (k *tokens) end() {
 	k.c.t.Logf("%d tokens, the last is %d", len(k.given), k.most)
 }
 
-// TestJ3MembershipWhilePartitioned: voters are added and removed while the
-// network is cut. A lost update would give a token twice.
+// TestJ3MembershipWhilePartitioned: voters are added and removed while the network is cut. If an update were lost, a token
+// would be given twice.
 func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) { cfg.FailoverWait = 2 * time.Second })
 	c.start(0, 1, 2)
@@ -86,8 +86,8 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 		}
 		return ids
 	}
-	// The leader alone: the others elect one, take in a fourth and take out the
-	// one that is cut off, which still believes to be what it was.
+	// The leader is cut off alone. The other nodes elect a new leader, add a fourth node, and remove the old leader, which
+	// still believes that it leads.
 	old := c.leader()
 	rest := []int{(old + 1) % 3, (old + 2) % 3}
 	w.cut(name(old), name(rest...))
@@ -104,8 +104,7 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	c.voteOf(rest[0], "n4")
 	c.mustRemove(rest[1], c.cfg[old].ID)
 	k.more(100)
-	// While it is out, its leader is cut off, too, and the two that are left of
-	// the three go on.
+	// While the old leader is out, the new leader is cut off, too. The two other members go on.
 	second := c.leaderAmong(append(rest, next))
 	others := []int{}
 	for _, i := range append(rest, next) {
@@ -116,7 +115,7 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	w.cut(name(second), name(append(others, old)...))
 	c.leaderAmong(others)
 	k.more(100)
-	// Both come back. The one that was removed stays out.
+	// Both nodes come back. The removed one stays out.
 	w.heal()
 	c.until("the removed one's knowing", func() bool { return c.nodes[old].Membership() == Removed })
 	c.voters(name(append(others, second)...)...)
@@ -130,7 +129,7 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	c.same()
 }
 
-// voteOf waits until a member has its vote, as node ask knows it.
+// voteOf waits until the node ask knows that a member has its vote.
 func (c *three) voteOf(ask int, id string) {
 	c.t.Helper()
 	c.until("the vote of "+id, func() bool {
@@ -144,7 +143,7 @@ func (c *three) voteOf(ask int, id string) {
 	})
 }
 
-// leaderAmong waits until one of the nodes leads and the others of them follow it.
+// leaderAmong waits until one of the listed nodes leads and the other listed nodes follow it.
 func (c *three) leaderAmong(list []int) (found int) {
 	c.t.Helper()
 	c.until("a leader among some", func() bool {
@@ -179,10 +178,9 @@ func fuzzSteps(t *testing.T) int {
 	return n
 }
 
-// TestJ11ConfigurationChangesAndCrashes makes changes of membership at random,
-// with crashes in the middle of them, snapshots, and cuts, under load. No node
-// may end (Config.Fatal fails the test, and so does a panic in Raft), every
-// change must come to an end, and all members have one state afterwards.
+// TestJ11ConfigurationChangesAndCrashes changes the membership at random, under load. Meanwhile nodes crash, even in the middle
+// of a change, take snapshots and are cut off. No node may end by itself: Config.Fatal fails the test, and so does a panic in
+// Raft. Every change must come to an end, and afterwards all members must have the same state.
 func TestJ11ConfigurationChangesAndCrashes(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 60, 30*ms, 10
@@ -221,7 +219,7 @@ func TestJ11ConfigurationChangesAndCrashes(t *testing.T) {
 	}
 	for i, n := range c.nodes {
 		if n != nil && !slices.ContainsFunc(members, func(m Member) bool { return m.ID == c.cfg[i].ID && m.Voter }) {
-			c.stop(i) // what it has is of another time, whether it knows or not
+			c.stop(i) // a node that is no voter may have an old state
 		}
 	}
 	c.same()
@@ -257,12 +255,12 @@ func (f *memberFuzz) step(number int) {
 		if err := c.nodes[ask].Transfer(""); err != nil {
 			c.t.Log(err)
 		}
-	case 4: // one of the others dies and comes back
+	case 4: // one of the three voters dies and comes back
 		i := f.rng.IntN(3)
 		c.crash(i)
 		f.k.more(5)
 		f.restart(i)
-	case 5: // one is cut off from the others for a while, and a change is asked for
+	case 5: // a node is cut off for a while, and another one is asked for a change
 		i := f.rng.IntN(3)
 		var others []string
 		for j := range c.cfg {
@@ -278,13 +276,13 @@ func (f *memberFuzz) step(number int) {
 	f.k.more(10)
 }
 
-// toggle takes a node in or out; it may fail, but not hang.
+// toggle adds a node, or removes it if it is a member. The change may fail, but must not hang.
 func (f *memberFuzz) toggle(extra, ask int) {
 	c, id := f.c, f.c.cfg[extra].ID
 	n := c.nodes[ask]
 	members, err := n.Members()
 	if err != nil {
-		return // it is being closed
+		return // the node is being closed
 	}
 	is := false
 	for _, m := range members {

@@ -7,8 +7,8 @@ import (
 	"lockstep/cluster/internal/peers"
 )
 
-// A removed node runs on, and its id is given to a new node at another address. The members take the new node for the member, not
-// the old one, which asks them before the new one runs.
+// A removed node keeps running, and its id is given to a new node at another address. The old node asks the members before the
+// new one runs. The members still take only the new node for the member.
 func TestRemovedNodeRunsWhileItIsReplaced(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)

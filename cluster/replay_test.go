@@ -12,12 +12,12 @@ import (
 	"lockstep/store"
 )
 
-// longLog is more entries than Raft hands to a state machine that does not
-// follow: 128 times 64.
+// longLog is a number of entries. Raft hands over at most 128 times 64 entries, fewer than longLog, to a state machine that
+// does not keep up.
 const longLog = 12_000
 
-// stopLonger stops all nodes, the leader last, so that nobody stands for election
-// meanwhile, and gives all of them the same long log.
+// stopLonger stops all nodes, the leader last, so that no node stands for election meanwhile. Then it gives all nodes the same
+// long log.
 func (c *three) stopLonger() {
 	c.t.Helper()
 	c.same()
@@ -31,8 +31,8 @@ func (c *three) stopLonger() {
 	}
 }
 
-// lengthen adds entries that change nothing to the log of a stopped node: what it
-// has received, and not applied when it was stopped.
+// lengthen adds entries to the log of a stopped node, as if the node had received them but not applied them yet. The entries
+// change nothing.
 func (c *three) lengthen(i int, seq uint64) {
 	c.t.Helper()
 	cfg := &c.cfg[i]
@@ -58,7 +58,7 @@ func (c *three) lengthen(i int, seq uint64) {
 	}
 }
 
-// stuck is a Sink that lets no write set take effect until it is let go.
+// stuck is a Sink. No write set takes effect before the test lets the Sink go.
 type stuck struct {
 	notes
 	free chan struct{}
@@ -76,7 +76,7 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c.start(0, 1, 2)
 	c.expect(c.leader(), "OK", "SET k v")
 	c.stopLonger()
-	c.start(0, 1) // one of them wins before the third asks
+	c.start(0, 1) // one of these two wins the election before the third node asks for votes
 	sink := &stuck{free: make(chan struct{})}
 	letGo := func() {
 		select {
@@ -128,8 +128,8 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c.same()
 }
 
-// A process may end each time before Raft checks whether a snapshot is due. So a node takes a
-// snapshot that is due as soon as it has applied its log at the start.
+// A process may end again and again before Raft checks whether a snapshot is due. So a starting node takes a due snapshot as
+// soon as it has applied its log.
 func TestSnapshotIsTakenAtTheStart(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 100, time.Hour, 10

@@ -15,8 +15,8 @@ import (
 	"lockstep/store"
 )
 
-// nodeTime is the clock of one node: it does not show the time of another's, and
-// does not run at quite the same rate.
+// nodeTime is the clock of one node. It shows another time than the clocks of the other nodes, and its rate differs a little
+// from theirs.
 type nodeTime struct {
 	start time.Time
 	base  time.Duration
@@ -72,8 +72,8 @@ type ringNode struct {
 	// On ring.mu:
 	applied int
 	contact time.Time
-	going   chan struct{} // closed while the process goes
-	stops   bool          // it stops when its next entry is in the log
+	going   chan struct{} // closed while the process runs
+	stops   bool          // the process stops when its next entry is in the log
 }
 
 var _ consensus = (*ringNode)(nil)
@@ -88,7 +88,7 @@ func ringClocks() []*nodeTime {
 	}
 }
 
-// newRing starts a cluster on what is in the log; node 0 leads.
+// newRing starts a cluster whose log has the given entries. Node 0 leads.
 func newRing(t *testing.T, clocks []*nodeTime, entries [][]byte) *ring {
 	r := &ring{t: t, table: store.NewTable(store.Commands()), entries: entries, leader: -1}
 	for i, c := range clocks {
@@ -120,7 +120,7 @@ func (r *ring) stop() {
 	}
 }
 
-// elect makes a node the leader in the eyes of all that go.
+// elect makes a node the leader, and tells that to all nodes whose processes run.
 func (r *ring) elect(i int) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -133,7 +133,7 @@ func (r *ring) elect(i int) {
 	}
 }
 
-// tell has every node that goes know who leads.
+// tell tells every node whose process runs who leads.
 func (r *ring) tell() {
 	r.mu.Lock()
 	leader := r.leader
@@ -145,7 +145,7 @@ func (r *ring) tell() {
 	}
 }
 
-// lose takes the leader away; the others hear of it from now on no more.
+// lose takes leadership away from the leader. From now on the other nodes hear from no leader.
 func (r *ring) lose() {
 	r.mu.Lock()
 	r.leader = -1
@@ -167,7 +167,7 @@ func (r *ring) start(i int, lines ...string) <-chan string {
 	return done
 }
 
-// together submits commands on a node at once, each by another client.
+// together submits commands on a node at the same time, each from a client of its own.
 func (r *ring) together(i int, lines ...string) (replies []<-chan string) {
 	for _, line := range lines {
 		done := make(chan string, 1)
@@ -209,7 +209,7 @@ func (n *ringNode) pause() {
 	n.going = make(chan struct{})
 }
 
-// stopsNext stops it when its next entry is in the log.
+// stopsNext stops the process when its next entry is in the log.
 func (n *ringNode) stopsNext() {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
@@ -241,7 +241,7 @@ func (n *ringNode) going0() bool {
 	}
 }
 
-// wait returns when the process goes.
+// wait returns when the process runs.
 func (n *ringNode) wait() {
 	n.r.mu.Lock()
 	going := n.going
@@ -249,14 +249,14 @@ func (n *ringNode) wait() {
 	<-going
 }
 
-// catchUp applies what is in the log; it returns what became of the last entry.
+// catchUp applies all entries that are in the log, and returns the outcome of the last one.
 func (n *ringNode) catchUp() (last raftfsm.Outcome) {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
 	return n.apply(len(n.r.entries))
 }
 
-// apply applies entries up to a place; the caller holds ring.mu.
+// apply applies the entries of the log up to the index to. The caller holds ring.mu.
 func (n *ringNode) apply(to int) (last raftfsm.Outcome) {
 	for n.applied < to {
 		out, err := n.Node.fsm.Apply(uint64(n.applied+1), n.r.entries[n.applied])
@@ -316,7 +316,7 @@ func (n *ringNode) Barrier() error {
 	return nil
 }
 
-// Trouble implements troubled. Without it the embedded node's would ask itself.
+// Trouble implements the interface troubled. Without this method, that of the embedded node would call itself.
 func (n *ringNode) Trouble() string { return "" }
 
 // LastContact implements consensus.

@@ -38,7 +38,7 @@ func (s *sequencer) expiryPause() time.Duration {
 	return time.Millisecond
 }
 
-// tooLong returns the error for a request that would make an entry of its own too long.
+// tooLong returns the error for a request that is too long even for an entry of its own.
 func (s *sequencer) tooLong(txn *store.Txn) store.Error {
 	if txn.Writes().Size() > maxEntryBytes {
 		return txn.ErrTooBig()

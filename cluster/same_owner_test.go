@@ -9,9 +9,9 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// A Redlock client that takes the nodes of one cluster for separate servers finds its own
-// value at the second node. The log says so, once. With the option the client gets its lock,
-// for the whole time from its last OK on, and nobody else gets it.
+// A Redlock client that takes the nodes of one cluster for separate servers finds its own value at the second node. The log
+// says that, once. With the option SameOwnerNX the client gets its lock, for the whole time from its last OK on, and no other
+// client gets it.
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
 	clustertest.Slow(t)
 	const take = "SET lock 0123456789abcdef NX PX 1000"

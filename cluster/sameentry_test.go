@@ -70,8 +70,8 @@ func TestLateLeaseAndLaterWriteOfItsBatch(t *testing.T) {
 	}
 }
 
-// TestFailedCallAsksForNoLease: a call that asked for a lease and failed does not make the deadline of the next call, which is in Unix
-// time, a lease.
+// TestFailedCallAsksForNoLease: a call asks for a lease and fails. The next call sets a deadline in Unix time, and that
+// deadline does not count as a lease.
 func TestFailedCallAsksForNoLease(t *testing.T) {
 	fails := store.Command{Name: "fails", Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		c.SetString(0, []byte("x"), "v", c.DeadlineIn(1000))

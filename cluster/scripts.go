@@ -12,8 +12,8 @@ import (
 	"lockstep/store/codec"
 )
 
-// scriptQuestion is a request about the script that the leader runs. Its body in a kill frame is the question as a byte, and the
-// version of the users by which the asking node has checked its client's rights. Version 0.1.0 sends no version, and no byte for
+// scriptQuestion is a request about the script that the leader runs. A kill frame has the question as a byte, and the version
+// of the users by which the asking node has checked its client's rights. Version 0.1.0 sends no version, and no byte for
 // killScript.
 type scriptQuestion byte
 
@@ -39,7 +39,7 @@ func (n *Node) RunningFunction(users uint64) store.Reply {
 	return n.askScripts(runningFunction, users)
 }
 
-// body is the body of the question's frame.
+// body encodes the question as the body of a kill frame.
 func (q scriptQuestion) body(users uint64, minor byte) []byte {
 	switch {
 	case minor >= forward.MinorKillUsers:

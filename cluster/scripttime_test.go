@@ -28,8 +28,7 @@ func (l *limited) Kill() store.Reply {
 	return store.OK
 }
 
-// run is the command of such a script: it sleeps for a duration, and what it has written is
-// rolled back if it is stopped.
+// run is the command of such a script: it sleeps for a duration. If the script is stopped, its writes are undone.
 func (l *limited) run(c *store.Ctx) store.Reply {
 	d, err := time.ParseDuration(c.Arg(1))
 	if err != nil {
@@ -62,7 +61,7 @@ func newLimited(t *testing.T, more ...store.Command) (*testNode, *limited) {
 	return n, l
 }
 
-// waits runs a pipeline again and again until done, and returns the longest that it took.
+// waits runs a pipeline again and again until done is closed. Then it sends the longest time that one run took.
 func (n *testNode) waits(done <-chan struct{}, pipeline string) <-chan time.Duration {
 	result := make(chan time.Duration, 1)
 	go func() {
@@ -84,8 +83,8 @@ func (n *testNode) waits(done <-chan struct{}, pipeline string) <-chan time.Dura
 	return result
 }
 
-// However many long scripts a pipeline holds, the others wait for two of them: the one that runs, and
-// one that is in the same batch.
+// However many long scripts a pipeline holds, other clients wait for at most two of them: the one that runs, and one that is in
+// the same batch.
 func TestOthersWaitForTwoScripts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -134,8 +133,8 @@ func TestFactsWaitForNoScript(t *testing.T) {
 	})
 }
 
-// The scripts of a transaction may run together for as long as one may; then nothing of the
-// transaction takes place. It counts as one script to those who are told BUSY.
+// All scripts of a transaction together have the time limit of one script. If they reach it, the transaction has no effect.
+// Other clients get BUSY as if the transaction were one script.
 func TestTransactionHasTheTimeOfOneScript(t *testing.T) {
 	for _, scripts := range []string{"RUN 100s|RUN 100s|RUN 100s", "RUN 2s|RUN 2s|RUN 2s", "RUN 2s|RUN 1001ms|RUN 1s", strings.Repeat("RUN 1s|", 3) + "RUN 0s"} {
 		bubble(t, func(t *testing.T) {
@@ -164,8 +163,8 @@ func TestTransactionHasTheTimeOfOneScript(t *testing.T) {
 	}
 }
 
-// SCRIPT KILL ends a transaction with the script of it that runs, and of a pipeline that
-// script alone.
+// SCRIPT KILL ends the script that runs. If the script is part of a transaction, the whole transaction ends. If it is part of a
+// pipeline, the other commands still run.
 func TestKillEndsTheTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -192,8 +191,8 @@ type telling struct{ *limited }
 
 func (telling) RunningFunction() store.Reply { return store.Status("runs") }
 
-// TestYoungScriptsAreNotKilled: a client ends no script before that has run for killFrom or busy-reply-threshold. A client that
-// asks without a pause could otherwise end all scripts of others.
+// TestYoungScriptsAreNotKilled: a client can end a script only when the script has run for killFrom or busy-reply-threshold.
+// Otherwise a client that asks without a pause could end all scripts of others.
 func TestYoungScriptsAreNotKilled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -261,10 +260,10 @@ var spin = store.Command{Name: "spin", Arity: -2, Flags: store.ReadOnly, Run: fu
 	return store.OK
 }}
 
-// idle is a command of the scripting commands that runs no Lua, such as FUNCTION LIST. It runs as spin does.
+// idle is a scripting command that runs no Lua, as FUNCTION LIST is. It runs as spin does.
 var idle = store.Command{Name: "idle", Arity: -2, Flags: store.Scripting | store.NoLua, Run: spin.Run}
 
-// What a command has written when its time is over is undone.
+// If a command is stopped at its time limit, its writes are undone.
 func TestStoppedCommandHasNoEffect(t *testing.T) {
 	write := store.Command{Name: "write", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		for ; ; time.Sleep(ms) {
@@ -285,8 +284,8 @@ func TestStoppedCommandHasNoEffect(t *testing.T) {
 	})
 }
 
-// The work of one user that is stopped again and again takes less and less of everybody's time. Other users
-// keep the whole limit, and in the end that user has it again.
+// If work of a user is stopped again and again, the user's time limit becomes shorter and shorter. Other users keep the whole
+// limit. In the end the user has the whole limit again.
 func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 	for _, work := range []string{"RUN 100s", "SPIN 100s", "IDLE 100s", "MULTI SPIN 2s|SPIN 100s", "MULTI RUN 2s|RUN 100s", "MULTI IDLE 2s|IDLE 100s"} {
 		bubble(t, func(t *testing.T) {
@@ -340,7 +339,8 @@ func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 	}
 }
 
-// A user who has endless work from many connections at once takes a quarter of all time, not as much for each of them.
+// A user sends endless work from many connections at once. All of it together takes a quarter of the time, not a quarter for
+// each connection.
 func TestEndlessWorkOfManyClients(t *testing.T) {
 	for _, work := range []string{"RUN 100s", "SPIN 100s"} {
 		bubble(t, func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
 	}
 }
 
-// Work that is stopped for its memory after a second counts as well; the next has less time.
+// Work that is stopped after a second because of its memory shortens the limit of its user, too.
 func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hog := store.Command{Name: "hog", Arity: 1, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
@@ -445,8 +445,8 @@ func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	})
 }
 
-// A long command that comes while a batch waits for more is stopped soon, too, and run again by itself. The requests that were
-// evaluated before it are evaluated again, and executed once.
+// A long command comes while a batch waits for more requests. The leader soon stops it, too, and runs it again in a later
+// batch. The requests that were evaluated before it are evaluated again, and executed once.
 func TestLongCommandComesToABatchThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t, spin)
@@ -464,7 +464,8 @@ func TestLongCommandComesToABatchThatWaits(t *testing.T) {
 	})
 }
 
-// A command that takes long while others wait for the end of their batch is stopped soon, and run again by itself.
+// A command takes long while other requests of its batch wait for the end of the batch. The leader soon stops it, and runs it
+// again in a later batch.
 func TestLongCommandIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, spins := range []func(*testNode) []Call{

@@ -8,8 +8,8 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// Nodes that prove themselves by one secret are a cluster: they elect, forward, replicate, and take
-// in a node that has it; one of another secret gets no answer.
+// Nodes with one secret form a cluster: they elect a leader, forward, replicate, and accept a new node that has the secret. A
+// node with another secret gets no answer.
 func TestThreeBySecret(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) { cfg.PeerTLS.Secret = clustertest.Secret })
 	c.start(0, 1, 2)
@@ -44,8 +44,8 @@ func TestThreeBySecret(t *testing.T) {
 	c.same()
 }
 
-// A cluster goes from plain to TLS and on to another secret by starting one node after the other,
-// and by new files. (conformance/kills does it with clients that are at work meanwhile.)
+// A cluster changes from plain connections to TLS with a secret, and then to another secret. For that, its nodes are restarted
+// one after the other, and get new files. (conformance/kills tests the same while clients are at work.)
 func TestThreeFromPlainToAnotherSecret(t *testing.T) {
 	path, write := clustertest.SecretFile(t, clustertest.Secret)
 	c := startThree(t)
@@ -74,7 +74,7 @@ func TestThreeFromPlainToAnotherSecret(t *testing.T) {
 			if err := c.nodes[i].ReloadPeerTLS(); err != nil {
 				t.Error(err)
 			}
-			c.stop((i + 1) % 3) // so that connections are made anew between each two
+			c.stop((i + 1) % 3) // so that the two other nodes connect to it anew
 			c.start((i + 1) % 3)
 			c.leader()
 		}

@@ -342,7 +342,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
 		if !first || s.blockedClients.pending() {
-			// A batch ends after a while, and may leave over hundreds of requests. New ones do not wait for all of them.
+			// A batch may end after a while, and leave over hundreds of requests. New requests do not wait for all of these.
 			q = s.in.TakeMore(q)
 		}
 		if !first {
@@ -410,8 +410,8 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	return rest, true
 }
 
-// answerReads answers a batch that wrote nothing. This node still led after the evaluation, so no other leader can have
-// acknowledged a write before that. So the reads are linearizable.
+// answerReads answers a batch that wrote nothing. It first checks that this node still led after the evaluation. If so, no
+// other leader had acknowledged a write before the evaluation, and the reads are linearizable.
 func (s *sequencer) answerReads(b *batch) bool {
 	if len(b.requests) == 0 && !s.blockedClients.unsure() {
 		return true

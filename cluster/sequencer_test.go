@@ -33,7 +33,7 @@ func TestReadsAndRefusedLocksProposeNothing(t *testing.T) {
 	})
 }
 
-// What waits while an entry is in flight becomes one batch.
+// The requests that wait while an entry is in flight become one batch.
 func TestBatchesGrowWithTheLoad(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -64,7 +64,7 @@ func TestBatchesGrowWithTheLoad(t *testing.T) {
 // once decides v for the first entry with writes, and commits everything else.
 func once(v verdict) func(raftfsm.Entry) verdict { return inTurn(v) }
 
-// inTurn gives each entry with writes the next of several verdicts. Then it commits.
+// inTurn gives each entry with writes the next verdict of the list. When the list is used up, it commits every entry.
 func inTurn(list ...verdict) func(raftfsm.Entry) verdict {
 	var given atomic.Int64
 	return func(e raftfsm.Entry) verdict {
@@ -82,8 +82,7 @@ func always(v verdict) func(raftfsm.Entry) verdict {
 	return func(raftfsm.Entry) verdict { return v }
 }
 
-// Whatever becomes of the first proposal, the request is executed once and
-// answered once the truth is known.
+// Whatever the fate of the first proposal is, the request is executed once. It is answered when that fate is known.
 func TestFateOfAProposal(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"committed":                              commit,
@@ -136,7 +135,7 @@ func TestFateUnknown(t *testing.T) {
 	}
 }
 
-// A node that closes answers at once what is pending, because it will hear no more of the log.
+// A node that closes answers all pending requests at once, because it will learn of no more entries.
 func TestCloseAnswersWhatIsPending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -156,8 +155,8 @@ func TestCloseAnswersWhatIsPending(t *testing.T) {
 	})
 }
 
-// A proposal that hangs must not hold its clients for ever, and whatever
-// becomes of it later, they have had their answer.
+// A proposal that hangs must not keep its clients waiting for ever: the watchdog answers them. The later fate of the proposal
+// does not change these answers.
 func TestWatchdog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -170,7 +169,7 @@ func TestWatchdog(t *testing.T) {
 		if took := time.Since(start); took != n.cfg.FailoverWait {
 			t.Errorf("told after %v, want %v", took, n.cfg.FailoverWait)
 		}
-		n.expect("2", "INCR counter") // waits for the first, which took effect
+		n.expect("2", "INCR counter") // waits for the first INCR, which took effect
 		if took := time.Since(start); took < 10*time.Second {
 			t.Errorf("the second batch went past the first after %v", took)
 		}
@@ -180,9 +179,8 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// A request is answered when its entry is applied, and its memory used again
-// at once, while the proposer is still to learn of it: the next request in that
-// memory must not get its answer.
+// A request is answered when its entry is applied, and its memory is used again at once, before the proposer learns of the
+// outcome. The next request in that memory must not get the answer of the first.
 func TestAnswersDoNotGoToTheNextRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -215,9 +213,8 @@ func TestReadsAreAskedAgain(t *testing.T) {
 	})
 }
 
-// A leader that was deposed and elected again between evaluation and check has
-// not applied what its predecessor wrote: the check alone would let it answer
-// a stale read.
+// A leader is deposed, and elected again, between the evaluation of a read and the check that it leads. It has not applied the
+// writes of the leader in between. If it relied on the check alone, it would answer a stale read.
 func TestReadsSurviveReelection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -233,7 +230,8 @@ func TestReadsSurviveReelection(t *testing.T) {
 					txn.SetString(0, []byte("lock"), "new-owner", 0)
 					e = raftfsm.Entry{Prev: seq, Lease: 1, Proposer: 99, Writes: txn.Writes().Bytes()}
 				})
-				// In this node's log, not applied yet: a barrier would do that.
+				// The entry is in this node's log, but this node has not applied it. Only a barrier would make the node apply
+				// it.
 				l.limbo = append(l.limbo, limboEntry{e.Append(nil), true})
 				return nil
 			}
@@ -249,7 +247,7 @@ func TestRequestsWaitForALeader(t *testing.T) {
 		n := newTestNode(t)
 		start := time.Now()
 		n.expect("-CLUSTERDOWN -CLUSTERDOWN", "INCR counter", "GET counter")
-		// To the microsecond: those of one instant give up one after the other.
+		// The times are compared in microseconds, because requests of the same instant give up some nanoseconds apart.
 		if took := time.Since(start).Truncate(time.Microsecond); took != n.cfg.FailoverWait {
 			t.Errorf("gave up after %v, want %v", took, n.cfg.FailoverWait)
 		}
@@ -262,8 +260,7 @@ func TestRequestsWaitForALeader(t *testing.T) {
 	})
 }
 
-// Requests that wait when leadership is lost have not been executed: the next
-// leader gets them.
+// Requests that wait when leadership is lost have not been executed. The next leader gets them.
 func TestLeadershipLostWithAQueue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -273,7 +270,7 @@ func TestLeadershipLostWithAQueue(t *testing.T) {
 		synctest.Wait()
 		second := n.start("INCR counter")
 		synctest.Wait()
-		n.depose() // while the first is in flight
+		n.depose() // while the first request is in flight
 		if got := <-first; got != "1" {
 			t.Errorf("first: %q", got)
 		}
@@ -309,8 +306,7 @@ func (s *stopper) Abort() {
 	}
 }
 
-// A node that is deposed while it evaluates stops the script, and nothing of
-// the batch takes effect here.
+// If a node is deposed while it evaluates a batch, it stops the running script. Nothing of the batch takes effect on this node.
 func TestLeadershipLostWhileEvaluating(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		stop := &stopper{abort: make(chan struct{})}

@@ -52,9 +52,9 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a blocked client. If ready is nil, it does so for the first time, else because the key ready has
-// an element. The result wait is set if the command found no element. If a command would write or answer too much, or takes too
-// long, it has no effect and is answered with an error, as any other command is.
+// tryServe runs the command of a blocked client. If ready is nil, it runs the command for the first time. Otherwise the key
+// ready has an element. The result wait is set if the command found no element. A command that would write or answer too much,
+// or that takes too long, has no effect. It gets an error, as any other such command does.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}

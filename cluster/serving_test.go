@@ -13,7 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// writes has the log note how large its entries are.
+// writes makes the log note how large its entries are. It returns a function that returns the size of the largest one.
 func (p *pair) writes() func() (largest int) {
 	var mu sync.Mutex
 	largest := 0
@@ -31,7 +31,7 @@ func (p *pair) writes() func() (largest int) {
 }
 
 // Many clients wait for a large element that each of them hands on, or for large elements of their own. One entry serves as
-// many as it has room for; all are served, in order, before any other command.
+// many clients as it has room for. All clients are served, in order, before any other command.
 func TestServingLargeElements(t *testing.T) {
 	const clients, size = 30, 900 << 10
 	for name, tt := range map[string]struct {
@@ -92,8 +92,8 @@ func TestServingLargeElements(t *testing.T) {
 	}
 }
 
-// Serving goes on in the next batch, and what was sent behind the push is run behind the serving: it finds no element that
-// belongs to somebody who waits.
+// If one batch cannot serve all blocked clients, the next batch goes on with it. A command that was sent after the push runs
+// only when all are served. So it finds no element that belongs to a client that waits.
 func TestNobodyComesBetweenServing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -131,7 +131,7 @@ func TestNobodyComesBetweenServing(t *testing.T) {
 	})
 }
 
-// Serving that goes on for long lets other commands between, and comes to its end all the same.
+// If serving takes long, other commands run in between. In the end all clients are served.
 func TestLongServingGivesWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -170,7 +170,7 @@ func TestLongServingGivesWay(t *testing.T) {
 	})
 }
 
-// Serving that goes on for long, while keys with long names expire in one entry after the other, lets other commands between.
+// If serving takes long while keys with long names expire in one entry after the other, other commands still run in between.
 func TestServingBesideExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -194,12 +194,13 @@ func TestServingBesideExpiry(t *testing.T) {
 	})
 }
 
-// A client that waits for more than a reply or an entry may hold is told so, and takes nothing; the next one is served.
+// If a blocked client waits for more than a reply or an entry may hold, it gets an error and takes nothing. The next client is
+// served.
 func TestServingWhatIsTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
 		p.cfg.Limits.Reply = 1 << 20
-		p.routes.get().seq.txn = nil // the next batch goes by the limit
+		p.routes.get().seq.txn = nil // so that the next batch uses the new limit
 		_, all := p.wait(p.b, "BLMPOP 0 1 l LEFT COUNT 100")
 		_, one := p.wait(p.Node, "BLPOP l 0")
 		large := strings.Repeat("x", 100<<10)
@@ -210,14 +211,14 @@ func TestServingWhatIsTooMuch(t *testing.T) {
 	})
 }
 
-// The log keeps the reply to a blocked client until its node has it. A reply that an entry has no room for is refused, and the
-// entry stays small.
+// The log keeps the reply to a blocked client until the client's node has it. If an entry has no room for the reply, the client
+// gets an error instead, and the entry stays small.
 func TestServingWhatNoEntryHolds(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
 			p := newPair(t)
 			p.cfg.Limits.Entry = 1 << 20
-			p.routes.get().seq.txn = nil // the next batch goes by the limit
+			p.routes.get().seq.txn = nil // so that the next batch uses the new limit
 			largest := p.writes()
 			node := p.Node
 			if remote {
@@ -238,7 +239,7 @@ func TestServingWhatNoEntryHolds(t *testing.T) {
 	}
 }
 
-// A blocked command takes no element that its user has lost the right to, on whatever node its client is.
+// If a user has lost the right to a key, the user's blocked commands take no element of it, whichever node the client uses.
 func TestBlockedLosesItsRights(t *testing.T) {
 	restrict := store.Command{Name: "restrict", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		u, wrong := store.NewUser(c.Cmd.Table(), string(c.Args[1]), true).WithRules([]string{"on", "nopass", "+@all", "resetkeys", "~other:*"}, true)
@@ -262,7 +263,7 @@ func TestBlockedLosesItsRights(t *testing.T) {
 				call := p.call(line)[0]
 				call.User = "u"
 				node.Block(&Blocked{Call: call, Done: func(r store.Reply) {
-					if r.Kind == store.Noted { // and denials for the ACL log
+					if r.Kind == store.Noted { // the refusal comes with denials for the ACL log
 						r = r.Elems[0]
 					}
 					done <- text([]store.Reply{r})
@@ -289,8 +290,9 @@ func TestBlockedLosesItsRights(t *testing.T) {
 	}
 }
 
-// SWAPDB makes any key ready, and clients may wait for very many: one batch looks at some of them, and the next ones at the
-// others. A client that waits for one of the last keys is served, also if databases are swapped again meanwhile.
+// After SWAPDB any key may be ready, and clients may wait for very many keys. One batch looks at some of these keys, and the
+// next batches at the others. A client that waits for one of the last keys is served, even if databases are swapped again
+// meanwhile.
 func TestSwappedDatabasesAreServedInParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -317,7 +319,7 @@ func TestSwappedDatabasesAreServedInParts(t *testing.T) {
 	})
 }
 
-// A round in which databases are swapped again goes on to its end before the next one begins.
+// If databases are swapped again during a round, that round goes on to its end before the next one begins.
 func TestRoundsGoToTheirEnd(t *testing.T) {
 	ws := newBlockedClients()
 	for i := range 3 {
@@ -341,7 +343,7 @@ func TestRoundsGoToTheirEnd(t *testing.T) {
 	}
 }
 
-// A client that was served in a batch that is evaluated again has its old place in the queue then.
+// A client was served in a batch that is evaluated again. Then the client has its old place in the queue again.
 func TestRoundsSurviveARollback(t *testing.T) {
 	ws := newBlockedClients()
 	w := &blockedClient{req: &request{}}
@@ -359,7 +361,8 @@ func TestRoundsSurviveARollback(t *testing.T) {
 	}
 }
 
-// The blocked clients of all users that one command deletes are looked at once: to compare each with each user would take minutes.
+// One command deletes many users. The leader looks once at each blocked client: to compare each client with each user would
+// take minutes.
 func TestBlockedClientsOfManyDeletedUsers(t *testing.T) {
 	const users, clients = 1_000_000, 30_000
 	s := &sequencer{blockedClients: newBlockedClients()}

@@ -8,8 +8,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// The leader of a busy cluster falls silent. One follower lacks the entries that it was not
-// needed for, and cannot win the election; the one that can is not refused for long.
+// The leader of a busy cluster falls silent. One follower cannot win the election: it lacks the last entries, because the
+// leader did not need it for a majority. The other follower can win, and is not refused for long.
 func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
 	clustertest.Slow(t)
 	runs := 40
@@ -46,8 +46,8 @@ func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
 			c.same()
 		})
 	}
-	// Raft looks for its leader once in one to two heartbeat timeouts, and finds it silent after one.
-	// A candidate that wins later than this was refused once more.
+	// Raft checks its leader at intervals of one to two heartbeat timeouts, and takes the leader for silent after one heartbeat
+	// timeout. A candidate that wins later than this limit was refused at least once more.
 	late, limit := 0, 3*Default().HeartbeatTimeout+5*ms+10*bubbleDelay
 	for _, d := range took {
 		if d > limit {

@@ -23,7 +23,7 @@ import (
 type simState struct {
 	s   string        // value, elements or owner
 	n   int           // count
-	end time.Duration // of the lease, at the earliest
+	end time.Duration // the lease ends at this time at the earliest
 }
 
 // simStep returns the states in which an operation can leave the key. It returns none if the
@@ -39,16 +39,16 @@ var simModels = map[simKind]simStep{
 // operations that have taken effect. simLinear drops a configuration that another one covers.
 type simLinear struct {
 	step    simStep
-	limit   int      // of configurations
-	open    []*simOp // by slot
+	limit   int      // how many configurations may be looked at
+	open    []*simOp // unfinished operations, by slot
 	free    []int
-	unknown simSlots // of operations that may have no effect at all
+	unknown simSlots // slots of operations that may have no effect at all
 	configs []simConfig
 }
 
 type simConfig struct {
 	state simState
-	done  simSlots // of operations that have taken effect
+	done  simSlots // slots of operations that have taken effect
 }
 
 // simSlots is a set of slots.
@@ -66,14 +66,14 @@ func (s simSlots) without(slot int) simSlots {
 	return s
 }
 
-// How many configurations are looked at before a history is given up as undecided: in
-// all orders, and in those that have each write where the log has it.
+// If the search has looked at so many configurations, it gives a history up as undecided. The first limit is for a search of
+// all orders. The second one is for a search of the orders in which each write has its place in the log.
 const (
 	simConfigLimit = 5000
 	simPlacedLimit = 10 * simConfigLimit
 )
 
-// verdict is what linearizable finds.
+// simVerdict is the result of linearizable.
 type simVerdict int
 
 const (
@@ -82,8 +82,8 @@ const (
 	simUndecided
 )
 
-// linearizable looks for an order of operations; if there is none it says which
-// operation cannot be explained. It looks at no more than so many configurations.
+// linearizable looks for an order of operations. If there is none, it returns the operation that cannot be explained. It looks
+// at no more than limit configurations.
 func linearizable(step simStep, ops []*simOp, limit int) (simVerdict, *simOp) {
 	type event struct {
 		at  time.Duration
@@ -172,9 +172,9 @@ func (l *simLinear) end(slot int) simVerdict {
 	return simExplained
 }
 
-// covered reports whether a list has a configuration from which everything is possible
-// that is possible from c: it is the same as c, but for a lease that ends earlier, and
-// operations of unknown outcome that have taken effect in c only.
+// covered reports whether everything that is possible from c is also possible from a configuration in the list. Such a
+// configuration differs from c only in two ways. Its lease ends earlier. Or operations of unknown outcome have taken effect in
+// c, but not in it.
 func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	for i := range list {
 		d := &list[i]
@@ -185,8 +185,8 @@ func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	return false
 }
 
-// leaves reports whether the same is done in a as in b, but for operations of unknown
-// outcome that are done in b only.
+// leaves reports whether the same operations are done in a and in b. The exceptions are operations of unknown outcome, which
+// may be done in b only.
 func (l *simLinear) leaves(a, b simSlots) bool {
 	for i := range a {
 		if a[i]&^b[i] != 0 || (a[i]^b[i])&^l.unknown[i] != 0 {
@@ -196,8 +196,8 @@ func (l *simLinear) leaves(a, b simSlots) bool {
 	return true
 }
 
-// laterOf reports whether another operation of unknown outcome does the same as that of
-// the slot and was sent before it: then the search takes the earlier one.
+// laterOf reports whether another operation of unknown outcome does the same as the operation of the slot, and was sent before
+// it. Then the search takes the earlier one.
 func (l *simLinear) laterOf(c simConfig, slot int) bool {
 	op := l.open[slot]
 	for i, other := range l.open {
@@ -226,7 +226,7 @@ func stepCounter(op *simOp, st simState) []simState {
 	return one(op.reply.Str == strconv.Itoa(st.n), st)
 }
 
-// stepList is for queues, too.
+// stepList is the model of lists and of queues.
 func stepList(op *simOp, st simState) []simState {
 	head, rest, _ := strings.Cut(st.s, " ")
 	switch {
@@ -260,7 +260,7 @@ func stepRegister(op *simOp, st simState) []simState {
 // over reports whether the lease may have ended by the time of the operation.
 func (op *simOp) over(st simState) bool { return op.ret >= st.end }
 
-// until is when a lease that the operation sets ends at the earliest.
+// until returns the earliest time at which the lease that the operation sets may end.
 func (op *simOp) until() time.Duration {
 	from := op.lease
 	if op.unseen {
@@ -272,7 +272,7 @@ func (op *simOp) until() time.Duration {
 func stepLock(op *simOp, st simState) []simState {
 	mine := simState{s: op.arg, end: op.until()}
 	free := st.s == "" || op.over(st)
-	without := st // if it is seen that the owner has it no more
+	without := st // the state after the operation has found that its owner does not hold the lock
 	if st.s == op.arg {
 		without = simState{}
 	}
@@ -331,8 +331,8 @@ func stepHold(op *simOp, st simState) (next []simState) {
 	return one(mine && st.n == 1, simState{})
 }
 
-// askAll has each key read by somebody, and each lock taken when its lease must
-// have ended, by a client that has none.
+// askAll makes a client ask for each key once more. Keys that are no locks are read. A lock is taken at a time when its lease
+// must have ended, by an owner that does not hold it.
 func (s *simulation) askAll() {
 	for i, k := range s.plan.kinds {
 		for j := range 2 {
@@ -360,8 +360,8 @@ func (s *simulation) askAll() {
 	}
 }
 
-// simLastLease is how long after the faults every lease has ended: the longest, by
-// the slowest clock, and what requests under way and an election add.
+// simLastLease is the time after the end of the faults by which every lease must have ended. It is the longest lease by the
+// slowest clock, plus the time that requests under way and an election may add.
 const simLastLease = 3*time.Second*102/100 + 1500*ms
 
 func (s *simulation) settled() bool {
@@ -388,7 +388,7 @@ func (s *simulation) unsettled() string {
 	return strings.Join(list, ", ")
 }
 
-// finish checks what can be checked when everything is over.
+// finish makes the checks that are possible only at the end of a run.
 func (s *simulation) finish() {
 	if s.violation != "" {
 		return
@@ -412,8 +412,8 @@ func (s *simulation) finish() {
 	}
 }
 
-// executed looks a write of unknown outcome up in the log, by what it wrote: what no
-// client was told need not be guessed.
+// executed looks up in the log whether a write of unknown outcome was executed, by its mark. So the checker need not guess the
+// outcome.
 func (s *simulation) executed(op *simOp) (at time.Duration, ok bool) {
 	for _, e := range s.log.entries {
 		if !e.out.Accepted || e.at < op.call {
@@ -427,8 +427,7 @@ func (s *simulation) executed(op *simOp) (at time.Duration, ok bool) {
 	return 0, false
 }
 
-// placed returns the operations, each write that the log tells of at the moment of its
-// entry.
+// placed returns the operations. Each write that the log knows takes place at the moment of its entry.
 func (s *simulation) placed(ops []*simOp) []*simOp {
 	list := make([]*simOp, len(ops))
 	for i, op := range ops {
@@ -445,14 +444,14 @@ func (s *simulation) placed(ops []*simOp) []*simOp {
 	return list
 }
 
-// simNever is when what has no known end ends.
+// simNever is the end time of an operation that has no known end.
 const simNever = time.Duration(1<<63 - 1)
 
 func (s *simulation) checkKey(k *simKey) {
 	var ops []*simOp
 	for _, op := range k.ops {
 		if op.unseen && (op.verb == opGet || op.verb == opRange || op.verb == opWatch) {
-			continue // says nothing and does nothing
+			continue // the operation tells nothing and changes nothing
 		}
 		if op.unseen && op.mark != "" {
 			at, ok := s.executed(op)
@@ -470,7 +469,7 @@ func (s *simulation) checkKey(k *simKey) {
 	}
 	verdict, op := linearizable(simModels[k.kind], ops, simConfigLimit)
 	if verdict == simUndecided && k.kind != simLock && k.kind != simHold {
-		// Too many orders to look at all of them. The log's is as good as any.
+		// There are too many orders to look at all of them. The order of the log is as good as any.
 		if again, _ := linearizable(simModels[k.kind], s.placed(ops), simPlacedLimit); again == simExplained {
 			verdict = again
 		}

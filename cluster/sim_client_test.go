@@ -11,10 +11,10 @@ import (
 	"lockstep/store"
 )
 
-// The clients of the simulation. Each is connected to one node, has one
-// request in flight, as a session has, and does to its keys what lock libraries do.
+// The clients of the simulation. Each client is connected to one node and has one request in flight, as a session has. It does
+// to its keys what lock libraries do.
 
-// simKind is what a key is used as.
+// simKind says what the clients use a key as.
 type simKind byte
 
 const (
@@ -53,20 +53,20 @@ type simOp struct {
 	key    string
 	verb   simVerb
 	arg    string
-	mark   string // what its write holds and no other write does; "" if there is no such thing
+	mark   string // a text that only its write has; "": it has none
 	ttl    time.Duration
-	call   time.Duration // when it was sent …
-	ret    time.Duration // … and answered
+	call   time.Duration // when it was sent
+	ret    time.Duration // when it was answered
 	lease  time.Duration // a lease that it sets runs from this time on, or from a later one
 	unseen bool          // nobody knows whether it took effect
 	reply  store.Reply
 
 	watched *simOp // EXEC: the read whose version it compares
 	version uint64
-	slot    int // the checker's
+	slot    int // used only by the checker
 }
 
-// simKey is what the clients know of a key that they share.
+// simKey is a key that the clients share, with its history.
 type simKey struct {
 	kind simKind
 	name string
@@ -78,18 +78,17 @@ type simClient struct {
 	i    int
 	node *simNode
 	boot int
-	turn int      // counts requests; a reply to an earlier one is nobody's
+	turn int      // counts requests: a reply to an earlier one is ignored
 	ops  []*simOp // in flight; empty: idle
 
-	token    map[string]string // of the locks that it believes to hold
+	token    map[string]string // tokens of the locks that the client believes to hold
 	seen     map[string]*simOp // the last read of a register, since its WATCH
 	watching map[string]*simOp
 	serial   int
 	final    []*simOp // what it still has to ask at the end
 }
 
-// What lock libraries send. Each publishes the mark of its operation if it does
-// anything, so that the log tells.
+// What lock libraries send. If a script changes anything, it publishes the mark of its operation, so that the log shows it.
 const (
 	scriptRelease = `if redis.call("get",KEYS[1]) == ARGV[1] then redis.call("publish",KEYS[2],ARGV[2]) return redis.call("del",KEYS[1]) else return 0 end`
 	scriptRenew   = `if redis.call("get",KEYS[1]) == ARGV[1] then redis.call("publish",KEYS[2],ARGV[2]) return redis.call("pexpire",KEYS[1],ARGV[3]) else return 0 end`
@@ -121,7 +120,7 @@ func (s *simulation) pickKey() *simKey {
 	return s.keys[fmt.Sprintf("%c0", k)]
 }
 
-// next sends a request, if there is a process to send it to.
+// next sends a request, if the client's node has a process.
 func (c *simClient) next() {
 	s := c.s
 	if len(c.ops) > 0 || s.ending {
@@ -162,7 +161,7 @@ func (c *simClient) uses(key string) bool {
 	return false
 }
 
-// rest thinks before the next request.
+// rest lets some time pass before the next request.
 func (c *simClient) rest() { c.s.in(ms/2, 2*c.s.plan.think, c.next) }
 
 func (c *simClient) send() {
@@ -196,20 +195,20 @@ func (c *simClient) send() {
 	c.node.n.Flush()
 }
 
-// simSession is where a request was sent.
+// simSession says where a request was sent: to which run of which node, and as which request of the client.
 type simSession struct {
 	node *simNode
 	boot int
 	turn int
 }
 
-// done is called by a goroutine of the node.
+// done notes the replies. A goroutine of the node calls it.
 func (c *simClient) done(from simSession, replies []store.Reply) {
 	at := c.s.now()
 	c.s.arrive(from.node.i, arriveReply, c.i*1000+from.turn%1000, func() { c.answered(from, at, replies) })
 }
 
-// answered takes in the replies, when the node can send them.
+// answered handles the replies at a time when the node can send them.
 func (c *simClient) answered(from simSession, at time.Duration, replies []store.Reply) {
 	s := c.s
 	if from.turn != c.turn || len(c.ops) == 0 || from.node != c.node || from.boot != c.node.boots {
@@ -242,11 +241,11 @@ func (c *simClient) answered(from simSession, at time.Duration, replies []store.
 	c.rest()
 }
 
-// failed takes in an error. There are two, each with one meaning.
+// failed handles an error. A command may fail with one of two errors, and each has one meaning.
 func (c *simClient) failed(op *simOp) {
 	s := c.s
 	code, _, _ := strings.Cut(op.reply.Str, " ")
-	waited := op.ret-op.call >= Default().FailoverWait*100/103 // some of it is by a fast clock
+	waited := op.ret-op.call >= Default().FailoverWait*100/103 // the node's clock may be too fast
 	jumped := c.node.jumped >= op.call && c.node.jumped > 0
 	switch {
 	case op.reply.Str == string(ErrRemoved) && c.node.out(op.call):
@@ -254,7 +253,7 @@ func (c *simClient) failed(op *simOp) {
 	case s.calm && op.call >= s.calmAt:
 		s.violate("client %d gets %q for %s %s although there are no faults", c.i, op.reply.Str, op.verb, op.key)
 	case code == "CLUSTERDOWN" && waited:
-		s.stats.refused++ // it had no effect: so the history does not have it
+		s.stats.refused++ // it had no effect, so it is not in the history
 	case code == "INDETERMINATE" && (waited || jumped || c.node.out(op.call) || op.reply.Str == string(ErrReplyLost) && c.leases()):
 		s.stats.unknown++
 		op.unseen, op.ret = true, simNever
@@ -266,12 +265,12 @@ func (c *simClient) failed(op *simOp) {
 	delete(c.seen, op.key)
 }
 
-// leases reports whether the request is for a lease.
+// leases reports whether the request asks for a lease.
 func (c *simClient) leases() bool {
 	return slices.ContainsFunc(c.ops, func(op *simOp) bool { return op.ttl > 0 })
 }
 
-// lost is told that a node has died.
+// lost tells the client that a node has died.
 func (c *simClient) lost(n *simNode) {
 	if c.node != n {
 		return
@@ -296,13 +295,13 @@ func (s *simulation) record(op *simOp) {
 	k.ops = append(k.ops, op)
 }
 
-// name makes a value that nobody else makes.
+// name makes a value that no other call makes.
 func (c *simClient) name() string {
 	c.serial++
 	return fmt.Sprintf("v%d.%d;", c.i, c.serial)
 }
 
-// choose draws what to do to a key.
+// choose draws an operation for a key.
 func (c *simClient) choose(k *simKey) *simOp {
 	s, op := c.s, &simOp{key: k.name}
 	held := c.token[k.name]
@@ -327,7 +326,7 @@ func (c *simClient) choose(k *simKey) *simOp {
 		case n < 5:
 			op.verb, op.arg = opRelease, held
 		default:
-			delete(c.token, k.name) // it is left to end by itself
+			delete(c.token, k.name) // the lock is left to end by itself
 			op.verb, op.arg = opAcquire, c.name()
 		}
 	case simHold:
@@ -361,7 +360,7 @@ func (c *simClient) chooseRegister(op *simOp) {
 
 var simTTLs = []time.Duration{30 * ms, 100 * ms, 300 * ms, time.Second, 3 * time.Second}
 
-// learned has the client remember what it was told.
+// learned makes the client remember what it was told.
 func (c *simClient) learned(op *simOp) {
 	granted := op.verb == opAcquire && op.reply.Kind == store.Simple || op.verb == opHold && op.reply.Kind == store.Null
 	switch {
@@ -381,7 +380,7 @@ func (c *simClient) learned(op *simOp) {
 	}
 }
 
-// command is the operation as a session submits it.
+// command returns the call by which a session submits the operation.
 func (op *simOp) command() Call {
 	px := strconv.FormatInt(op.ttl.Milliseconds(), 10)
 	switch op.verb {

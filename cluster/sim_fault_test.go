@@ -8,8 +8,8 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// simPlan is what a seed is about: how large, and which faults. Few kinds at a
-// time, each run others: faults that are always there hide what the lack of one shows.
+// simPlan is what a seed decides: how large the cluster is, and which faults occur. A run has only a few kinds of faults, and
+// each run has others. If all kinds occurred in every run, they would hide the bugs that show only without one of them.
 type simPlan struct {
 	nodes, clients, ops int
 	length              time.Duration
@@ -52,7 +52,7 @@ func newSimPlan(r *rand.Rand) simPlan {
 	return p
 }
 
-// simCalmLimit is within what time of the last fault everything has an answer.
+// simCalmLimit is the time after the last fault by which everything must be answered.
 const simCalmLimit = simLastLease + 3*time.Second
 
 func (s *simulation) startFaults() {
@@ -91,7 +91,7 @@ func (s *simulation) quorum() bool {
 	return up > members/2
 }
 
-// anybody draws a node; nil if there is none.
+// anybody draws one of the nodes that the parameter which accepts. If it accepts none, anybody returns nil.
 func (s *simulation) anybody(which func(*simNode) bool) *simNode {
 	var list []*simNode
 	for _, n := range s.nodes {
@@ -105,7 +105,7 @@ func (s *simulation) anybody(which func(*simNode) bool) *simNode {
 	return list[s.r.IntN(len(list))]
 }
 
-// elect makes a node the leader of a new term. The others hear of it in time.
+// elect makes a node the leader of a new term. The other nodes hear of it later.
 func (s *simulation) elect(n *simNode) {
 	if n == nil {
 		return
@@ -128,7 +128,7 @@ func (s *simulation) elect(n *simNode) {
 	s.mu.Unlock()
 	n.m.told = term
 	n.back()
-	if again { // it is deposed and leads again before anything in it knows
+	if again { // the node is deposed and leads again before any of its goroutines knows
 		s.forsake(n)
 		n.tell(raftnode.Leadership{})
 	}
@@ -166,8 +166,7 @@ func (s *simulation) learn(n, leader *simNode, term uint64) {
 	s.touch()
 }
 
-// depose takes leadership away from a node, which learns nothing of what it had in
-// flight.
+// depose takes leadership away from a node. The node does not learn the fate of its proposals in flight.
 func (s *simulation) depose(n *simNode) {
 	s.mu.Lock()
 	n.m.leading = false
@@ -175,7 +174,7 @@ func (s *simulation) depose(n *simNode) {
 	s.forsake(n)
 }
 
-// forsake has every call of a node fail that is in flight.
+// forsake makes every call of a node that is in flight fail.
 func (s *simulation) forsake(n *simNode) {
 	s.note("%s is deposed with %d calls in flight", n.id, len(n.m.asks))
 	for _, a := range slices.Clone(n.m.asks) {
@@ -187,7 +186,7 @@ func (s *simulation) forsake(n *simNode) {
 	}
 }
 
-// touch brings up to date who hears of the leader.
+// touch updates which nodes hear from the leader.
 func (s *simulation) touch() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +220,7 @@ var simFaults = []struct {
 	{func(p *simPlan) bool { return p.transfers }, (*simulation).transferSome},
 }
 
-// disturb does one fault and comes again.
+// disturb causes one fault, and schedules its next call.
 func (s *simulation) disturb() {
 	if s.calm {
 		return
@@ -277,7 +276,7 @@ func (s *simulation) reboot(n *simNode, boots int) {
 	}
 }
 
-// introduce has a node hear of the present leader.
+// introduce tells a node of the present leader.
 func (s *simulation) introduce(n *simNode) {
 	if l := s.log.leader; l != nil && l != n && n.member.Load() {
 		term := s.log.term
@@ -304,7 +303,7 @@ func (s *simulation) pauseSome() {
 	})
 }
 
-// cutSome cuts a node off, or one direction between two.
+// cutSome cuts off one node, or one direction between two nodes.
 func (s *simulation) cutSome() {
 	n := s.nodes[s.r.IntN(len(s.nodes))]
 	if s.chance(2) {
@@ -335,8 +334,7 @@ func (s *simulation) snapshotSome() {
 	}
 }
 
-// changeMembers takes a follower out of the cluster, or lets it in again, empty or as
-// it was.
+// changeMembers removes a follower from the cluster, or adds a removed one again, with its old data or without any.
 func (s *simulation) changeMembers() {
 	if n := s.anybody(func(n *simNode) bool { return !n.member.Load() }); n != nil {
 		s.admit(n)
@@ -377,8 +375,7 @@ func (s *simulation) admit(n *simNode) {
 	s.introduce(n)
 }
 
-// transferSome hands leadership over as one that can still speak does: it proposes
-// nothing more before.
+// transferSome hands leadership over. The old leader still reaches the others, and proposes nothing more before the handover.
 func (s *simulation) transferSome() {
 	l := s.log.leader
 	if l == nil || !s.electable(l) || !l.m.leading {
@@ -403,7 +400,7 @@ func (s *simulation) heal() {
 	}
 }
 
-// becalm ends the faults and has everything start again.
+// becalm ends the faults, and starts every node that does not run.
 func (s *simulation) becalm() {
 	s.note("faults are over")
 	s.heal()
@@ -416,7 +413,7 @@ func (s *simulation) becalm() {
 	}
 	s.touch()
 	s.askAll()
-	// All nodes hear of a new leader; of the present one some may not have heard.
+	// Some nodes may not have heard of the present leader. So there is one more election, and all nodes hear of its winner.
 	s.asking++
 	s.in(ms, 100*ms, func() {
 		s.asking--

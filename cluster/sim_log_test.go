@@ -9,26 +9,25 @@ import (
 	"lockstep/raftfsm"
 )
 
-// simLog stands in Raft's place. It keeps Raft's promises and none beyond:
-// entries are in one order, what its leader was told to be committed stays, and
-// whoever led before the present leader cannot be told so any more. Apart from that
-// it does what hurts.
+// simLog takes the place of Raft. It keeps the promises of Raft, and no others: entries have one order; an entry that its
+// leader knows to be committed stays; a node that led before the present leader gets no more successes. Apart from that, simLog
+// does what is hardest for the nodes.
 type simLog struct {
 	entries []simEntry
 	term    uint64
-	leader  *simNode // of the term; nil: it is gone
+	leader  *simNode // the leader of the term; nil: it is gone
 	limbo   []*simAsk
-	seq     uint64         // what compare-and-append has accepted, if it works
-	whole   bool           // the leader has applied what came before its term
+	seq     uint64         // number of the last write set that compare-and-append should have accepted
+	whole   bool           // the leader has applied the entries of earlier terms
 	hashes  map[int]uint64 // of the state, by the number of entries applied
 }
 
 type simEntry struct {
 	data []byte
-	term uint64          // in which it was proposed
-	out  raftfsm.Outcome // as the first node that applied it had it
+	term uint64          // the term in which the entry was proposed
+	out  raftfsm.Outcome // the outcome on the first node that applied the entry
 	seen bool
-	at   time.Duration // when that was
+	at   time.Duration // when that node applied it
 }
 
 type askKind int
@@ -46,7 +45,7 @@ type simAsk struct {
 	data     []byte
 	term     uint64
 	eligible bool // verify: it led when the call began
-	index    int  // propose: of the entry, once it is in the log
+	index    int  // propose: index of the entry, once it is in the log
 	over     bool
 	result   chan simAnswer
 }
@@ -56,22 +55,22 @@ type simAnswer struct {
 	err error
 }
 
-// simMember is what a node has of the log, for as long as its process runs.
+// simMember is the part of the log that a node has while its process runs.
 type simMember struct {
 	s *simulation
 	diskless
 	node *simNode
-	asks []*simAsk // only the driver
+	asks []*simAsk // used only by the driver
 	told uint64    // the term of the last leader that the node was told of
 
 	// Guarded by s.mu.
 	dead    bool
-	leading bool // as it believes
+	leading bool // the node believes that it leads
 	term    uint64
 	applied int
 
-	inTouch bool          // with the leader that it knows …
-	heard   time.Duration // … or when it was; 0: never
+	inTouch bool          // the node hears from the leader that it knows
+	heard   time.Duration // if not: when it last did; 0: never
 
 	acknowledged time.Duration // when it was last told that it led, or that a proposal took effect
 }
@@ -136,7 +135,7 @@ func (m *simMember) Facts() raftnode.Facts {
 	return raftnode.Facts{Term: m.term, Applied: uint64(m.applied), Commit: uint64(m.applied)}
 }
 
-// reply ends a call.
+// reply answers a call.
 func (m *simMember) reply(a *simAsk, r simAnswer) {
 	a.over = true
 	m.asks = slices.DeleteFunc(m.asks, func(x *simAsk) bool { return x == a })
@@ -172,7 +171,7 @@ func (s *simulation) asked(a *simAsk) {
 	}
 }
 
-// delay is what something takes, sometimes far too long if slow.
+// delay draws how long something takes. If slow is true, that is sometimes far too long.
 func (s *simulation) delay(slow bool) time.Duration {
 	if slow && !s.calm {
 		switch s.r.IntN(12) {
@@ -185,12 +184,12 @@ func (s *simulation) delay(slow bool) time.Duration {
 	return s.between(200*time.Microsecond, 3*ms)
 }
 
-// leads reports whether a node is the leader, not only in its own eyes.
+// leads reports whether a node is really the leader: a deposed node may believe that it leads.
 func (s *simulation) leads(m *simMember) bool {
 	return s.log.leader == m.node && m.leading && m.term == s.log.term && !m.dead
 }
 
-// later puts an event off while a node is held up or there is no quorum; true if it did.
+// later puts an event off while a node is held up, or while there is no quorum. It reports whether it has put the event off.
 func (s *simulation) later(n *simNode, do func()) bool {
 	if !n.heldUp() && s.quorum() {
 		return false
@@ -202,7 +201,7 @@ func (s *simulation) later(n *simNode, do func()) bool {
 func (s *simulation) commit(a *simAsk) {
 	m := a.m
 	if a.over || s.later(m.node, func() { s.commit(a) }) || !s.leads(m) {
-		return // a leader that is none waits until it learns that
+		return // a deposed leader waits until it learns that it is deposed
 	}
 	s.append(a)
 	s.after(s.delay(s.plan.slowApply), func() { s.acknowledge(a) })
@@ -228,7 +227,7 @@ func (a *simAsk) current() bool {
 	return err == nil && e.Prev == a.m.s.log.seq
 }
 
-// acknowledge has the proposer apply its entry and tells it.
+// acknowledge makes the proposer of an entry apply it, and tells the proposer the outcome.
 func (s *simulation) acknowledge(a *simAsk) {
 	m := a.m
 	if a.over || s.later(m.node, func() { s.acknowledge(a) }) {
@@ -274,7 +273,7 @@ func (s *simulation) barrier(a *simAsk) {
 	m.reply(a, simAnswer{})
 }
 
-// follow has a node apply what is in the log some time from now.
+// follow makes a node apply the new entries of the log some time from now.
 func (s *simulation) follow(n *simNode) {
 	if n.m == nil || n.follows {
 		return
@@ -299,15 +298,15 @@ func (s *simulation) catchUp(n *simNode) {
 		return
 	}
 	if m.leading && !s.leads(m) {
-		// To get entries of another term is to know that there is another leader.
-		// The node may hear that a little later.
+		// The node gets entries of another term, so it knows that it does not lead any more. It may hear a little later which
+		// node leads.
 		s.depose(n)
 		s.mu.Lock()
 		m.term = s.log.term
 		s.mu.Unlock()
 	}
 	if s.leads(m) {
-		// A leader applies in acknowledge, late; what others left in the log, too.
+		// The leader applies its own entries in acknowledge. Entries that others have left in the log may be applied late, too.
 		end = m.applied + s.r.IntN(end-m.applied+1)
 		for _, a := range m.asks {
 			if a.index > 0 {
@@ -353,8 +352,8 @@ func (m *simMember) applyTo(end int) {
 	}
 }
 
-// fates decides about proposals whose leader is being replaced. They may get
-// into the log now, later, or never; their proposers do not know.
+// fates decides what becomes of proposals whose leader is being replaced. They may get into the log now, later, or never. Their
+// proposers do not learn which.
 func (s *simulation) fates() {
 	for _, n := range s.nodes {
 		if n.m == nil {
@@ -381,9 +380,8 @@ func (s *simulation) fates() {
 	})
 }
 
-// commitLate puts an entry of an earlier term into the log, behind entries of
-// later ones perhaps: Raft would not, and it must not matter. But once a new leader
-// has been told that it has applied everything, no late entry may be accepted.
+// commitLate puts an entry of an earlier term into the log, perhaps behind entries of later terms. Raft would not do that, but
+// the nodes must bear it. Once a new leader has been told that it has applied everything, no late entry may be accepted.
 func (s *simulation) commitLate(a *simAsk) {
 	i := slices.Index(s.log.limbo, a)
 	if i < 0 {

@@ -17,17 +17,16 @@ import (
 	"lockstep/store"
 )
 
-// The network of the simulation: connections that deliver in order, frame by
-// frame, each when the seed wants, and that may end at any time. What is on its
-// way when one end is closed may still arrive, long after.
+// The network of the simulation. A connection delivers in order, frame by frame. The seed decides when each frame arrives, and
+// the connection may end at any time. After one end is closed, what is on its way may still arrive, even much later.
 
 type simPair struct {
 	s       *simulation
 	id      int
 	proto   byte
 	ends    [2]*simConn
-	streams [2]simStream // from ends[0], from ends[1]
-	over    bool         // no end has any use for it
+	streams [2]simStream // what ends[0] has sent, and what ends[1] has sent
+	over    bool         // neither end uses the connection any more
 }
 
 // simStream is one direction of a connection; only the driver uses it.
@@ -37,8 +36,8 @@ type simStream struct {
 	pumping   bool
 	chosen    bool // the byte that chooses the protocol has been taken off
 	handshook bool
-	finish    bool // ends when frames is empty
-	over      bool // has ended
+	finish    bool // the stream ends when frames is empty
+	over      bool // the stream has ended
 }
 
 // simConn is one end of a connection.
@@ -46,7 +45,7 @@ type simConn struct {
 	pair *simPair
 	side int
 	node *simNode
-	boot int // of the node
+	boot int // number of the node's process
 
 	mu     sync.Mutex
 	cond   *sync.Cond
@@ -98,8 +97,7 @@ func (c *simConn) Close() error {
 	return nil
 }
 
-// die is what the death of its process does to an end: nothing that still runs in
-// it is heard.
+// die closes an end whose process has died. What goroutines of that process still write is not sent.
 func (c *simConn) die() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,7 +105,7 @@ func (c *simConn) die() {
 	c.cond.Broadcast()
 }
 
-// announce tells the driver of what was written, or of the end; c.mu is held.
+// announce tells the driver that this end has written something, or was closed. The caller holds c.mu.
 func (c *simConn) announce() {
 	if !c.dirty {
 		c.dirty = true
@@ -128,7 +126,7 @@ func (c *simConn) SetWriteDeadline(time.Time) error { return nil }
 
 var errSimDial = errors.New("simulation: no connection")
 
-// dial is what a node's Config.dial is.
+// dial is the function Config.dial of a node.
 func (s *simulation) dial(from *simNode, boot int, addr string, proto byte) (net.Conn, error) {
 	type result struct {
 		conn net.Conn
@@ -157,7 +155,7 @@ func (s *simulation) dial(from *simNode, boot int, addr string, proto byte) (net
 	return r.conn, r.err
 }
 
-// connect makes a connection and has the far node serve it.
+// connect makes a connection, and makes the far node serve it.
 func (s *simulation) connect(from, to *simNode, proto byte) *simConn {
 	s.pairs++
 	p := &simPair{s: s, id: s.pairs, proto: proto}
@@ -176,7 +174,7 @@ func (s *simulation) connect(from, to *simNode, proto byte) *simConn {
 	return p.ends[0]
 }
 
-// sent takes in what an end has written, and whether it has been closed.
+// sent takes what an end has written, and notes whether that end has been closed.
 func (s *simulation) sent(c *simConn) {
 	c.mu.Lock()
 	out, closed := c.out, c.closed
@@ -197,10 +195,9 @@ func (s *simulation) sent(c *simConn) {
 	s.pump(p, c.side)
 }
 
-// take cuts bytes into frames; a handshake comes alone. Two goroutines of a node
-// send by one link, each in an order of its own: one for what blocks, and whoever's
-// turn it is in the queue. Which of them comes first at one instant is not left to the
-// scheduler.
+// take cuts bytes into frames. A handshake comes alone. Two goroutines of a node send by one link, each in an order of its own:
+// one sends blocking commands, the other one what the queue lets go. If both send at the same instant, their order must not
+// depend on the scheduler, so take sorts their frames.
 func (st *simStream) take(out []byte, proto byte) {
 	if len(out) == 0 {
 		return
@@ -226,7 +223,7 @@ func (st *simStream) take(out []byte, proto byte) {
 	st.frames = append(st.frames, list...)
 }
 
-// about says what a frame is, but for its number: two goroutines number theirs.
+// about describes a frame without its number, because the two goroutines that send may take their numbers in either order.
 func about(f []byte) string {
 	if string(f[:4]) == forward.Magic {
 		return "a handshake"
@@ -235,8 +232,7 @@ func about(f []byte) string {
 	return fmt.Sprintf("a frame of kind %d, %d bytes,", f[4], len(f)-5-size)
 }
 
-// endStream has a direction end: at once, after what is on its way, or after
-// some of it.
+// endStream ends a direction: at once, after everything that is on its way, or after some of that.
 func (s *simulation) endStream(p *simPair, side int) {
 	st := &p.streams[side]
 	if st.finish {
@@ -254,8 +250,7 @@ func (s *simulation) endStream(p *simPair, side int) {
 	}
 }
 
-// endLate has what is left of a direction arrive long after, but not when the
-// faults are over.
+// endLate delivers what is left of a direction much later, but at once if the faults are over.
 func (s *simulation) endLate(p *simPair, side int, at time.Duration) {
 	if left := at - s.now(); left > 0 && !s.calm {
 		s.after(min(left, 50*ms), func() { s.endLate(p, side, at) })
@@ -264,7 +259,7 @@ func (s *simulation) endLate(p *simPair, side int, at time.Duration) {
 	s.deliver(p, side)
 }
 
-// pump has the next frame of a direction delivered.
+// pump schedules the delivery of the next frame of a direction.
 func (s *simulation) pump(p *simPair, side int) {
 	st := &p.streams[side]
 	if st.pumping || st.over || len(st.frames) == 0 && !st.finish {

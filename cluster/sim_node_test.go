@@ -27,7 +27,7 @@ type simNode struct {
 	id     string
 	addr   string
 	clock  *simClock
-	member atomic.Bool // of the cluster, as the log has it
+	member atomic.Bool // the node is a member, by the log
 
 	n     *Node // nil: no process
 	m     *simMember
@@ -35,8 +35,8 @@ type simNode struct {
 	boots int
 	conns []*simConn
 
-	removed  bool          // the node may know that it is no member …
-	returned time.Duration // … until then, the last time that it was none
+	removed  bool          // the node may know that it is no member
+	returned time.Duration // when the node last learned that it is a member again; 0: never
 
 	paused   bool
 	isolated bool // from all others
@@ -48,13 +48,13 @@ type simNode struct {
 	jumped   time.Duration // when a snapshot last replaced the state
 }
 
-// out reports whether the node may have believed since a time that it was no
-// member. It looks again at its next beat.
+// out reports whether, at some time since the parameter since, the node may have believed that it was no member. The node looks
+// again only at its next beat.
 func (n *simNode) out(since time.Duration) bool {
 	return n.removed || n.returned > 0 && n.returned+2*peers.Period > since
 }
 
-// back notes that the node believes to be a member.
+// back notes that the node believes that it is a member.
 func (n *simNode) back() {
 	if n.removed && n.member.Load() {
 		n.removed, n.returned = false, n.s.now()
@@ -64,19 +64,19 @@ func (n *simNode) back() {
 // heldUp reports whether the log does not reach the node.
 func (n *simNode) heldUp() bool { return n.paused || n.isolated }
 
-// tell has a node learn who leads.
+// tell tells a node who leads.
 func (n *simNode) tell(l raftnode.Leadership) {
 	n.leads <- l
 	n.s.settle()
 }
 
-// simClock is a node's: its own rate, its own idea of the time of day.
+// simClock is the clock of a node. It has its own rate and its own time of day.
 type simClock struct {
 	s    *simulation
 	mu   sync.Mutex
 	rate float64
 	base time.Duration
-	wall time.Duration // ahead of the true time of day by this
+	wall time.Duration // how far the wall clock is ahead of the true time of day
 }
 
 var _ TimeSource = (*simClock)(nil)
@@ -91,7 +91,7 @@ func (c *simClock) Monotonic() time.Duration { return c.base + c.elapsed(c.s.now
 // Busy implements TimeSource.
 func (c *simClock) Busy() time.Duration { return c.Monotonic() }
 
-// Wall implements TimeSource; without a monotonic part, so nothing can cheat.
+// Wall implements TimeSource. The result has no monotonic part: with it, a node could learn the true time.
 func (c *simClock) Wall() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *simClock) jump(d time.Duration) {
 	c.wall += d
 }
 
-// simTable is made once: a Lua state takes longer than a whole run.
+// simTable is made once, because making a Lua state takes longer than a whole run.
 var simTable = sync.OnceValue(func() *store.Table {
 	engine := luavm.New(luavm.Options{})
 	var mu sync.Mutex
@@ -141,11 +141,11 @@ func (s *simulation) startNodes() {
 	s.startFaults()
 }
 
-// simDrift is by how much a clock may be too fast or too slow: a hundred times what
-// quartz is.
+// simDrift bounds the part by which a clock may be too fast or too slow. It is a hundred times as much as that of a quartz
+// clock.
 const simDrift = 0.02
 
-// boot starts a process on what the machine has kept.
+// boot starts a process with the data that the machine has kept.
 func (s *simulation) boot(n *simNode) {
 	n.boots++
 	n.back()
@@ -189,8 +189,8 @@ func (s *simulation) boot(n *simNode) {
 	s.follow(n)
 }
 
-// ready lets a sequencer take its batch when all requests of this instant have
-// come. Those that do not block stand first.
+// ready lets a sequencer take its batch when all requests of this instant have come. It puts blocking commands behind the other
+// requests.
 func (s *simulation) ready(n *simNode, boot int, q *sequencer) {
 	done := make(chan struct{})
 	s.arrive(n.i, arriveBatch, boot, func() {
@@ -236,13 +236,13 @@ func (s *simulation) crash(n *simNode) {
 	}
 	s.closing.Add(1)
 	go func() {
-		_ = node.Close() // simMember's cannot fail
+		_ = node.Close() // Close of a simMember cannot fail
 		s.closing.Add(-1)
 	}()
 	s.touch()
 }
 
-// takeSnapshot writes one to the machine's disk.
+// takeSnapshot writes a snapshot to the machine's disk.
 func (s *simulation) takeSnapshot(n *simNode) {
 	var buf bytes.Buffer
 	if err := n.n.fsm.Snapshot().Encode(&buf); err != nil {
@@ -253,7 +253,7 @@ func (s *simulation) takeSnapshot(n *simNode) {
 	s.compare(n, buf.Bytes())
 }
 
-// compare checks that equal histories make equal bytes.
+// compare checks that nodes that have applied the same entries have the same state, byte by byte.
 func (s *simulation) compare(n *simNode, state []byte) {
 	h := fnv.New64a()
 	h.Write(state)
@@ -287,7 +287,7 @@ func (s *simulation) install(n *simNode) bool {
 	return false
 }
 
-// stopNodes ends what runs, so that no goroutine is left in the bubble.
+// stopNodes ends all processes, so that no goroutine is left in the bubble.
 func (s *simulation) stopNodes() {
 	s.ending, s.limit = true, s.steps+simStepLimit
 	s.heal()

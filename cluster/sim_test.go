@@ -17,55 +17,57 @@ import (
 
 // A deterministic simulation of everything above Raft.
 //
-// The nodes are real ones in a bubble of virtual time; clocks, network, log,
-// disks and clients are the simulation's. Everything that crosses a node's
-// boundary waits in a queue of events, and one goroutine, the driver, lets them
-// happen one by one: it does the next event, waits until every goroutine of
-// every node has nothing left to do, takes in what they want (a proposal, a
-// frame, a reply) in an order that does not depend on how they were scheduled,
-// decides with the seed's random numbers when that is to happen, and goes on. So a seed
-// is a run, whatever the scheduler does.
+// Three or five real nodes run in a testing/synctest bubble, in virtual time. The simulation provides their clocks, network,
+// disks and clients, and an adversarial log that takes Raft's place behind the interface consensus. Three fields of Config
+// exist for the simulation: random, dial and ready.
 //
-// Three or five nodes run without Raft in a testing/synctest bubble; an adversarial log behind
-// consensus takes Raft's place. Three fields of Config exist for the simulation: random, dial and
-// ready.
+// Everything that crosses the boundary of a node waits in a queue of events. One goroutine, the driver, lets the events happen
+// one by one. It does the next event, and waits until no goroutine of any node has anything left to do. Then it collects what
+// the nodes want now: a proposal, a frame, a reply. The order in which it collects them does not depend on how goroutines were
+// scheduled. The driver draws with the seed's random numbers when each of them is to happen, and goes on with the next event.
+// So a seed always gives the same run, whatever the scheduler does.
 //
-// Faults, some kinds in each run: the log refuses proposals, delays them, loses them, or commits them
-// after their proposer gave up; leaders do not know that they were replaced; elections come in storms;
-// leadership is transferred; nodes crash and restart from the last snapshot and the log; processes
-// stand still for up to two seconds (nothing crosses their boundary, clocks go on); links are cut, in
-// one or both directions; connections break, and frames arrive up to three seconds later; wall clocks
-// jump, clocks run 2 % too fast or slow; snapshots are taken, installed and compared; members leave
-// and come back, empty or not.
+// Each run has some of these kinds of faults:
 //
-// Checks: each key's history has an explanation as a counter, list, register (with WATCH), lock,
-// reentrant lock or queue (linearizable). A lease lasts its time from the leader's reply, by the true
-// time, also from a reply that is given again; after the faults it is over within its time and that of
-// one election. CLUSTERDOWN means no effect. INDETERMINATE is told only after FailoverWait or a
-// snapshot's jump. Each entry has the same outcome and each state the same bytes on all nodes. When
-// the faults are over everything is answered and every lock comes free.
+//   - The log refuses proposals, delays them, loses them, or commits them after their proposer gave up.
+//   - Leaders do not know that they were replaced. Elections come in storms. Leadership is transferred.
+//   - Nodes crash, and restart from the last snapshot and the log.
+//   - Processes stand still for up to two seconds: nothing crosses their boundary, but their clocks go on.
+//   - Links are cut, in one or both directions. Connections break. Frames arrive up to three seconds later.
+//   - Wall clocks jump. Clocks run 2 % too fast or too slow.
+//   - Snapshots are taken, installed and compared.
+//   - Members leave and come back, with their data or without it.
 //
-// What no client was told is looked up: each write carries a mark that is in no other write. If the
-// mark is in no accepted entry, the operation did not take place. So the search for an order has to
-// guess only INCRs and pops of unknown outcome, which are as good as each other. A history that the
-// search cannot decide fails the test.
+// These things are checked:
 //
-// Not simulated: Raft itself; disks (a committed entry is there); a pause in the middle of a
-// computation; frames that come twice on one connection (TCP and TLS do not do that); Lua that runs
-// for long.
+//   - Each key's history can be explained (linearizable) as that of a counter, list, register (with WATCH), lock, reentrant
+//     lock or queue.
+//   - A lease lasts its time from the leader's reply, by the true time. That holds also for a reply that is given again.
+//   - After the faults, a lease is over within its time and the time of one election.
+//   - CLUSTERDOWN means that the command had no effect.
+//   - A client gets INDETERMINATE only after FailoverWait, or after a snapshot has replaced entries.
+//   - On all nodes, each entry has the same outcome and each state has the same bytes.
+//   - When the faults are over, everything is answered and every lock becomes free.
 //
-// TestSimulationIsDeterministic plays three hundred seeds twice and compares every event. What wakes
-// several goroutines is done one at a time, and the next waits until the nodes are still again
-// (settle). The rest is the order of Go's run queue on one processor, without garbage collection in
-// between (quietly). What Go draws by lot must not matter: in the product nothing depends on the order
-// of a map, nor on which of several ready channels select takes. One thing is not decided by the seed:
-// a goroutine that the machine keeps waiting for 10 ms is moved behind the others. The simulation
-// notices that (disturbed) and plays a run that must be exact again. The race detector runs goroutines
+// If no client was told the outcome of a write, the checker looks it up in the log. Each write carries a mark that is in no
+// other write. If the mark is in no accepted entry, the operation did not take place. So the search for an order has to guess
+// only INCRs and pops of unknown outcome, and it does not matter which of these it takes. A history that the search cannot
+// decide fails the test.
+//
+// These things are not simulated: Raft itself; disks (a committed entry is there); a pause in the middle of a computation;
+// frames that come twice on one connection (TCP and TLS do not do that); Lua that runs for long.
+//
+// TestSimulationIsDeterministic plays three hundred seeds twice and compares every event. To fix the order in which goroutines
+// run, the driver does only one thing at a time that wakes goroutines, and waits until the nodes are still again (settle). The
+// remaining order is that of Go's run queue on one processor, without garbage collection in between (quietly). What Go draws by
+// lot must not matter: in the product nothing depends on the order of a map, or on which of several ready channels select
+// takes. One thing is not decided by the seed: a goroutine that the machine keeps waiting for 10 ms is moved behind the others.
+// The simulation notices that (disturbed), and plays the run again if the run must be exact. The race detector runs goroutines
 // in random order, so with it a few seeds in a hundred differ.
 //
-// To run it: go test ./cluster -run 'TestSimulation$' plays thousands of seeds, make simulation
-// SEEDS=1000000 as many as wanted, LOCKSTEP_SEED=n one of them, with what happened. make mutations
-// shows that it finds deliberate bugs.
+// To run it: go test ./cluster -run 'TestSimulation$' plays thousands of seeds, and make simulation SEEDS=1000000 plays as many
+// as wanted. With LOCKSTEP_SEED=n the test plays only that seed, and prints what happens. make mutations shows that the
+// simulation finds deliberate bugs.
 
 // simulation is the run of one seed.
 type simulation struct {
@@ -79,7 +81,7 @@ type simulation struct {
 	events simEvents
 	order  uint64
 	steps  int
-	limit  int // of steps
+	limit  int // how many steps the run may have
 
 	nodes   []*simNode
 	clients []*simClient
@@ -87,18 +89,18 @@ type simulation struct {
 	pairs   int
 	history []*simOp
 	keys    map[string]*simKey
-	calm    bool          // faults are over …
-	calmAt  time.Duration // … since then
+	calm    bool          // the faults are over
+	calmAt  time.Duration // when the faults ended
 	asking  int           // final questions that have not been put
 	ending  bool          // the run is over
 	closing atomic.Int32  // processes that are ending
 
-	mu    sync.Mutex // of what goroutines of the nodes touch
+	mu    sync.Mutex // guards what goroutines of the nodes touch
 	inbox []simArrival
 	wake  chan struct{}
 
 	yielded   time.Duration
-	marked    time.Duration // by the machine's clock
+	marked    time.Duration // machine time of the last call of mark
 	disturbed bool
 
 	trace     *simTrace
@@ -106,7 +108,7 @@ type simulation struct {
 	stats     simStats
 }
 
-// simStats count what a run was like.
+// simStats counts what happened in a run.
 type simStats struct {
 	ops, unknown, undecided, refused, faults, elections, entries, rejected int
 }
@@ -135,19 +137,18 @@ func (q *simEvents) Pop() any {
 	return e
 }
 
-// simArrival is something that a node wants of the world. Of those that come
-// at one instant the order is that of node, kind and key.
+// simArrival is something that a node wants from the simulation. Arrivals of the same instant are sorted by node, kind and key.
 type simArrival struct {
 	node, kind, key int
 	do              func()
 }
 
 const (
-	arriveAsk = iota // of the log
+	arriveAsk = iota // a call of consensus
 	arriveDial
 	arriveBytes
 	arriveReply
-	arriveBatch // after the rest
+	arriveBatch // comes after the other kinds
 )
 
 func newSimulation(t testing.TB, seed uint64, trace *simTrace) *simulation {
@@ -161,7 +162,7 @@ func newSimulation(t testing.TB, seed uint64, trace *simTrace) *simulation {
 
 func (s *simulation) now() time.Duration { return time.Since(s.start) }
 
-// arrive is called by any goroutine of a node.
+// arrive queues an arrival. Any goroutine of a node may call it.
 func (s *simulation) arrive(node, kind, key int, do func()) {
 	s.mu.Lock()
 	s.arriveLocked(node, kind, key, do)
@@ -195,18 +196,17 @@ func (s *simulation) drain() {
 	}
 }
 
-// settle waits until every goroutine of every node has nothing left to do. Two
-// of them that are woken for different reasons are woken one after the other.
+// settle waits until no goroutine of any node has anything left to do. It is called after each event, so that events wake
+// goroutines one after the other.
 func (s *simulation) settle() {
 	s.mark()
 	synctest.Wait()
 	s.mark()
 }
 
-// mark notes if the machine has taken the processor away for long. The runtime takes it
-// from a goroutine that has had it for 10 ms, by the machine's clock, and others
-// of the same instant run first: then the order is not the seed's. Gosched ends the
-// time that goroutines share that wake one another.
+// mark notes whether the machine has taken the processor away for long. If a goroutine has run for 10 ms by the machine's
+// clock, Go's runtime lets other goroutines run first. Then the seed no longer decides the order. Goroutines that wake one
+// another share one time slice, so mark ends the slice early by Gosched.
 func (s *simulation) mark() {
 	now := machineTime()
 	s.disturbed = s.disturbed || s.marked > 0 && now-s.marked > 5*ms
@@ -217,7 +217,7 @@ func (s *simulation) mark() {
 	}
 }
 
-// machineTime is not that of the bubble.
+// machineTime returns the time of the machine, not that of the bubble.
 func machineTime() time.Duration {
 	var tv syscall.Timeval
 	if err := syscall.Gettimeofday(&tv); err != nil {
@@ -226,7 +226,7 @@ func machineTime() time.Duration {
 	return time.Duration(tv.Nano())
 }
 
-// after has something happen later; in is after with the time left to chance.
+// after makes something happen after the time d. The method in does the same after a random time.
 func (s *simulation) after(d time.Duration, do func()) {
 	s.order++
 	heap.Push(&s.events, simEvent{s.now() + d, s.order, do})
@@ -234,13 +234,12 @@ func (s *simulation) after(d time.Duration, do func()) {
 
 func (s *simulation) in(least, most time.Duration, do func()) { s.after(s.between(least, most), do) }
 
-// between draws a time, to the nanosecond: so what is not meant to happen at
-// one instant does not.
+// between draws a time in nanoseconds. So things fall on the same instant only if they are meant to.
 func (s *simulation) between(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.r.Int64N(int64(most-least)+1))
 }
 
-// chance is true once in n times.
+// chance returns true in one of n calls on average.
 func (s *simulation) chance(n int) bool { return s.r.IntN(n) == 0 }
 
 // simStepLimit is far beyond the longest run.
@@ -274,7 +273,7 @@ func (s *simulation) until(done func() bool) {
 	}
 }
 
-// violate notes the first thing that must not be.
+// violate notes the first violation in a run.
 func (s *simulation) violate(format string, args ...any) {
 	if s.violation == "" {
 		s.violation = fmt.Sprintf(format, args...)
@@ -286,7 +285,7 @@ func (s *simulation) note(format string, args ...any) {
 	s.trace.add(s.now(), format, args...)
 }
 
-// simTrace is what happened: its digest always, its text if somebody reads it.
+// simTrace records what happened: always as a digest, and as text if show is set.
 type simTrace struct {
 	digest uint64
 	lines  int
@@ -309,22 +308,22 @@ func (t *simTrace) add(now time.Duration, format string, args ...any) {
 	}
 }
 
-// simResult is what is left of a run.
+// simResult is the result of a run.
 type simResult struct {
 	violation string
 	digest    uint64
 	stats     simStats
 	steps     int
-	disturbed bool // the run may not have been the seed's
+	disturbed bool // the machine may have changed the order of events
 }
 
 // simulated counts runs.
 var simulated atomic.Uint64
 
-// simulate runs a seed. show, if not nil, is given the trace, line by line.
+// simulate plays a seed. If show is not nil, it gets the trace line by line.
 func simulate(t *testing.T, seed uint64, show func(string)) (res simResult) {
 	if simulated.Add(1)%32 == 0 {
-		runtime.GC() // between runs, for it would disturb one
+		runtime.GC() // between runs, because a collection would disturb a run
 	}
 	bubble(t, func(t *testing.T) {
 		s := newSimulation(t, seed, newSimTrace(show))
@@ -334,8 +333,7 @@ func simulate(t *testing.T, seed uint64, show func(string)) (res simResult) {
 	return res
 }
 
-// run is the life of a cluster: it starts, has its faults, gets well again, and
-// is looked at.
+// run plays the life of a cluster: the start, the time with faults, the recovery, and the final checks.
 func (s *simulation) run() {
 	s.note("plan %+v", s.plan)
 	s.startNodes()

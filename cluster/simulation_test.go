@@ -14,7 +14,8 @@ import (
 	"lockstep/store"
 )
 
-// environment returns a number that the caller of the test has set.
+// environment returns the number in the environment variable name. If the variable is not set, it returns the parameter
+// otherwise.
 func environment(t *testing.T, name string, otherwise uint64) uint64 {
 	v := os.Getenv(name)
 	if v == "" {
@@ -27,9 +28,8 @@ func environment(t *testing.T, name string, otherwise uint64) uint64 {
 	return n
 }
 
-// Thousands of seeds; `make simulation SEEDS=1000000` plays more, with
-// LOCKSTEP_SEEDS and LOCKSTEP_FROM. LOCKSTEP_SEED=n plays one and prints what
-// happens.
+// TestSimulation plays thousands of seeds. `make simulation SEEDS=1000000` plays more, by LOCKSTEP_SEEDS and LOCKSTEP_FROM.
+// LOCKSTEP_SEED=n plays one seed and prints what happens.
 func TestSimulation(t *testing.T) {
 	clustertest.Slow(t)
 	if os.Getenv("LOCKSTEP_SEED") != "" {
@@ -56,7 +56,7 @@ func TestSimulation(t *testing.T) {
 		res := simulate(t, seed, nil)
 		sum.add(res.stats)
 		if res.violation != "" {
-			fmt.Printf("seed %d: %s\n", seed, res.violation) // at once, in a long run
+			fmt.Printf("seed %d: %s\n", seed, res.violation) // printed at once, because the run may be long
 			t.Errorf("seed %d: %s\n\tLOCKSTEP_SEED=%d go test ./cluster -run 'TestSimulation$' -v", seed, res.violation, seed)
 			if found++; found == 20 || os.Getenv("LOCKSTEP_FIRST") != "" {
 				t.Fatal("enough")
@@ -90,8 +90,8 @@ func (s *simStats) add(o simStats) {
 	s.rejected += o.rejected
 }
 
-// Seeds that have found something in the present program, kept as tests. What a seed is about
-// changes with the program; make mutations shows what is found now.
+// Seeds that have found bugs of the program itself, kept as tests. The same seed plays another run when the program changes, so
+// these seeds may find nothing now. make mutations shows what the simulation finds at present.
 func TestSimulationSeeds(t *testing.T) {
 	for _, test := range []struct {
 		seed  uint64
@@ -113,7 +113,7 @@ func TestSimulationSeeds(t *testing.T) {
 	}
 }
 
-// A seed is a run: the same events, to the byte.
+// A seed always gives the same run: the same events, byte by byte.
 func TestSimulationIsDeterministic(t *testing.T) {
 	clustertest.Slow(t)
 	if underRace {
@@ -140,7 +140,7 @@ func TestSimulationIsDeterministic(t *testing.T) {
 	}
 }
 
-// simPatience is for how long seeds are compared on a machine that is too busy for it.
+// simPatience bounds the time for comparing seeds on a machine that is too busy for exact runs.
 const simPatience = 30 * time.Second
 
 // undisturbed plays a seed up to five times, until the machine does not disturb the run. It returns
@@ -185,7 +185,7 @@ func parting(t *testing.T, seed uint64) string {
 	return "not seen again"
 }
 
-// The checker refuses what no lock could have told.
+// The checker refuses histories that no correct lock could give.
 func TestLinearizable(t *testing.T) {
 	ok, nothing := store.OK, store.Nil
 	lock := func(verb simVerb, token string, reply store.Reply, call, ret int) *simOp {

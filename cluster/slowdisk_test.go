@@ -20,9 +20,9 @@ import (
 type slowDisk struct {
 	crashdisk.SystemFiles
 	takes atomic.Int64 // time.Duration
-	syncs atomic.Int64 // that took so long
+	syncs atomic.Int64 // number of syncs that took so long
 
-	hang sync.RWMutex // held for writing while no sync ends
+	hang sync.RWMutex // held for writing while syncs hang
 }
 
 func (d *slowDisk) disk() datadir.Disk {
@@ -63,7 +63,7 @@ func (f slowFile) Sync() error {
 
 func (f slowFile) SyncData() error { return f.Sync() }
 
-// slowStable is where the term and the vote are.
+// slowStable is the store of the term and the vote.
 type slowStable struct {
 	raft.StableStore
 	d *slowDisk
@@ -79,9 +79,8 @@ func (s slowStable) Set(key, value []byte) error {
 	return s.StableStore.Set(key, value)
 }
 
-// elapsedCommand tells scripts, which have no clock of their own, how much real
-// time has passed. It lets others have the processor: a running script keeps only
-// the state from them.
+// elapsedCommand tells scripts, which have no clock of their own, how much real time has passed. It also frees the processor
+// for other goroutines, so that a running script holds up only those that need the state.
 var elapsedCommand = store.Command{Name: "elapsed", Arity: 1, Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply {
 	time.Sleep(ms)
 	return store.Int(time.Since(elapsedFrom).Milliseconds())
@@ -89,7 +88,7 @@ var elapsedCommand = store.Command{Name: "elapsed", Arity: 1, Flags: store.ReadO
 
 var elapsedFrom = time.Now()
 
-// withLua gives a node real scripts.
+// withLua gives a node the real Lua engine.
 func withLua(cfg *Config) {
 	engine := luavm.New(luavm.Options{Now: cfg.Time.Monotonic})
 	cfg.Table = store.NewTable(store.Commands(), engine.Commands(), []store.Command{elapsedCommand})
@@ -104,7 +103,7 @@ const (
 	renewScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`
 )
 
-// eval is lines for a script, which has blanks in it.
+// eval runs a script. The function lines cannot do that, because a script has blanks in it.
 func eval(t testing.TB, n *Node, script string, args ...string) string {
 	t.Helper()
 	call := Call{RESP: 2, Args: [][]byte{[]byte("EVAL"), []byte(script), []byte("1")}}
@@ -118,19 +117,18 @@ func eval(t testing.TB, n *Node, script string, args ...string) string {
 	return text(n.Submit([]Call{call}, nil))
 }
 
-// lease is a lock that its owner renews through a node and a thief tries to take
-// through another one, for as long as the test goes on.
+// lease is a lock. Until the test ends, its owner renews it through one node, and a thief tries to take it through another one.
 type lease struct {
 	c     *three
 	key   string
 	ttl   time.Duration
-	until atomic.Int64 // when it may end, by elapsed time: as its owner counts it
+	until atomic.Int64 // elapsed time at which the lease may end, as its owner counts
 
 	renewals atomic.Int64
 }
 
-// counts notes that the lock was taken or renewed by a request that was sent at
-// some time: it lasts at least so long from then.
+// counts notes that a request took or renewed the lock. The lease lasts at least ttl from the time at which that request was
+// sent.
 func (l *lease) counts(sent time.Duration) { l.until.Store(int64(sent + l.ttl)) }
 
 func (l *lease) holds() bool { return time.Since(elapsedFrom) < time.Duration(l.until.Load()) }
@@ -144,7 +142,7 @@ func (l *lease) take(n *Node) {
 	l.counts(sent)
 }
 
-// renew renews until stop. A lease that has not run out is never lost.
+// renew renews the lease until stop is set. A lease that has not run out must not be lost.
 func (l *lease) renew(n *Node, stop *atomic.Bool) {
 	for !stop.Load() {
 		sent := time.Since(elapsedFrom)
@@ -156,7 +154,7 @@ func (l *lease) renew(n *Node, stop *atomic.Bool) {
 		case got != "0" || l.holds():
 			l.c.t.Errorf("%s: the renewal was told %q, and the lease holds: %v", l.key, got, l.holds())
 			return
-		default: // a machine so busy that the renewal came too late, and was told so
+		default: // the machine was so busy that the renewal came too late, and its reply says that
 			l.c.t.Logf("%s ran out", l.key)
 			return
 		}
@@ -167,7 +165,7 @@ func (l *lease) renew(n *Node, stop *atomic.Bool) {
 // steal tries to take the lock until stop.
 func (l *lease) steal(n *Node, stop *atomic.Bool) {
 	for !stop.Load() {
-		// A renewal that is on its way may lengthen it; nothing shortens it.
+		// A renewal on its way may lengthen the lease; nothing shortens it.
 		until := time.Duration(l.until.Load())
 		got := lines(l.c.t, n, "SET "+l.key+" thief NX PX 60000")
 		if now := time.Since(elapsedFrom); got != "nil" && (got != "OK" || now < until) {
@@ -195,7 +193,7 @@ func (c *three) stillLed(before Status) {
 // leader stays, every reply is true, owners renew and keep their leases.
 func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	const (
-		beat   = 800 * ms // an election takes one to two of it
+		beat   = 800 * ms // heartbeat timeout: an election takes one or two of these
 		script = 1700 * ms
 		stall  = 750 * ms // more than the leader's lease
 		rounds = 2
@@ -254,8 +252,8 @@ func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	c.expect(0, fmt.Sprint(rounds), "GET spun")
 }
 
-// TestNodeWhoseDiskHangsIsNotReady: a follower whose disk hangs counts for no majority, so an operator must not take it for ready
-// and stop another node. It does not say that its disk is full.
+// TestNodeWhoseDiskHangsIsNotReady: a follower whose disk hangs counts for no majority. So it must not say that it is ready: an
+// operator would stop another node. It must not say either that its disk is full.
 func TestNodeWhoseDiskHangsIsNotReady(t *testing.T) {
 	disks := map[string]*slowDisk{"n1": {}, "n2": {}, "n3": {}}
 	c := startThree(t, func(cfg *Config) { cfg.disk = disks[cfg.ID].disk() })

@@ -12,14 +12,13 @@ import (
 	"lockstep/store"
 )
 
-// takes has another leader write a string to the log.
+// takes appends an entry of another leader that sets a key to a string.
 func (l *fakeLog) takes(key, value string) {
 	l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte(key), value, 0) })
 }
 
-// J3: updates were lost when a leader was cut off while the membership changed:
-// two leaders, each with a majority of what it took for the members, counted on
-// from the same number. No token is handed out twice, whoever led.
+// J3: updates were lost when a leader was cut off while the membership changed. There were two leaders, each with a majority of
+// the members that it knew, and both counted on from the same number. Here no token is handed out twice, whichever node leads.
 func TestJ3NoTokenTwice(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		t.Run(fmt.Sprint("carried=", carried), func(t *testing.T) {
@@ -38,8 +37,8 @@ func TestJ3NoTokenTwice(t *testing.T) {
 				}
 				last := 0
 				for round := range 12 {
-					// Another leader's entry, evaluated on the same state, comes before
-					// the next proposal, which may land behind it, or nowhere.
+					// An entry of another leader, evaluated on the same state, comes before the next proposal. The proposal may
+					// then get into the log behind that entry, or not at all.
 					v := []verdict{applyLater, forget, supersedeLater}[round%3]
 					first := once(v)
 					p.log.decides(0, func(e raftfsm.Entry) verdict {
@@ -63,14 +62,14 @@ func TestJ3NoTokenTwice(t *testing.T) {
 	}
 }
 
-// J4: after a restart reads found nothing, or an earlier state. A node answers
-// no read until it has applied everything.
+// J4: after a restart, reads found nothing, or an earlier state. Here a node answers no read before it has applied all
+// committed entries.
 func TestJ4NoReadBeforeReplay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
 		start := time.Now()
 		n.log.set(func(l *fakeLog) {
-			// On disk, and not applied yet.
+			// The entry is on disk, but not applied yet.
 			l.limbo = append(l.limbo, limboEntry{lockedBy("me"), true})
 			l.barrier = func() error {
 				if time.Since(start) < time.Second {
@@ -90,7 +89,7 @@ func TestJ4NoReadBeforeReplay(t *testing.T) {
 	})
 }
 
-// lockedBy is the first entry of a log: a lock.
+// lockedBy returns the first entry of a log: it takes a lock.
 func lockedBy(owner string) []byte {
 	txn := store.New().Begin(store.Time{Lease: 1}, 1, store.Env{})
 	txn.SetString(0, []byte("lock"), owner, 0)
@@ -98,8 +97,7 @@ func lockedBy(owner string) []byte {
 	return e.Append(nil)
 }
 
-// J5: a leader that had been replaced, and did not know it, told who had held
-// the lock before.
+// J5: a leader had been replaced without knowing it. It answered a read with the earlier owner of a lock.
 func TestJ5NoStaleRead(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		t.Run(fmt.Sprint("carried=", carried), func(t *testing.T) {
@@ -134,8 +132,8 @@ func TestJ5NoStaleRead(t *testing.T) {
 	}
 }
 
-// J16: a node read, was paused, and answered after others had gone on. It is
-// even elected again meanwhile, so that it leads when it asks.
+// J16: a node read a value, was paused, and answered after other nodes had changed it. Here the node is even elected again
+// meanwhile, so it leads when it checks that.
 func TestJ16NoStaleReadAfterPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -153,7 +151,7 @@ func TestJ16NoStaleReadAfterPause(t *testing.T) {
 					txn := store.New().Begin(store.Time{Lease: 1}, seq+1, store.Env{})
 					txn.SetString(0, []byte("lock"), "new-owner", 0)
 					e.Writes = txn.Writes().Bytes()
-					// In this node's log, and not applied yet.
+					// The entry is in this node's log, but not applied yet.
 					l.limbo = append(l.limbo, limboEntry{e.Append(nil), true})
 				})
 				return nil
@@ -163,8 +161,8 @@ func TestJ16NoStaleReadAfterPause(t *testing.T) {
 	})
 }
 
-// A replaced leader that did not know that it was replaced called a backup complete, although writes of the new
-// leader were missing. The check must also find this if the old leader has been elected again by then.
+// A leader was replaced without knowing it. It called a backup complete, although writes of the new leader were missing. The
+// check must find this even if the old leader has been elected again by then.
 func TestBackupOfADeposedLeaderIsNotComplete(t *testing.T) {
 	for what, verify := range map[string]func(*fakeLog) error{
 		"deposed":       func(*fakeLog) error { return errDeposed },

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// answering dials a peer that lives and answers status requests, and no others.
+// answering returns a function that connects to a living peer. That peer answers only status requests.
 func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 	return func(string, byte, time.Duration) (net.Conn, error) {
 		near, far := net.Pipe()
 		go func() {
 			defer far.Close()
 			r := bufio.NewReader(far)
-			if _, err := r.ReadByte(); err != nil { // which protocol
+			if _, err := r.ReadByte(); err != nil { // the byte that chooses the protocol
 				return
 			}
 			for {
@@ -74,7 +74,7 @@ func TestHandOverWaitsForThePeers(t *testing.T) {
 	})
 }
 
-// A leader whose disk hangs cannot hand over: it gives up at once, and so do its clients' commands, instead of leading for longer.
+// A leader whose disk hangs cannot hand over. So it gives up at once, answers its clients at once, and does not go on leading.
 func TestLeaderWhoseDiskHangsDoesNotWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -96,8 +96,7 @@ func TestLeaderWhoseDiskHangsDoesNotWait(t *testing.T) {
 	})
 }
 
-// The last node waits for nobody: not for a leader that nobody could elect, and
-// not for an entry that nobody will write.
+// The last node of a cluster does not wait for a leader that nobody could elect, or for an entry that nobody will write.
 func TestLastNodeDoesNotWait(t *testing.T) {
 	for name, dial := range map[string]func(string, byte, time.Duration) (net.Conn, error){
 		"the others are gone": func(string, byte, time.Duration) (net.Conn, error) { return nil, errors.New("connection refused") },
@@ -120,7 +119,7 @@ func TestLastNodeDoesNotWait(t *testing.T) {
 				waits := n.start("INCR other")
 				synctest.Wait()
 				start := time.Now()
-				n.elect() // but it cannot lead: the barrier is never reached
+				n.elect() // but the node cannot lead: the barrier is never reached
 				n.HandOver()
 				if took := time.Since(start); took > 1200*ms {
 					t.Errorf("handing over took %v", took)

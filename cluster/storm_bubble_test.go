@@ -15,9 +15,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// storm is a cluster in a bubble in which something goes wrong all the time, and
-// its clients. They share the bubble's clock, so what a lease must not do is known
-// to the millisecond.
+// storm is a cluster in a bubble, and its clients. Something goes wrong all the time. Nodes and clients share the bubble's
+// clock, so the test knows to the millisecond how long a lease must last.
 type storm struct {
 	*bubbled
 	random  *rand.Rand
@@ -25,20 +24,20 @@ type storm struct {
 	clients sync.WaitGroup
 
 	mu      sync.Mutex
-	counted map[string]string // what was told, by key
+	counted map[string]string // the replies that clients got, by key
 	grants  []owned
-	begun   int // names for clients
+	begun   int // number of clients so far, for their names
 }
 
-// owned is a lock that a client was told to have.
+// owned notes that a client was told that it has the lock.
 type owned struct {
 	owner string
-	at    time.Time // of the reply
+	at    time.Time // time of the reply
 }
 
 const stormTTL = 700 * time.Millisecond
 
-// serve starts clients on a node; they end with it.
+// serve starts clients on a node. They end when the node ends.
 func (s *storm) serve(n *Node) {
 	for range 2 {
 		s.mu.Lock()
@@ -56,7 +55,7 @@ func (s *storm) serve(n *Node) {
 	}
 }
 
-// count makes a key of its own 1.
+// count increments a key that nobody else uses, from nothing to 1.
 func (s *storm) count(n *Node, key string) {
 	got := lines(s.t, n, "INCR "+key)
 	s.mu.Lock()
@@ -64,7 +63,7 @@ func (s *storm) count(n *Node, key string) {
 	s.counted[key] = got
 }
 
-// lock tries to get the lock that all want, and lets it end by itself.
+// lock tries to take the lock that all clients want. It does not release the lock: the lease ends by itself.
 func (s *storm) lock(n *Node, owner string) {
 	switch got := lines(s.t, n, "SET lock "+owner+fmt.Sprintf(" NX PX %d", stormTTL/ms)); got {
 	case "OK":
@@ -77,7 +76,7 @@ func (s *storm) lock(n *Node, owner string) {
 	}
 }
 
-// strike has something go wrong, and ends it.
+// strike causes a fault, ends it after a while, and returns a description of it.
 func (s *storm) strike() string {
 	i := s.random.IntN(3)
 	lasts := time.Duration(s.random.IntN(4500)) * ms // at times more than FailoverWait
@@ -87,7 +86,7 @@ func (s *storm) strike() string {
 		time.Sleep(lasts)
 		s.wires.heal()
 		return fmt.Sprintf("%s alone for %v", s.cfg[i].ID, lasts)
-	case 1: // these two only
+	case 1: // a cut between two nodes
 		s.wires.cut([]string{s.cfg[i].ID}, []string{s.cfg[(i+1)%3].ID})
 		time.Sleep(lasts)
 		s.wires.heal()

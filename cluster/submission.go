@@ -100,8 +100,8 @@ func (n *Node) refuseLong(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// Flush has the node run what was submitted. An ephemeral node may run it on the caller's goroutine, but no script: a script may run
-// for long, and the caller's client may have been answered.
+// Flush makes the node run what was submitted. An ephemeral node may run it on the caller's goroutine, except for scripts. A
+// script may run for long, and meanwhile the caller may have an answer to send to its client.
 func (n *Node) Flush() { n.flush(false) }
 
 // FlushWatched is Flush, but an ephemeral node may also run scripts on the caller's goroutine, so FlushWatched may take long.

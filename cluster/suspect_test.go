@@ -37,8 +37,8 @@ func (b *ballot) Members() ([]raftnode.Member, error) {
 		{ID: "n1", Voter: true}, {ID: "guest"}}, nil
 }
 
-// suspicion has a node suspect n0 when it was last heard of 60 ms ago, lets
-// things happen, and returns when the node stood for election after that.
+// suspicion makes a node suspect the leader n0 60 ms after the node last heard from it, and then calls happen. It returns when
+// the node stood for election, counted from the time at which it last heard from n0.
 func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Duration) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Du
 	return stood
 }
 
-// The members stand one after the other, each once, and only those that may.
+// The members that may stand for election stand one after the other, each once. The others do not stand.
 func TestSuspectedLeader(t *testing.T) {
 	for id, want := range map[string]time.Duration{"n1": 125 * ms, "n2": 325 * ms, "n3": 0, "n4": 0, "guest": 0, "n9": 0} {
 		stood := suspicion(t, id, nil)
@@ -82,7 +82,7 @@ func TestSuspectIsHeardOf(t *testing.T) {
 	stood := suspicion(t, "n1", func(n *testNode) {
 		for range 30 {
 			n.log.set(func(l *fakeLog) { l.contact = time.Now() })
-			time.Sleep(100 * ms) // the slowest that heartbeats are
+			time.Sleep(100 * ms) // the longest time between two heartbeats
 		}
 	})
 	if len(stood) != 0 {
@@ -90,7 +90,7 @@ func TestSuspectIsHeardOf(t *testing.T) {
 	}
 }
 
-// When a new leader is known, be it another node or this one, the node does not stand.
+// If a new leader is known, whether another node or this one, the node does not stand for election.
 func TestSuspectIsReplaced(t *testing.T) {
 	for _, l := range []raftnode.Leadership{{ID: "n2"}, {ID: "n1", Self: true}} {
 		stood := suspicion(t, "n1", func(n *testNode) {
@@ -104,8 +104,8 @@ func TestSuspectIsReplaced(t *testing.T) {
 	}
 }
 
-// Another candidate is given time to win, more if it has this node's vote. If
-// it does not win, this node's turn comes.
+// A node gives another candidate time to win, and more time if the candidate has this node's vote. If the candidate does not
+// win, this node stands for election.
 func TestSuspectHasACandidate(t *testing.T) {
 	for voted, want := range map[bool]time.Duration{false: 225 * ms, true: 445 * ms} {
 		stood := suspicion(t, "n2", func(n *testNode) {
@@ -150,8 +150,8 @@ func TestSuspectWithoutElections(t *testing.T) {
 	})
 }
 
-// With timers of many seconds, only the refused connection can have told the
-// others that their leader is dead.
+// The timers are set to many seconds here. So only the refused connection can have told the other nodes that their leader is
+// dead.
 func TestDeadLeaderIsReplacedAtOnce(t *testing.T) {
 	const timer = 5 * time.Second
 	c := startThree(t, func(cfg *Config) {

@@ -13,8 +13,8 @@ import (
 	"lockstep/cluster/internal/frame"
 )
 
-// A request that may have ended the process of its leader does not reach the next one: a
-// script that ran for long when its link ended. All others are sent on, however often.
+// If a script has run for long when the link to its leader ends, it may have ended the leader's process. So its request does
+// not reach the next leader. All other requests are sent again, however often.
 func TestRequestThatEndsItsLeader(t *testing.T) {
 	const died, lost, told = 'd', 'l', 'w'
 	for _, c := range []struct{ leaders, want string }{
@@ -67,8 +67,8 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 	}
 }
 
-// The leader tells the node of a request when a script of it has run for long, alone or in a
-// transaction, and not the nodes of the others in its batch.
+// When a script of a request has run for long, alone or in a transaction, the leader tells the node of that request. It does
+// not tell the nodes of other requests of the batch.
 func TestNodeIsToldOfALongScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t, scriptCommand), newTestNode(t)
@@ -102,7 +102,8 @@ func TestNodeIsToldOfALongScript(t *testing.T) {
 		for _, p := range pending {
 			got = append(got, <-p)
 		}
-		// The long one was stopped after 100 ms for those before it. The transaction, which may be of a lock, overtakes it then.
+		// The leader stopped the long script after 100 ms, because requests before it waited. The transaction may be that of a
+		// lock, so it overtakes the script then.
 		want := "before, short, behind, long 310ms, transaction 290ms"
 		if s := strings.Join(got, ", "); s != want {
 			t.Errorf("got  %s\nwant %s", s, want)

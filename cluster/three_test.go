@@ -52,12 +52,13 @@ func startThree(t *testing.T, change ...func(*Config)) *three {
 	for i, addr := range ports.Addrs(t, 3) {
 		peers = append(peers, Peer{ID: fmt.Sprintf("n%d", i+1), Addr: addr})
 	}
-	// One of them has clients that listen, and one may be left alone.
+	// One of the three nodes has clients that listen for messages. Another one may get entries late
+	// (internal/raftnode/delayed_append.go).
 	listen := func(cfg *Config) { cfg.Listens = func() bool { return cfg.ID == "n2" } }
 	return newThree(t, peers, append([]func(*Config){listen}, change...)...)
 }
 
-// newThree is a cluster at given addresses.
+// newThree returns a cluster at the given addresses. No node runs yet.
 func newThree(t *testing.T, peers []Peer, change ...func(*Config)) *three {
 	clustertest.Slow(t)
 	t.Helper()
@@ -69,7 +70,7 @@ func newThree(t *testing.T, peers []Peer, change ...func(*Config)) *three {
 		cfg.Data, cfg.Advertise = filepath.Join(dir, peers[i].ID), fmt.Sprintf("client-%d:6379", i+1)
 		cfg.Table, cfg.Time, cfg.Logger = table, NewSystemTime(), slog.New(slog.DiscardHandler)
 		cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease = 200*ms, 200*ms, 150*ms
-		cfg.FailoverWait = 20 * time.Second // a loaded machine is slow to elect
+		cfg.FailoverWait = 20 * time.Second // on a loaded machine an election takes long
 		cfg.Fatal = func(err error) { t.Error(err) }
 		for _, fn := range change {
 			fn(&cfg)
@@ -118,9 +119,8 @@ func (c *three) stop(i int) {
 // raftOf returns the parts of a node's Raft.
 func raftOf(n *Node) raftnode.Parts { return n.cons.(*raftnode.Node).Parts() }
 
-// crash cuts a node off as its death would: every connection ends at once,
-// whatever is in flight. Raft itself is shut down last, as always: after that it
-// may leave a proposal without an answer.
+// crash cuts a node off as its death would: every connection ends at once, with whatever is in flight. Raft itself is shut down
+// last, as always, because after its shutdown it may leave a proposal without an answer.
 func (c *three) crash(i int) {
 	c.nodes[i].cons.(*raftnode.Node).Sever()
 	c.stop(i)
@@ -147,8 +147,8 @@ func (c *three) leader() int {
 	return found
 }
 
-// transfer makes a node the leader. On a loaded machine the election that this
-// starts may be won by another one.
+// transfer makes a node the leader. On a loaded machine, another node may win the election that the transfer starts. Then
+// transfer tries again.
 func (c *three) transfer(ask *Node, to int) {
 	c.t.Helper()
 	c.until("the transfer of leadership", func() bool {
@@ -203,7 +203,8 @@ func (c *three) same() {
 			if s.Applied != s.Commit {
 				return false
 			}
-			// Raft counts an entry as applied when it hands it over.
+			// Raft counts an entry as applied when it hands the entry over, so the sequence number of the state is compared,
+			// too.
 			at = append(at, fmt.Sprint(s.Applied, " ", snap.Sequence()))
 			hashes = append(hashes, hash)
 		}
@@ -214,19 +215,18 @@ func (c *three) same() {
 	}
 }
 
-// load is clients that count, each in keys of its own.
+// load is a group of clients that increment counters, each client its own keys.
 type load struct {
 	c       *three
 	stop    atomic.Bool
 	clients sync.WaitGroup
 
 	mu      sync.Mutex
-	told    map[string]string // reply by key
-	changed atomic.Int64      // replies so far
+	told    map[string]string // replies by key
+	changed atomic.Int64      // number of replies so far
 }
 
-// startLoad starts clients on nodes. Every request has its own key, so that a
-// second execution shows.
+// startLoad starts clients on nodes. Every request has its own key, so that a second execution would show.
 func (c *three) startLoad(nodes ...int) *load {
 	c.loads++
 	l, name := &load{c: c, told: map[string]string{}}, fmt.Sprint("load", c.loads)
@@ -241,7 +241,7 @@ func (c *three) startLoad(nodes ...int) *load {
 					l.told[key] = got
 					l.mu.Unlock()
 					l.changed.Add(1)
-					time.Sleep(ms) // or a slow machine has much to check
+					time.Sleep(ms) // otherwise a slow machine would have too much to check
 				}
 			})
 		}
@@ -256,8 +256,8 @@ func (l *load) more(count int64) {
 	l.c.until("replies", func() bool { return l.changed.Load() >= from+count })
 }
 
-// end stops the clients and checks what they were told; it returns how many
-// requests were told anything but success.
+// end stops the clients and checks the replies that they got. It returns the replies that were no success, with the number of
+// each.
 func (l *load) end() (failed map[string]int) {
 	l.c.t.Helper()
 	l.stop.Store(true)

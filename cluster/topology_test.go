@@ -9,7 +9,7 @@ import (
 	"lockstep/cluster/internal/peers"
 )
 
-// discoverable has the three nodes say where they are.
+// discoverable gives each of the three nodes addresses that it announces.
 func discoverable(cfg *Config) {
 	n := cfg.ID[1:]
 	cfg.SentinelAdvertise, cfg.ClusterAdvertise = "sentinel-"+n+":26379", "cluster-"+n+":7000"
@@ -17,7 +17,7 @@ func discoverable(cfg *Config) {
 	cfg.DownAfter = 400 * ms
 }
 
-// seen waits until every running node sees a topology that pleases.
+// seen waits until pleases returns true for the topology that every running node sees.
 func (c *three) seen(what string, pleases func(i int, t *Topology) bool) {
 	c.t.Helper()
 	c.until(what, func() bool {
@@ -77,7 +77,7 @@ func TestTopology(t *testing.T) {
 		t.Error("a topology that has been replaced does not say so")
 	}
 
-	// A node that dies is down; one that starts again is up, as another process.
+	// A node that dies is down. When it starts again, it is up, and counts as another process.
 	gone := c.leader()
 	c.crash(gone)
 	c.seen("the dead one down", func(_ int, top *Topology) bool {
@@ -91,7 +91,7 @@ func TestTopology(t *testing.T) {
 	})
 }
 
-// TestTopologyWithoutLeader: while nobody leads, the last leader is known.
+// TestTopologyWithoutLeader: while nobody leads, the nodes know who led last.
 func TestTopologyWithoutLeader(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)
@@ -108,7 +108,7 @@ func TestTopologyWithoutLeader(t *testing.T) {
 	}
 }
 
-// TestTopologyOfEphemeralNode: it leads, and there is nobody else.
+// TestTopologyOfEphemeralNode: an ephemeral node leads, and is the only member.
 func TestTopologyOfEphemeralNode(t *testing.T) {
 	c := startThree(t, discoverable)
 	cfg := c.cfg[0]
@@ -133,7 +133,7 @@ var (
 	sampleFacts = peers.Status{ID: "n1", Addrs: Addresses{Plain: "a:1", Sentinel: "b:2", Cluster: "c:3"}, RunID: "0123", Applied: 300, Cluster: "blue", You: peers.Stranger, Peer: "p:4", Directory: "D5", ToldMembers: true, Members: []string{"n1", "n2"}}
 )
 
-// TestFactsFromStrangers: what a node that is no member says changes nothing.
+// TestFactsFromStrangers: facts from a node that is no member change nothing.
 func TestFactsFromStrangers(t *testing.T) {
 	c := startThree(t, discoverable)
 	c.start(0, 1, 2)

@@ -30,7 +30,7 @@ func watchCall(keys ...string) []Call {
 	return []Call{{Cmd: call.Exec, Txn: t}}
 }
 
-// seen is what a WATCH has learned.
+// seen returns what a WATCH has learned: its keys with their versions.
 func seen(t testing.TB, calls []Call, replies []store.Reply) []Watched {
 	t.Helper()
 	list := calls[0].Txn.Watched
@@ -57,7 +57,7 @@ func (n *testNode) expectTxn(want string, watched []Watched, lines ...string) {
 	}
 }
 
-// execText is text, with a word for a transaction that did not take place.
+// execText does what text does, but has a word for a transaction that did not take place.
 func execText(replies []store.Reply) string {
 	if len(replies) == 1 && replies[0].Kind == store.NullArray {
 		return "changed"
@@ -125,7 +125,7 @@ func TestWatchBetweenWritesOfOneBatch(t *testing.T) {
 		if got := w[0].Version; got == 0 || got == call.NeverWatched {
 			t.Errorf("version %d", got)
 		}
-		// The write behind the WATCH may have been in its batch, or in the next.
+		// The write that follows the WATCH may have been in the batch of the WATCH, or in the next one.
 		n.expectTxn("changed", w, "GET k")
 		n.expect("b", "GET k")
 		n.expectTxn("[b]", watch(t, n.Node, "k"), "GET k")
@@ -146,8 +146,8 @@ func TestWatchBehindAWriteInOneRequest(t *testing.T) {
 	})
 }
 
-// Who has locked by a slow disk and watches the lock at once sees no change that nobody has made: the batch before the
-// WATCH takes back what the lease was lengthened by too much.
+// A client takes a lock while the disk is slow, and watches the lock at once. The leader has lengthened the lease by too much,
+// and takes back the excess. It does so in the batch before the WATCH, so EXEC sees no change that nobody has made.
 func TestWatchOfALeaseThatWasLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -169,7 +169,7 @@ func TestWatchOfALeaseThatWasLate(t *testing.T) {
 	})
 }
 
-// What refuses a command discards a transaction.
+// If one command of a transaction is refused for its size, or panics, the whole transaction is discarded.
 func TestTransactionRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, append(badCommands, scriptCommand)...)
@@ -265,8 +265,8 @@ func TestTransactionsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestRightsToTransactions: a user that has lost the right to EXEC or WATCH, or to a watched key, is refused whichever node its
-// client uses: that node may not know it yet.
+// TestRightsToTransactions: a user has lost the right to EXEC or WATCH, or to a watched key. The user is refused on every node,
+// even on one that does not know of the change yet.
 func TestRightsToTransactions(t *testing.T) {
 	restrict := store.Command{Name: "restrict", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		u, wrong := store.NewUser(c.Cmd.Table(), "u", true).WithRules([]string{"on", "nopass", "+@all", "~*", c.Arg(1)}, true)

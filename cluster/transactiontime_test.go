@@ -72,7 +72,7 @@ func TestTransactionOfManyRefusalsIsStopped(t *testing.T) {
 				calls[0].Txn.Calls[i].User = "u"
 			}
 			replies := n.Submit(calls, nil)
-			if replies[0].Kind == store.Noted { // and denials for the ACL log
+			if replies[0].Kind == store.Noted { // the refusal comes with denials for the ACL log
 				replies = replies[0].Elems[:1]
 			}
 			return text(replies)

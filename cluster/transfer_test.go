@@ -12,7 +12,7 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// crampedFiles are on a disk that has no room at times.
+// crampedFiles are files on a disk that is full at times.
 type crampedFiles struct {
 	crashdisk.UnsyncedFiles
 	full *atomic.Bool

@@ -13,8 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// heldLocks takes locks through all nodes and returns what checks that each is
-// still its owner's, through the nodes that are given.
+// heldLocks takes locks through all nodes. It returns a function that checks, through the given nodes, that each lock still
+// belongs to its owner.
 func (c *three) heldLocks(count int) (check func(through ...int)) {
 	c.t.Helper()
 	for i := range count {
@@ -30,16 +30,15 @@ func (c *three) heldLocks(count int) (check func(through ...int)) {
 	}
 }
 
-// upgrade stops a node as SIGTERM does and gives it another program.
+// upgrade stops a node as SIGTERM does, and starts it with another version of the program.
 func (c *three) upgrade(i int, speaks forward.Version) {
 	c.nodes[i].HandOver()
 	c.stop(i)
 	c.cfg[i].speaks = speaks
 }
 
-// A program with a later minor version replaces the present one node after node,
-// the leader last, as docs/operations.md says. Clients of the other two see
-// nothing of it, in whatever mixture, and every lock stays.
+// A program with a later minor version replaces the present one on node after node, the leader last, as docs/operations.md
+// says. Clients of the other two nodes notice nothing, whatever the mixture of versions, and every lock stays.
 func TestUpgradeOfAMinorVersion(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -85,7 +84,7 @@ func TestUpgradeOfAMajorVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.nodes[new] = n
-	c.until("the leader to refuse the new node", func() bool { // on a busy machine the other one may lead by now
+	c.until("the leader to refuse the new node", func() bool { // on a busy machine another node may lead by now
 		return strings.Contains(logs[leader].String()+logs[other].String(), "upgrade this node")
 	})
 	c.until("the new node to say why", func() bool { return strings.Contains(logs[new].String(), "upgrade the other node") })

@@ -32,8 +32,8 @@ var dawdle = store.Command{Name: "dawdle", Flags: store.Write, Run: func(*store.
 	return store.OK
 }}
 
-// A user keeps the leader busy by 300 clients, with work that is not heavy. Others wait for no more than two batches of it, which are
-// short while they come.
+// A user keeps the leader busy from 300 clients, with work that is not heavy. Clients of other users wait for no more than two
+// batches of that work. While such clients come, these batches are short.
 func TestUsersOfManyPieces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, by := leaderAnd(t, false, dawdle, makeUser)
@@ -111,7 +111,7 @@ func TestUsersTakeTurns(t *testing.T) {
 					if got := as("", "INCR lock"); got == "" || time.Since(at) > 220*ms {
 						t.Errorf("a lock took %v", time.Since(at))
 					}
-					time.Sleep(ms) // or no time passes
+					time.Sleep(ms) // otherwise no time would pass in the bubble
 				}
 				all.Wait()
 				if locks < pieces/2 {
@@ -164,7 +164,7 @@ func TestLargeWritesTakeTurns(t *testing.T) {
 				if n.do("SET lock x", "DEL lock"); time.Since(at) > 420*ms {
 					t.Errorf("a lock took %v", time.Since(at))
 				}
-				time.Sleep(ms) // or no time passes
+				time.Sleep(ms) // otherwise no time would pass in the bubble
 			}
 			all.Wait()
 			if locks < pieces*50 {
@@ -216,7 +216,7 @@ func TestWorkAndItsEntryTakeTurns(t *testing.T) {
 				t.Fatalf("%d pieces of %d were run", done.Load(), pieces)
 			}
 			n.do("SET lock x", "DEL lock")
-			time.Sleep(ms) // or no time passes
+			time.Sleep(ms) // otherwise no time would pass in the bubble
 		}
 		all.Wait()
 		if locks < 10*pieces {

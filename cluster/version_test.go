@@ -15,8 +15,7 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// A peer of another version is told which one this is, and the log says which
-// of the two to upgrade.
+// A node tells a peer of another version its own version, and logs which of the two must be upgraded.
 func TestPeerOfAnotherVersion(t *testing.T) {
 	var log clustertest.Buffer
 	cfg := dataConfig(t, t.TempDir())
@@ -53,5 +52,5 @@ func TestPeerOfAnotherVersion(t *testing.T) {
 	}
 }
 
-// current is what this program speaks.
+// current is the version that this program speaks.
 var current = forward.Version{Major: forward.Major, Minor: forward.Minor}

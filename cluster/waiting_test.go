@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// A long command of another client comes while a client takes a lock on an ephemeral node. The client's goroutine does not run that
-// command: the lock's lease would be over when the client has its reply.
+// While a client takes a lock on an ephemeral node, another client sends a long command. The goroutine of the first client does
+// not run that command. Otherwise the lease would be over before the first client has its reply.
 func TestNobodyRunsTheLongCommandOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var n *testNode
@@ -64,7 +64,7 @@ func TestLateReplyOfAnEphemeralNode(t *testing.T) {
 	})
 }
 
-// A reply may be minutes late, if the time limit of scripts is as long: its lease counts from the reply all the same.
+// If the time limit of scripts is minutes, a reply may be minutes late. Its lease still counts from the reply.
 func TestVeryLateReplyOfAnEphemeralNode(t *testing.T) {
 	takesMinutes := store.Command{Name: "takesminutes", Arity: 2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		c.SetString(0, c.Args[1], "me", c.DeadlineIn(1000))
@@ -79,7 +79,8 @@ func TestVeryLateReplyOfAnEphemeralNode(t *testing.T) {
 	})
 }
 
-// A key whose deadline has passed in the batch that has set it still exists there. PTTL and TTL must not say that it has no deadline.
+// If the deadline of a key passes within the batch that has set it, the key still exists in that batch. PTTL and TTL must not
+// say that it has no deadline.
 func TestTimeLeftInItsOwnBatch(t *testing.T) {
 	for _, slow := range []string{"SCRIPT 9ms", "SCRIPT 10ms", "SCRIPT 13ms"} {
 		bubble(t, func(t *testing.T) {
@@ -90,7 +91,8 @@ func TestTimeLeftInItsOwnBatch(t *testing.T) {
 	}
 }
 
-// A request behind one that spoils its batch is told BUSY if a script before them runs for long at the second evaluation.
+// A request spoils its batch, so the batch is evaluated again. If a script before that request runs for long in the second
+// evaluation, the request and those behind it get BUSY.
 func TestBusyBehindASpoiledBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ran := 0
@@ -115,8 +117,8 @@ func TestBusyBehindASpoiledBatch(t *testing.T) {
 	})
 }
 
-// A write that is sent again waits for the end of a script, because only its evaluation shows whether it was executed before. It does
-// not keep others from being told BUSY.
+// A write that is sent again waits for the end of a script, because only its evaluation shows whether it was executed before.
+// Meanwhile other requests still get BUSY.
 func TestWriteSentAgainWaitsForAScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
@@ -137,7 +139,7 @@ func TestWriteSentAgainWaitsForAScript(t *testing.T) {
 	})
 }
 
-// A write that is late lengthens its own leases, and nothing else: no other lease, and no deadline that is given in Unix time.
+// A late write lengthens its own leases only. It lengthens no other lease, and no deadline that is given in Unix time.
 func TestLateWriteLengthensItsOwnLeasesOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -151,7 +153,8 @@ func TestLateWriteLengthensItsOwnLeasesOnly(t *testing.T) {
 	})
 }
 
-// A request spoils a batch, and when the batch is evaluated again, an earlier request does, too. What stands behind both is answered.
+// A request spoils a batch, so the batch is evaluated again. In the second evaluation an earlier request spoils it, too. The
+// requests behind both are answered.
 func TestTwoSpoilABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		large := func(c *store.Ctx) store.Reply {

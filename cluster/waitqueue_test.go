@@ -10,8 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// What waits for a leader goes on in order of arrival, whether the node then
-// leads or follows.
+// Requests that wait for a leader go on in order of arrival, whether the node then leads or follows.
 func TestWaitingInOrder(t *testing.T) {
 	for _, leads := range []bool{true, false} {
 		t.Run(fmt.Sprint("leads=", leads), func(t *testing.T) {
@@ -47,7 +46,7 @@ func TestWaitingInOrder(t *testing.T) {
 	}
 }
 
-// startOn submits in one of the two ways.
+// startOn submits a command to a node, by SubmitAsync if async is true and by Submit otherwise.
 func startOn(n *testNode, node *Node, line string, async bool) <-chan string {
 	done := make(chan string, 1)
 	if !async {
@@ -65,7 +64,7 @@ func startOn(n *testNode, node *Node, line string, async bool) <-chan string {
 func TestLostRequestGoesFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
-		l, far := testLink() // to a leader that says nothing
+		l, far := testLink() // a link to a leader that never answers
 		defer l.Fail()
 		go func() {
 			buf := make([]byte, 1<<16)

@@ -50,14 +50,14 @@ func TestJ14StalledLeaderEndsNoLease(t *testing.T) {
 		n.expect("OK OK", "SET lock me PX 1000", "SET other me PX 1000")
 		n.log.decides(0, func(e raftfsm.Entry) verdict {
 			if len(e.Writes) == 0 {
-				return commit // it only tells the time
+				return commit // the entry only tells the time
 			}
 			n.log.decides(0, nil)
-			time.Sleep(10 * time.Second) // the stall: in this entry both are deleted
+			time.Sleep(10 * time.Second) // the stall; this entry deletes both locks
 			n.log.set(func(l *fakeLog) {
 				l.otherLeader(func(txn *store.Txn) { txn.SetDeadline(0, []byte("lock"), 1<<40) })
 			})
-			return commit // behind the successor's
+			return commit // behind the entry of the next leader
 		})
 		time.Sleep(20 * time.Second)
 		n.expect("me nil", "GET lock", "GET other")
@@ -105,8 +105,8 @@ func TestJ15RenewalOfWhatIsOver(t *testing.T) {
 	}
 }
 
-// J17: a lock was handed out whose lease had run out before the reply. Whatever
-// kept the reply, its owner has the lock for the whole time from then on.
+// J17: a lock was granted whose lease had run out before the reply. Here its owner has the lock for the whole time from the
+// reply on, whatever delayed the reply.
 func TestJ17GrantedForItsWholeTime(t *testing.T) {
 	for name, grant := range map[string]func(p *pair) string{
 		"a slow log": func(p *pair) string {
@@ -166,8 +166,7 @@ func TestJ17GrantedForItsWholeTime(t *testing.T) {
 	}
 }
 
-// J17 again: a lease that was over before its owner could be told of it is not
-// handed out, whoever has the lock by then.
+// J17 again: a lease may be over before its owner can be told of it. Such a lease is not granted, whoever has the lock by then.
 func TestJ17NotGrantedWhenOver(t *testing.T) {
 	for _, next := range []string{"GET other", "SET lock you NX PX 60000"} {
 		bubble(t, func(t *testing.T) {
@@ -198,8 +197,8 @@ func TestJ17NotGrantedWhenOver(t *testing.T) {
 	})
 }
 
-// noLink submits on the second node, whose link breaks before the reply and stays
-// away for so long.
+// noLink submits commands on the second node. The link of that node breaks before the reply, and comes back after the time
+// away.
 func (p *pair) noLink(away time.Duration, lines ...string) string {
 	return <-p.startNoLink(away, lines...)
 }
@@ -216,14 +215,14 @@ func (p *pair) startNoLink(away time.Duration, lines ...string) <-chan string {
 	return reply
 }
 
-// leaderIsLost has leadership lost with the next write in flight.
+// leaderIsLost makes the leader lose its leadership while the next write is in flight.
 func (p *pair) leaderIsLost() {
 	p.log.decides(0, once(applyLater))
 	p.log.set(func(l *fakeLog) { l.barrier = unreachable })
 }
 
-// answeredByTheNext deposes the leader while a committed batch of it is still unanswered. The old
-// leader learns that the batch was committed only after the next leader has led for a while.
+// answeredByTheNext deposes the leader while one of its committed batches is still unanswered. The old leader learns that the
+// batch was committed only after the next leader has led for a while.
 func (p *pair) answeredByTheNext(reply <-chan string) string {
 	p.t.Helper()
 	synctest.Wait()
@@ -239,10 +238,9 @@ func (p *pair) answeredByTheNext(reply <-chan string) string {
 	return <-reply
 }
 
-// J19: a client that connected again found its own lock of before, which was
-// about to be deleted, and took it for acquired. Whoever enters its own lock,
-// even in its last millisecond, has it for the whole new time: the old deadline
-// counts no more, in no log and for no leader.
+// J19: a client that had connected again found its own earlier lock, which was about to be deleted, and took it for acquired.
+// Here a client that takes its own lock again has it for the whole new time, even if it does so in the last millisecond. No
+// entry and no leader goes by the old deadline any more.
 func TestJ19OwnOldLock(t *testing.T) {
 	for _, slow := range []time.Duration{0, 30 * ms, 400 * ms} {
 		for at := 997 * ms; at <= 1004*ms; at += ms / 2 {
@@ -278,7 +276,8 @@ func enterAgain(t *testing.T, slow, at time.Duration, failover bool) {
 	n.expect("free", "ENTER lock you 1000")
 }
 
-// A lease counts from the evaluation that counts: it does not become longer by the time of a request that has spoiled its batch.
+// If a batch is evaluated again, its leases count from the last evaluation. The time of the request that spoiled the first
+// evaluation does not make them longer.
 func TestLeaseOfASpoiledBatch(t *testing.T) {
 	large := store.Command{Name: "large", Arity: 1, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		time.Sleep(time.Second)

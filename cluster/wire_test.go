@@ -117,7 +117,7 @@ func TestResultRoundTrip(t *testing.T) {
 	if _, err := forward.ReadResult([]byte{forward.Unknown}, nil); err != errUnknown {
 		t.Errorf("unknown: %v", err)
 	}
-	// Only a peer that says so has not executed a request.
+	// A request counts as not executed only if the peer says so.
 	whole := forward.AppendReplies(nil, want)
 	for n := range whole {
 		if _, err := forward.ReadResult(whole[:n], nil); err == nil || errors.Is(err, errNotExecuted) {
@@ -186,7 +186,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// A length that is only announced must not take memory.
+// A length that is announced, but not sent, must not take memory.
 func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 	b := binary.BigEndian.AppendUint32(nil, frame.MaxLength)
 	b = append(b, make([]byte, 100)...)
@@ -201,8 +201,7 @@ func TestAnnouncedLengthTakesNoMemory(t *testing.T) {
 	}
 }
 
-// Whatever a peer sends is understood or refused; what is understood survives
-// being sent on.
+// A node decodes or refuses whatever a peer sends. What it decodes stays the same if it is encoded and decoded once more.
 func FuzzWire(f *testing.F) {
 	f.Add(oneFrame(forward.Submit, 7, call.Append(nil, sampleCalls(f), forward.Minor)))
 	f.Add(oneFrame(forward.Submit, 8, call.Append(nil, sampleTransactions(f), forward.Minor)))
@@ -247,7 +246,7 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// unpacked takes a packed reply apart.
+// unpacked decodes a packed reply.
 func unpacked(r *store.Reply) store.Reply {
 	if r.Kind != store.Packed {
 		whole := *r

@@ -6,15 +6,16 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// The time that the evaluation of a request takes decides whether the request is heavy work, and the client of heavy work waits for
-// others (package fair). On a busy machine, the system may stop this process for tens of milliseconds while it evaluates a GET. So an
-// evaluation counts with the processor time that the process has used meanwhile, if that is less than what the clock shows.
+// The time that the evaluation of a request takes decides whether the request is heavy work, and the client of heavy work waits
+// for others (package fair). On a busy machine, the system may stop this process for tens of milliseconds while it evaluates a
+// GET. So an evaluation counts with the time that the clock shows, or with the processor time that the process has used
+// meanwhile, if that is less.
 
 // workTime is what the sequencer knows of the processor time that this process has used.
 type workTime struct {
 	time TimeSource
-	at   time.Duration // monotonic time of the last reading of the processor time …
-	busy time.Duration // … and what the reading was
+	at   time.Duration // monotonic time of the last reading of the processor time
+	busy time.Duration // the reading: the processor time that the process had used
 }
 
 // busyEvery is the least time between two readings of the processor time. Each reading is a system call, and takes as long as a quick
@@ -31,8 +32,8 @@ func (w *workTime) begins(now time.Duration) {
 	}
 }
 
-// of returns how long the evaluation of a request has taken until now. Of a long one it may count up to busyEvery of earlier evaluations,
-// too.
+// of returns how long the evaluation of a request has taken until now. For a long evaluation, the result may include up to
+// busyEvery of earlier evaluations.
 func (w *workTime) of(r *request, now time.Duration) time.Duration {
 	took := now - r.began
 	if took >= 2*busyEvery {

@@ -43,7 +43,8 @@ func TestStoppedProcessDoesNoHeavyWork(t *testing.T) {
 	}
 }
 
-// TestWorkTime: an evaluation counts with the processor time since the last reading before it, if that is less than its own time.
+// TestWorkTime: an evaluation counts with its time on the clock, or with the processor time since the last reading before it,
+// if that is less.
 func TestWorkTime(t *testing.T) {
 	src := &readings{}
 	w := workTime{time: src}

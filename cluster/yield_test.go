@@ -29,9 +29,9 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	mega := strings.Repeat("x", 1<<20)
 	for name, c := range map[string]struct {
 		work   []string
-		anew   bool // a connection for each
+		anew   bool // each piece comes by a new connection
 		async  bool
-		remote bool // by a follower
+		remote bool // the clients are at a follower
 	}{
 		"large arguments":              {work: []string{"SET k " + mega}},
 		"large arguments, event loop":  {work: []string{"SET k " + mega}, async: true},
@@ -108,8 +108,8 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 		work   string
 		async  bool
 		remote bool
-		alone  int // times in 100 ms
-		most   int // times in 10 s beside locks
+		alone  int // least number of runs in 100 ms without other clients
+		most   int // most runs in 10 s while others take locks
 	}{
 		"a script that writes":              {work: "STUFF k 2", alone: 80, most: 54},
 		"a script that writes, event loop":  {work: "STUFF k 2", alone: 80, most: 54, async: true},
@@ -125,7 +125,7 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 				n, by := leaderAnd(t, c.remote, stuff, burn, script, badCommands[2])
 				work := func(d time.Duration) (count int) {
 					for end := time.Now().Add(d); time.Now().Before(end); count++ {
-						by.run(by.NewClient(heavyHost), c.async, c.work) // a connection for each
+						by.run(by.NewClient(heavyHost), c.async, c.work) // each run has a new connection
 						time.Sleep(ms)
 					}
 					return count
@@ -152,8 +152,8 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	}
 }
 
-// Where many clients run scripts of 100 ms, a client that takes a lock waits for one or two of these scripts, not for all.
-// Without other clients the scripts run one behind the other.
+// Many clients run scripts of 100 ms. A client that takes a lock waits for one or two of these scripts, not for all. Without
+// other clients the scripts run one after the other without a pause.
 func TestCrowdsGiveWay(t *testing.T) {
 	burn := linger
 	burn.Name, burn.Flags = "burn", store.Scripting
@@ -187,7 +187,7 @@ func TestCrowdsGiveWay(t *testing.T) {
 			stop := make(chan struct{})
 			var others sync.WaitGroup
 			others.Go(func() {
-				time.Sleep(10 * time.Second) // until they are known
+				time.Sleep(10 * time.Second) // until the node knows the clients with long scripts
 				for c := n.NewClient(lightHost); ; time.Sleep(5 * ms) {
 					select {
 					case <-stop:
@@ -214,7 +214,7 @@ func TestCrowdsGiveWay(t *testing.T) {
 	}
 }
 
-// What a client has done before, itself, is not what others do.
+// A client's own earlier light work does not count as work of others.
 func TestOwnLightWorkIsNotThatOfOthers(t *testing.T) {
 	burn := linger
 	burn.Name, burn.Flags = "burn", store.Scripting
@@ -238,8 +238,8 @@ func TestOwnLightWorkIsNotThatOfOthers(t *testing.T) {
 	}
 }
 
-// leaderAnd returns a leader that another node follows, and the node that clients are at: the other one if it is to
-// be remote.
+// leaderAnd returns n, a leader that another node follows, and by, the node of the clients. by is the follower if remote is
+// true, and n otherwise.
 func leaderAnd(t *testing.T, remote bool, commands ...store.Command) (n, by *testNode) {
 	n, other := newTestNode(t, commands...), newTestNode(t, commands...)
 	n.lead()
@@ -259,7 +259,7 @@ func (n *testNode) run(c *Client, async bool, lines ...string) {
 	}
 }
 
-// ask submits commands as a client, which has the replies in hand.
+// ask submits commands as a client. The replies count as in hand (fair.InHand) until the caller calls c.Encoded.
 func (n *testNode) ask(c *Client, async bool, calls []Call) []store.Reply {
 	if !async {
 		return n.SubmitPart(c, calls, nil)
@@ -272,7 +272,8 @@ func (n *testNode) ask(c *Client, async bool, calls []Call) []store.Reply {
 	return p.Replies
 }
 
-// locks takes and releases a lock every so often until stop, and returns how often, and how often it took more than 20 ms.
+// locks takes and releases a lock at intervals of every until stop is closed. It returns how often it did that, and how often
+// that took more than 20 ms.
 func (n *testNode) locks(host netip.Addr, every time.Duration, stop chan struct{}) (count, slow int) {
 	c := n.NewClient(host)
 	for {
@@ -301,8 +302,8 @@ var script = store.Command{Name: "release", Arity: 2, Flags: store.Scripting | s
 	return store.One
 }}
 
-// A release that came before another connection takes the lock is run before that: behind a slow batch, and also
-// if its own client has done heavy work.
+// A release that comes before another connection's request for the lock also runs before it. That holds behind a slow batch,
+// and even if the client that releases has done heavy work.
 func TestReleaseIsNotOvertaken(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -336,7 +337,7 @@ func TestReleaseIsNotOvertaken(t *testing.T) {
 	}
 }
 
-// Scripts are evaluated in their turn however many others read.
+// Scripts are evaluated in their turn, however many other clients read.
 func TestScriptsAreNotStarved(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		read := store.Command{Name: "look", Arity: 1, Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply { time.Sleep(4 * ms); return store.OK }}
@@ -366,7 +367,8 @@ func TestScriptsAreNotStarved(t *testing.T) {
 	})
 }
 
-// Commands that a session keeps for later, instead of submitting them, give way, too: the more bytes, the longer.
+// A session may keep commands for later instead of submitting them. These commands give way, too: the more bytes they have, the
+// longer.
 func TestLargeQueriesGiveWay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -382,7 +384,7 @@ func TestLargeQueriesGiveWay(t *testing.T) {
 			t.Errorf("small ones took %v", took)
 		}
 		for range 10 {
-			time.Sleep(10 * ms) // it is read
+			time.Sleep(10 * ms) // the session reads the arguments
 			n.GiveWay(c, 1<<20, 1)()
 		}
 		if took := time.Since(begin); took < 850*ms || took > 1100*ms {
@@ -399,8 +401,8 @@ var linger = store.Command{Name: "linger", Flags: store.Write, Run: func(*store.
 	return store.OK
 }}
 
-// Large arguments are under way one after the other, as far as they do not fit together: each is in memory
-// several times on its way.
+// Commands with large arguments are under way at once only as far as they fit into LargeAtOnce. The reason is that each is in
+// memory several times on its way.
 func TestLargeArgumentsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)
@@ -435,8 +437,8 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 	})
 }
 
-// Large commands that a node answers itself are under way one after the other, too. A request that a session submits for
-// such a command does not wait again.
+// Large commands that a node answers itself are bounded in the same way. For such a command a session may submit a request.
+// That request does not wait again.
 func TestLargeCommandsHereAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -461,7 +463,7 @@ func TestLargeCommandsHereAtOnce(t *testing.T) {
 	})
 }
 
-// What a request that is stopped for now has rolled back does not count as work of the clients beside it.
+// A request that is stopped for now has its writes undone. These writes do not count as work of the other clients.
 func TestWhatIsRolledBackIsNotTheWorkOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		again := store.Command{Name: "again", Arity: 1, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {

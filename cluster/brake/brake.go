@@ -1,10 +1,10 @@
 // Package brake makes goroutines that read or write much data wait for the garbage collector while memory is scarce.
 //
-// Go's memory limit is soft: the collector takes at most half of the processors' time, and allocations go on
-// meanwhile. With many large values from clients, and much data for the collector to mark, a process grows until
-// the kernel ends it, though it uses only a small part of that memory. A node needs most memory for data that it
-// reads from a socket or from its log, and for large replies. So the goroutines that handle such data wait for one cycle
-// of the collector, but only when the memory in use is close to Go's limit (Set).
+// Go's memory limit is soft: the collector takes at most half of the processors' time, and allocations go on meanwhile. Clients
+// may send many large values while there is much data for the collector to mark. Then a process grows until the kernel ends it,
+// although it uses only a small part of that memory. A node needs most memory for data that it reads from a socket or from its
+// log, and for large replies. So the goroutines that handle such data wait for one cycle of the collector, but only when the
+// memory in use is close to Go's limit (Set).
 package brake
 
 import (
@@ -31,8 +31,9 @@ var (
 	mu sync.Mutex // held during a cycle; goroutines that wait for the cycle wait for mu
 )
 
-// Set sets the limit: if more bytes than that are in use, callers of Bring wait for a cycle of the collector; 0: they never
-// wait. unused is how many bytes of the heap have no physical memory, such as the bytes of a ballast that is never written.
+// Set sets the limit. If more bytes than that are in use, callers of Bring wait for a cycle of the collector. If bytes is 0,
+// they never wait. unused is how many bytes of the heap have no physical memory, such as the bytes of a ballast that is never
+// written.
 func Set(bytes, unused int64) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -68,8 +69,8 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of log entries a Worker counts between two calls of Look. It is small, because an element of a list
-// takes fifty times as much memory while it is applied as in its entry.
+// lookEvery is how many bytes of log entries a Worker counts between two calls of Look. It is small, because applying an
+// element of a list takes fifty times as much memory as the element takes in its entry.
 const lookEvery = 64 << 10
 
 // Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.
@@ -131,8 +132,8 @@ func collect(bytes int64) {
 	collectAgain(bytes)
 }
 
-// collectAgain runs the collector if memory is scarce and the memory in use has grown enough (growth) since the last cycle, which
-// may have ended while the caller waited for mu. The caller holds mu.
+// collectAgain runs the collector if memory is scarce and the memory in use has grown enough (growth) since the last cycle.
+// That cycle may have ended while the caller waited for mu. The caller holds mu.
 func collectAgain(bytes int64) {
 	if now := inUse(); scarce(now+bytes) && now >= rest.Load()+growth {
 		runtime.GC()

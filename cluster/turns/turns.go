@@ -39,8 +39,8 @@ type line struct {
 	known, answered bool
 }
 
-// Half returns a Turns with one turn for every two processors. With one processor, the Turns has one turn, and leaves
-// the processor to other work after each use of it (Turns.rests), so that handshakes get at most half of the time.
+// Half returns a Turns with one turn for every two processors. With one processor, the Turns has one turn. After each use of
+// that turn it leaves the processor to other work for a while (Turns.rests). So handshakes get at most half of the time.
 func Half() *Turns {
 	n := runtime.GOMAXPROCS(0)
 	return New(max(1, n/2), n == 1)

@@ -22,10 +22,9 @@ import (
 // key the same version, so a WATCH of a key that its own batch has written waits for the next batch
 // (cluster, tooEarly). store/version.go describes the versions of absent keys, and when they are forgotten.
 //
-// The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of
-// the entry. The node runs them after the answer of the leader, because only that answer says whether the
-// transaction takes place, and puts each reply at its place. So a SUBSCRIBE gets no message of a PUBLISH that
-// follows it in the same transaction.
+// The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of the entry. Only the
+// answer of the leader says whether the transaction takes place. So the node runs these commands after that answer, and puts
+// each reply at its place. Therefore a SUBSCRIBE gets no message of a PUBLISH that follows it in the same transaction.
 type Transaction struct {
 	Watched []Watched
 	Calls   []Call // the commands of EXEC; none of them is a transaction

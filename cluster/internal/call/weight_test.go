@@ -15,7 +15,8 @@ func line(cmd *store.Command, args ...string) Call {
 	return c
 }
 
-// TestKind: work of one kind takes about as long; a script and a large argument make a kind of their own.
+// TestKind: calls of one kind take about equally long. So each script is a kind of its own, and large arguments make another
+// kind.
 func TestKind(t *testing.T) {
 	get, union := &store.Command{Name: "get"}, &store.Command{Name: "zunionstore"}
 	eval := &store.Command{Name: "eval", Flags: store.Scripting}
@@ -46,7 +47,8 @@ func TestKind(t *testing.T) {
 	}
 }
 
-// TestUser: who has not said who it is counts as the default user; what nodes ask is nobody's.
+// TestUser: a client that has not said who it is counts as the default user. What nodes ask in their own name belongs to no
+// user.
 func TestUser(t *testing.T) {
 	for name, want := range map[string]string{"": "", "app": "app", store.Anonymous: ""} {
 		if got, any := User([]Call{{User: name}}); got != want || !any {
@@ -58,7 +60,8 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// TestWatchedKeysCount: EXEC carries the keys that its client has watched, so they are arguments; WATCH has them twice.
+// TestWatchedKeysCount: EXEC carries the keys that its client has watched, so these count as arguments. WATCH carries its keys
+// twice, but they count once.
 func TestWatchedKeysCount(t *testing.T) {
 	keys := []Watched{{Key: make([]byte, HeavyBytes)}, {Key: make([]byte, 1)}}
 	get := &store.Command{Name: "get"}
@@ -73,7 +76,7 @@ func TestWatchedKeysCount(t *testing.T) {
 	}
 }
 
-// TestEmptyArgumentsTakeTheirPlaces: many arguments without a byte are large.
+// TestEmptyArgumentsTakeTheirPlaces: many empty arguments count as large, because each takes a place in memory.
 func TestEmptyArgumentsTakeTheirPlaces(t *testing.T) {
 	exists := Call{Cmd: &store.Command{Name: "exists"}, Args: make([][]byte, 1+HeavyBytes/argumentTakes)}
 	exec := Call{Cmd: Exec, Txn: &Transaction{Calls: []Call{exists}}}
@@ -85,7 +88,7 @@ func TestEmptyArgumentsTakeTheirPlaces(t *testing.T) {
 	}
 }
 
-// TestFitting: a request has as many calls as fit, whatever makes them long.
+// TestFitting: a request gets as many calls as fit, whatever makes the calls long.
 func TestFitting(t *testing.T) {
 	const piece = MaxRequest / 64
 	get, name := &store.Command{Name: "get"}, strings.Repeat("n", piece)
@@ -124,7 +127,7 @@ func TestFitting(t *testing.T) {
 	}
 }
 
-// TestRequestsFitFrames: what Fitting lets through is no longer than a frame.
+// TestRequestsFitFrames: the calls that Fitting lets through are no longer than a frame may be.
 func TestRequestsFitFrames(t *testing.T) {
 	key := []byte(strings.Repeat("k", 200))
 	c := Call{Cmd: &store.Command{Name: "get"}, Args: [][]byte{key, {}}, DB: 15, RESP: 3, Origin: 1 << 63, User: strings.Repeat("u", 200), Users: 1 << 63}

@@ -86,8 +86,8 @@ func TestFollowerClockGoesOnFromTheLastStamp(t *testing.T) {
 	}
 }
 
-// Its own entries must not slow a leader's clock down: under load it would
-// stand still, and no lease would ever end.
+// A leader's own entries must not slow its clock down. Otherwise the clock would stand still under load, and no lease would
+// ever end.
 func TestLeaderClockIsNotMovedByItsOwnEntries(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)
@@ -142,7 +142,7 @@ func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	c := NewLease(src)
 	c.Applied(1000)
 	c.Lead(0, 0)
-	src.pass(3000 * time.Millisecond) // paused; a successor took 2 s out
+	src.pass(3000 * time.Millisecond) // this node was paused; its successor left out 2 s without a leader
 	c.Applied(2000)
 	src.pass(10 * time.Millisecond)
 	c.Follow()
@@ -217,7 +217,7 @@ func TestUnixTimesReadBackUnchanged(t *testing.T) {
 			t.Fatalf("the same Unix time became the deadline %d, and then %d", deadline, got)
 		}
 	}
-	// A real jump is followed: Unix time is what the clock on the wall says.
+	// The offset follows a real jump, because Unix time is what the wall clock shows.
 	src.jump(time.Hour)
 	src.pass(wallEvery)
 	if got, want := at().UnixMilli(), src.Wall().UnixMilli(); got < want-1 || got > want {
@@ -228,7 +228,7 @@ func TestUnixTimesReadBackUnchanged(t *testing.T) {
 	}
 }
 
-// naiveLateness keeps everything.
+// naiveLateness does what Lateness does, and keeps every value.
 type naiveLateness struct {
 	first uint64
 	late  map[uint64]int64
@@ -250,8 +250,8 @@ func (n *naiveLateness) blockMax(seq uint64) int64 {
 	return worst
 }
 
-// TestLateReadingsOfTheWallClock: the process is stopped between the readings of the two clocks. The offset that came of it moved
-// the deadline of a SET PXAT by the time of the stop.
+// TestLateReadingsOfTheWallClock: the process is stopped between the readings of the two clocks. Earlier the offset became
+// wrong by that, and the deadline of a SET PXAT moved by the time of the stop.
 func TestLateReadingsOfTheWallClock(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)
@@ -297,7 +297,7 @@ func TestLatenessAgainstANaiveModel(t *testing.T) {
 				if seq%8 != 0 {
 					continue // the model is slow here
 				}
-				want = model.blockMax(ask) // old: the worst of its block
+				want = model.blockMax(ask) // old write sets: the highest value of the block
 			}
 			if got := l.Of(ask); got != want {
 				t.Fatalf("first %d: write set %d of %d is late by %d, want %d", first, ask, seq, got, want)
@@ -317,7 +317,7 @@ func TestLatenessOfTheVeryOldAndOfOtherTerms(t *testing.T) {
 	if a, b := l.Of(10), l.Of(11); a != math.MaxUint32 || b != 0 {
 		t.Errorf("late by %d and %d, want the largest value and 0", a, b)
 	}
-	// Once it is too old to be told apart, it counts as the worst: late is safe.
+	// Of the oldest write sets Lateness keeps only the highest value of all. A lease that ends late is safe.
 	for seq := uint64(12); seq < uint64(len(l.blocks)+20)*latenessBlock; seq++ {
 		l.Record(seq, 1)
 	}

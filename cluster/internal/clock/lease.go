@@ -41,17 +41,17 @@ type Lease struct {
 	src Source
 
 	mu      sync.Mutex
-	base    int64         // the lease clock shows this time, in ms, …
-	at      time.Duration // … at this monotonic time
-	stamp   int64         // the stamp of the last entry that was applied …
-	stampAt time.Duration // … at this monotonic time
+	base    int64         // what the lease clock shows, in ms, at the monotonic time at
+	at      time.Duration // the monotonic time that belongs to base
+	stamp   int64         // the stamp of the last entry that was applied
+	stampAt time.Duration // the monotonic time at which that entry was applied
 	leading bool          // this node leads, so Applied does not move the clock
 	offset  int64         // wall clock minus lease clock, µs
 	known   bool          // offset has been set since this node began to lead
 	look    time.Duration // the next reading of the wall clock is due at this monotonic time
 
-	lengthened time.Duration // the time without a leader that the clock has left out, over all elections that this node has won …
-	lately     time.Duration // … and for the last of them
+	lengthened time.Duration // the time without a leader that the clock has left out, over all elections that this node has won
+	lately     time.Duration // the part of lengthened that the last of these elections added
 }
 
 // NewLease returns the clock of a follower, at 1 ms.
@@ -70,10 +70,10 @@ func (c *Lease) Applied(lease int64) {
 	}
 }
 
-// Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but leaves out the time without
-// a leader, because no client could renew a lease then. The parameter leaderless is the length of that time. The parameter late bounds
-// how late the leader that proposed the last entry can have acknowledged its leases: only that leader knows the true value, so Lead
-// leaves out at least late.
+// Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but leaves out the
+// time without a leader, because no client could renew a lease then. The parameter leaderless is the length of that time. The
+// leader that proposed the last entry may have acknowledged the leases of that entry late. Only that leader knows how late, so
+// the parameter late is an upper bound, and Lead leaves out at least late.
 func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,8 +146,8 @@ func (c *Lease) readWall(mono time.Duration) time.Duration {
 	}
 }
 
-// compare sets offset anew from readings of both clocks in µs, if offset is not known or if they have drifted apart by
-// more than wallSlack.
+// compare sets offset anew from readings of both clocks in µs. It does so only if offset is not known, or if the clocks have
+// drifted apart by more than wallSlack.
 func (c *Lease) compare(wall, lease int64) {
 	drift := wall - lease - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {

@@ -53,9 +53,9 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits for the turn of a piece of work, yieldLate at most. After each piece that took some time, the node begins no other one for
-// ownTimes times as long, unless other clients are idle. Unlike Rest, Pace is called before the work; the caller must call done at the
-// end of the work. ok is as for Alone. If c is nil, Pace does not wait.
+// Pace waits for the turn of a piece of work, yieldLate at most. After a piece that took some time, the node waits for ownTimes
+// times as long before it begins another one. It does not wait while other clients are idle. Unlike Rest, Pace is called before
+// the work; the caller must call done at the end of the work. ok is as for Alone. If c is nil, Pace does not wait.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Clients that ask for the hash of the state while one is made share the next one: four hundred questions cost two hashes. A hash
-// is no older than the question, one is made at a time, and before the next one other clients have their time.
+// Clients that ask for the hash of the state while a node computes one share the next hash. So four hundred questions cost two
+// hashes. A hash is no older than the question. The node computes one hash at a time, and gives other clients their time before
+// the next one.
 func TestSharedWorkIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)
 		defer end()
 		own := g.Beside()
-		g.does(t, g.NewClient(lightHost)) // there are others
+		g.does(t, g.NewClient(lightHost)) // so there are other clients
 		const askers, piece = 200, 100 * time.Millisecond
 		shared := NewShared[int](own, OwnHash)
 		position, made, running := 1, 0, 0
@@ -55,7 +56,7 @@ func TestSharedWorkIsDoneOnce(t *testing.T) {
 	})
 }
 
-// A client that is cut off while it waits leaves, whatever it waits for, and its place goes to the next one.
+// A client that is cut off while it waits for work stops waiting, whatever it waits for. The next client gets its place.
 func TestWhoIsCutOffWaitsForNoWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)

@@ -10,8 +10,8 @@ import (
 // Client is what a node remembers of the connection of a client.
 type Client struct {
 	addr     netip.Addr
-	node     *InHand                            // large replies that the node has in hand …
-	inHand   atomic.Int64                       // … and the bytes of this client among them
+	node     *InHand                            // the large replies that the node has in hand
+	inHand   atomic.Int64                       // bytes of large replies to this client that are in hand
 	heavy    atomic.Int64                       // monotonic time until which it counts as heavy; 0: it does not
 	own      atomic.Bool                        // it counts as heavy because of its own work, not only because of its address
 	owes     atomic.Int64                       // cost of the heavy work to which HoldReplies has to delay the replies; 0: none

@@ -13,10 +13,10 @@ import (
 	"lockstep/store"
 )
 
-// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list costs tens of milliseconds,
-// in which all other requests wait. So heavy work gives way to the light work of other clients. After one piece of heavy work, the next
-// piece of this node's clients waits for yieldTimes times as long as the last one took. It waits no longer than until the other clients
-// are idle, and not at all if no other client is active.
+// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list costs tens of
+// milliseconds, in which all other requests wait. So heavy work gives way to the light work of other clients. After one piece
+// of heavy work, the next piece of this node's clients waits for yieldTimes times as long as the last one took. The wait ends
+// earlier when the other clients are idle. If no other client is active, there is no wait.
 //
 // A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards. From then on the client
 // counts as heavy for YieldMemory, and so does each new connection from its address, because a client may connect anew for each command.
@@ -51,11 +51,11 @@ const (
 	yieldLook = 10 * time.Millisecond
 	// YieldMemory is how long a client counts as heavy after heavy work.
 	YieldMemory = time.Second
-	// yieldSoon bounds the wait of a request without large arguments …
+	// yieldSoon bounds the wait of a request without large arguments.
 	yieldSoon = time.Second
-	// … yieldCrowd bounds the delay of a reply where many clients do heavy work …
+	// yieldCrowd bounds the delay of a reply where many clients do heavy work.
 	yieldCrowd = 30 * time.Second
-	// … and yieldLate bounds the wait of a request with large arguments.
+	// yieldLate bounds the wait of a request with large arguments.
 	yieldLate = 5 * time.Second
 	// yieldHeld bounds the bytes of the arguments and replies that wait in the gate. Requests and replies beyond that bound do not wait.
 	yieldHeld = 16 << 20
@@ -93,8 +93,8 @@ type Gate struct {
 	running int                          // pieces of heavy work in progress
 	next    time.Duration                // when the next piece may begin, monotonic
 	holding int                          // number of held replies
-	seen    tally                        // the tally at the last call of quiet …
-	changes time.Duration                // … and when quiet last saw the tally change, monotonic
+	seen    tally                        // the tally at the last call of quiet
+	changes time.Duration                // when quiet last saw the tally change, monotonic
 	crowd   time.Duration                // end of the last slot that owe has given to a held reply, monotonic
 	pause   time.Duration                // how long the others must be idle for the next piece to begin earlier than at g.next
 	was     tally                        // an earlier tally: the method begin compares it with the present one, to see the work of others
@@ -254,8 +254,8 @@ func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	}
 }
 
-// Pass waits for the turn of heavy work, the calls of a client, and then calls the function run, which submits them and
-// returns the number of bytes of their replies. If the client has been cut off by then, and the calls have large
+// Pass waits until the calls of a client, which are heavy work, have their turn. Then it calls the function run, which submits
+// them and returns the number of bytes of their replies. If the client has been cut off by then, and the calls have large
 // arguments, Pass returns false and has not called run.
 func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run func() (replied int)) (ran bool) {
 	bytes := call.Size(calls)

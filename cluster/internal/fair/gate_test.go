@@ -64,8 +64,8 @@ func calls(lines ...string) (list []call.Call) {
 	return list
 }
 
-// A client that has done heavy work takes, releases and renews locks without a wait. Its other commands wait
-// for a second, and those with large arguments for five, and then run though the gate is still closed.
+// A client that has done heavy work takes, releases and renews locks without a wait. Its other commands wait for one second, or
+// for five seconds if they have large arguments. Then they run although the gate is still closed.
 func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)

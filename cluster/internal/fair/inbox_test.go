@@ -8,7 +8,7 @@ import (
 	"weak"
 )
 
-// Requests that came just before the wait are not waited for.
+// A batch does not wait for requests that came just before the wait.
 func TestWaitingForThoseWhoAreThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := NewInbox[int]()
@@ -21,7 +21,7 @@ func TestWaitingForThoseWhoAreThere(t *testing.T) {
 	})
 }
 
-// What waiting has cost and saved decides how soon it is tried again.
+// The cost and the saving of a wait decide how many batches then do not wait.
 func TestWaitingIsWeighed(t *testing.T) {
 	g := Gatherer[int]{expected: 50, lastTook: ms}
 	for _, x := range []struct {
@@ -30,8 +30,8 @@ func TestWaitingIsWeighed(t *testing.T) {
 		pause        int
 	}{
 		{10, 40, ms, 0},
-		{10, 9, ms / 2, 1},  // less than a quarter of those who were expected
-		{30, 15, 3 * ms, 3}, // it saved 15 a batch, and cost 30 three
+		{10, 9, ms / 2, 1},  // less than a quarter of the expected requests came
+		{30, 15, 3 * ms, 3}, // 15 requests saved 1 ms each, and 30 lost 3 ms each
 		{30, 15, ms / 4, 0},
 		{30, 15, 3 * ms, 3},
 		{30, 15, 3 * ms, 7},
@@ -47,7 +47,7 @@ func TestWaitingIsWeighed(t *testing.T) {
 	}
 }
 
-// TestInboxLetsGoWhatWasTaken: a request that was taken long ago is not kept, with the arguments of its client.
+// TestInboxLetsGoWhatWasTaken: an Inbox does not keep a request that was taken long ago, nor the arguments of its client.
 func TestInboxLetsGoWhatWasTaken(t *testing.T) {
 	type request [64]byte
 	i := NewInbox[*request]()

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// TestIntervals: after a piece of long work others are served for as long, if they come without a break.
+// TestIntervals: after a piece of long work, other requests are served for as long as the piece took, if they come without a
+// break.
 func TestIntervals(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
 		name string
 		do   func(i *Interval)
-		ends time.Duration // while others come all the time
+		ends time.Duration // end of the interval if other requests come all the time
 	}{
 		{"nothing has run", func(*Interval) {}, 0},
 		{"a short piece", func(i *Interval) { i.Took(HeavyTime-1, 1000*ms) }, 0},

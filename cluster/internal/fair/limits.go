@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// LeastTime is the smallest limit of a user whose work has been stopped many times …
+	// LeastTime is the smallest limit of a user whose work has been stopped many times, with one exception (rushTime).
 	LeastTime = 50 * time.Millisecond
-	// … and rushTime the smallest one while such work arrives without a break from many connections. rushTime does not apply to scripts
-	// that do little (luavm), because clients build locks from such scripts.
+	// rushTime is the smallest limit of a user while such work arrives without a break from many connections. It does not apply
+	// to scripts that do little (luavm), because clients build locks from such scripts.
 	rushTime = time.Millisecond
 	// RushMemory is the time after which a limit below LeastTime doubles again.
 	RushMemory = time.Second
@@ -34,10 +34,10 @@ const (
 	toldName  = 256
 )
 
-// everyone is the name in Limits for all users together. Without it, many users could each keep the others waiting for
-// a whole limit. Work of more than GraceTime counts here if it was stopped or kept others waiting. All its time is
-// added to the spending of everyone, but at most a full limit for each user. The part of that spending above one full
-// limit shortens the limits of all users, down to GraceTime. No user can have this name.
+// everyone is the name in Limits for all users together. Without it, many users could each keep the others waiting for a whole
+// limit. Work of more than GraceTime also counts for everyone if it was stopped or kept others waiting. Each user adds at most
+// a full limit to the spending of everyone. What this spending has above one full limit shortens the limits of all users, down
+// to GraceTime. No user can have this name.
 const everyone = store.SystemUser + "all"
 
 // Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.

@@ -59,7 +59,7 @@ const (
 	// predicts that a request with more than fewCalls commands is light.
 	knownPieces = 2
 	fewCalls    = 4
-	// The time of a long commit is added to the coarse work of a batch (NoteCommit), but at most applyTimes times the time that the
+	// NoteCommit adds the time of a long commit to the coarse work of a batch, but at most applyTimes times the time that the
 	// evaluation of that work took.
 	applyTimes = 20
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
@@ -79,12 +79,12 @@ const (
 type Turns[W Work] struct {
 	used    uses // by users
 	coarse  uses // by users, coarse pieces only
-	kinds   uses // by kinds of work that have been heavy …
-	weights uses // … and by kinds, only work of users with much coarse work; a piece is one command
+	kinds   uses // by kinds of work that have been heavy
+	weights uses // by kinds of work, only work of users with much coarse work; a piece is one command
 	waiting []W  // requests that go behind others, in order
-	tried   int  // how many such requests the present batch has …
-	front   int  // … and how many requests before them
-	passed  bool // the last batch has run only requests before them
+	tried   int  // how many of the requests that went behind others the present batch has
+	front   int  // how many requests of the present batch come before those
+	passed  bool // the last batch has run no request that went behind others
 	ready   int  // how many of waiting are not heavy
 
 	overtaken bool // heavy work has waited for a batch of other requests
@@ -92,10 +92,10 @@ type Turns[W Work] struct {
 	small time.Duration // mean time in which entries without large writes or coarse work are committed
 
 	rough int           // the number of users with coarse work of more than HeavyTime
-	ran   []piece       // coarse work of the present batch …
-	spent time.Duration // … and how long it took
-	pause time.Duration // until when users with much coarse work wait while other users send requests, monotonic …
-	calm  time.Duration // … and when a user with little coarse work last sent a request
+	ran   []piece       // coarse work of the present batch
+	spent time.Duration // how long the coarse work of the present batch took
+	pause time.Duration // until when users with much coarse work wait while other users send requests, monotonic
+	calm  time.Duration // when a user with little coarse work last sent a request, monotonic
 
 	rest   time.Duration // until when heavy work waits while others send requests, monotonic
 	others [2]lightUse   // the last two users that sent light requests, the latest first
@@ -168,10 +168,10 @@ type LargeWrite struct {
 	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit charges the users of an entry's large writes. Each pays for the evaluation of its writes, and for its
-// share of the extra time. The extra time is how much longer the commit took than that of an entry of light work. If
-// the entry has no large writes, NoteCommit adds the extra time to the coarse work of the batch, up to applyTimes,
-// because all nodes repeat that work when they apply the entry. entry is the length of the entry.
+// NoteCommit charges the users of an entry's large writes. Each pays for the evaluation of its writes, and for its share of the
+// extra time. The extra time is how much longer the commit took than that of an entry of light work. If the entry has no large
+// writes, NoteCommit adds the extra time to the coarse work of the batch, up to applyTimes: all nodes repeat that work when
+// they apply the entry. entry is the length of the entry.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
@@ -235,8 +235,9 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs predicts the weight of a request of a user with much coarse work. light: it is not coarse. long: it takes
-// HeavyTime or more, so it cannot be the release of a lock. Both are false if the request's kind is too little known.
+// weighs predicts the weight of a request of a user with much coarse work. light is true if the request is not coarse. long is
+// true if it takes HeavyTime or more, so that it cannot be the release of a lock. Both are false if the request's kind is too
+// little known.
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {
@@ -400,11 +401,11 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 	return front, t.byUse(back, now, turnWait), t.byUse(heavy, now, math.MaxInt64), behind
 }
 
-// byUse returns q in this order of users. First come those who have had less than half as much coarse work as the mean of these users:
-// who has had least goes first. They would otherwise wait for a piece of work of each of the others. Then come those whose last coarse
-// work is longer ago than wait, and who has waited longest goes first. Without this, many users who have done little could keep a user who
-// has done much waiting, until each of them has done as much. Last come all others, by their coarse work. The requests of one user keep
-// their order.
+// byUse orders the users of q in three groups, and keeps the order of each user's requests. First come users who have had less
+// than half of the mean coarse work of these users, the least first. They would otherwise wait for a piece of work of each of
+// the others. Then come users whose last coarse work is longer ago than wait, the longest wait first. Without this group, many
+// users who have done little could keep a user who has done much waiting, until each of them has done as much. Last come all
+// others, by their coarse work.
 func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	of := map[string][]W{}
 	for _, r := range q {

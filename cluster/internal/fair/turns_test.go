@@ -12,7 +12,7 @@ import (
 
 const ms = time.Millisecond
 
-// work is what a user has sent.
+// work is a request of a user.
 type work struct {
 	user, line string
 	gone       bool
@@ -38,7 +38,7 @@ func (w *work) End() { w.ended = true }
 
 func ask(user, line string) *work { return &work{user: user, line: line} }
 
-// TestLargeWritesOnASlowDisk: where every entry takes long, those of large writes are not heavy for that.
+// TestLargeWritesOnASlowDisk: where every entry takes long, the time of its entry does not make a large write heavy.
 func TestLargeWritesOnASlowDisk(t *testing.T) {
 	var turns Turns[*work]
 	now := time.Second
@@ -59,7 +59,7 @@ func TestLargeWritesOnASlowDisk(t *testing.T) {
 	}
 }
 
-// The evaluation of a large write and its entry are one piece of work: neither is heavy alone.
+// The evaluation of a large write and its entry count as one piece of work, even if neither is heavy alone.
 func TestEvaluationAndEntryAreOnePiece(t *testing.T) {
 	var turns Turns[*work]
 	now := time.Second
@@ -73,7 +73,7 @@ func TestEvaluationAndEntryAreOnePiece(t *testing.T) {
 	}
 }
 
-// Heavy work is known by its kind and by its user, and so is light work that came beside.
+// Turns predicts heavy work by its kind and by its user. It does not take light work of other kinds and users for heavy.
 func TestHeavyWorkIsKnown(t *testing.T) {
 	var u Turns[*work]
 	now := time.Second
@@ -103,8 +103,9 @@ func TestHeavyWorkIsKnown(t *testing.T) {
 	check("it is forgotten", "b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
 }
 
-// What a user sends before heavy work is run before it, also where a batch has left it over, and where the heavy work's
-// turn has come. A lock that the user asks for later overtakes the heavy work, and not the release that came before both.
+// Requests that a user sends before heavy work run before that work. That holds even if a batch has left such a request over,
+// and the turn of the heavy work has come. A request for a lock that the user sends later overtakes the heavy work, but not a
+// release that came before both.
 func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
 		u := Turns[*work]{overtaken: overtaken}
@@ -131,7 +132,7 @@ func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
 	}
 }
 
-// What a user has done is forgotten in time, and the requests that waited until then go before new ones.
+// Turns forgets in time what a user has done. The requests of the user that waited until then go before new ones.
 func TestUsersTurnsEnd(t *testing.T) {
 	order := func(q []*work) (text string) {
 		for _, r := range q {
@@ -172,8 +173,8 @@ func TestUsersTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestCoarseWorkPauses: after a batch with coarse work, users with much of it wait for as long as the work and its entry took, while
-// others send requests. Many light requests are no coarse work.
+// TestCoarseWorkPauses: after a batch with coarse work, users with much of it wait while others send requests. They wait for as
+// long as the work and its entry took. Many light requests are no coarse work.
 func TestCoarseWorkPauses(t *testing.T) {
 	const entry, took = 20 * ms, 40 * ms
 	var u Turns[*work]
@@ -226,7 +227,8 @@ func TestCoarseWorkPauses(t *testing.T) {
 	}
 }
 
-// TestLocksOfUsersWithHeavyWork: the locks of a user who has written large values a moment ago do not wait among heavy work.
+// TestLocksOfUsersWithHeavyWork: a user has written large values a moment ago. Its requests for locks do not wait as heavy work
+// does.
 func TestLocksOfUsersWithHeavyWork(t *testing.T) {
 	var u Turns[*work]
 	now := time.Second
@@ -331,7 +333,7 @@ func TestManyUsersWithCoarseWork(t *testing.T) {
 	}
 }
 
-// TestLoginsAreOthers: heavy work gives way to clients that log in, but not to what the cluster does for itself.
+// TestLoginsAreOthers: heavy work gives way to clients that log in, but not to work of the cluster itself.
 func TestLoginsAreOthers(t *testing.T) {
 	for user, gives := range map[string]bool{store.SystemUser: true, "cluster": false} {
 		var turns Turns[*work]
@@ -347,7 +349,7 @@ func TestLoginsAreOthers(t *testing.T) {
 	}
 }
 
-// TestWorkOfClientsThatWereCutOff: what waits ends if its client was cut off meanwhile.
+// TestWorkOfClientsThatWereCutOff: work that waits ends if its client is cut off meanwhile.
 func TestWorkOfClientsThatWereCutOff(t *testing.T) {
 	var turns Turns[*work]
 	now := time.Second
@@ -367,8 +369,8 @@ func TestWorkOfClientsThatWereCutOff(t *testing.T) {
 	}
 }
 
-// TestUsersWithoutAPast: users who have done little coarse work yet keep a user who has done much waiting for a moment, and not until
-// each of them has done as much.
+// TestUsersWithoutAPast: users who have done little coarse work so far go before a user who has done much. But that user waits
+// only for a moment, and not until each of them has done as much.
 func TestUsersWithoutAPast(t *testing.T) {
 	const users = 10
 	var u Turns[*work]

@@ -71,7 +71,7 @@ type Handshake struct {
 	More   string // fields of later minor versions
 }
 
-// Identity tells a node from all others, also from one of another cluster that has the same id.
+// Identity distinguishes a node from all others, even from a node of another cluster with the same id.
 type Identity struct {
 	Cluster   string // name of the cluster; "" if the node does not know it
 	Directory string // name of the data directory; "" if the node does not say

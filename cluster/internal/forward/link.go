@@ -32,10 +32,10 @@ type Outbox struct {
 }
 
 const (
-	// peerWriteTimeout ends a link whose other side has not read writeSize bytes within that time …
+	// peerWriteTimeout ends a link whose other side has not read writeSize bytes within that time.
 	peerWriteTimeout = 10 * time.Second
 	writeSize        = 256 << 10
-	// … and maxOutbox is how many bytes may wait to be written before the link ends, too.
+	// maxOutbox is how many bytes may wait to be written. If more would wait, the link ends.
 	maxOutbox = 512 << 20
 	// pieceSize is the size above which buf gets no more frames and moves to full, because a large buffer would have to be copied to
 	// grow.

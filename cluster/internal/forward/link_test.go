@@ -24,7 +24,7 @@ func testLink() (*Link, net.Conn) {
 	return l, far
 }
 
-// answers collects what calls come to.
+// answers collects the results of calls.
 type answers struct {
 	mu   sync.Mutex
 	list []string
@@ -125,7 +125,7 @@ func TestCallThatWasNotSent(t *testing.T) {
 		defer far.Close()
 		var a answers
 		l.Call(Submit, body("x"), a.done("first"))
-		l.Out.Close() // writing failed; the reader has not noticed yet
+		l.Out.Close() // as if writing had failed, and the reader had not noticed yet
 		l.Call(Submit, body("x"), a.done("second"))
 		synctest.Wait()
 		if got := a.String(); got != "second not executed, first unknown" && got != "first unknown, second not executed" {
@@ -154,8 +154,7 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// A retired Link takes nothing new and ends with the last result, so that the
-// peer sees that nobody waits for it any more.
+// A retired Link accepts no new calls, and ends with the last result. By that the peer sees that nobody waits for it any more.
 func TestRetiredLinkEndsWithTheLastResult(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, far := testLink()

@@ -12,7 +12,8 @@ import (
 	"lockstep/cluster/internal/frame"
 )
 
-// TestFrameThatIsTooLong: what no peer would read costs its own call an error, and leaves nothing behind.
+// TestFrameThatIsTooLong: a frame that no peer would read is not sent. Its call gets an error, and nothing of the frame stays
+// in the outbox.
 func TestFrameThatIsTooLong(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -45,7 +46,7 @@ func TestFrameThatIsTooLong(t *testing.T) {
 	})
 }
 
-// TestSlowLink: a peer that reads slowly gets a long frame, however long that takes; one that stops reading is cut off.
+// TestSlowLink: a peer that reads slowly gets a long frame, however long that takes. A peer that stops reading is cut off.
 func TestSlowLink(t *testing.T) {
 	const size = 64 * writeSize
 	bubble(t, func(t *testing.T) {

@@ -19,7 +19,7 @@ func TestTickets(t *testing.T) {
 	if k.open.Len()+len(k.where) > 0 {
 		t.Errorf("kept %v", k.where)
 	}
-	// A number that stays open for long keeps no memory of those that have ended meanwhile.
+	// While one number stays open for long, Tickets keeps no memory for the numbers that have ended meanwhile.
 	waits := k.Begin()
 	for range 1000 {
 		k.End(k.Begin())

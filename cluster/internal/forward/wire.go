@@ -21,10 +21,10 @@ import (
 //	frame:     internal/frame
 //
 //	kind 1  submit    ticket, calls
-//	kind 2  result    status (1 byte: Done … ReplyLater). For status 0, n and n times reply follow.
-//	                  If the request was heavy work, 1, its cost in ns, and the leases that it
-//	                  granted, if any (cluster/grants.go), follow the replies; older versions skip
-//	                  what follows the replies
+//	kind 2  result    status (1 byte: Done … ReplyLater). If it is 0, n and n times reply follow.
+//	                  If the request was heavy work, more fields follow the replies: 1, its cost
+//	                  in ns, and the leases that it granted, if any (cluster/grants.go). Older
+//	                  versions skip these fields
 //	kind 3  kill      "k" for SCRIPT KILL, "f" for FUNCTION KILL, "s" for FUNCTION STATS; then
 //	                  the version of the user list by which the sender has checked its client's
 //	                  rights. Version 0.1.0 sends neither that version nor "k". The result is the

@@ -12,8 +12,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// Thousands of callers that send nothing, or half of something, are cut off after a while. There are never
-// more than a few at once, they keep no peer out, and the log has a few lines of them.
+// Thousands of callers that send nothing, or half of something, are cut off after a while. There are never more than a few of
+// them at once, and they keep no peer out. The log has only a few lines about them.
 func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	clustertest.Slow(t)
 	for name, say := range map[string]string{
@@ -42,7 +42,7 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 							continue
 						}
 						synctest.Wait()
-						if n := len(c.port.arrivals.all); n > maxStrangers+1 { // and a peer
+						if n := len(c.port.arrivals.all); n > maxStrangers+1 { // one more for a peer
 							t.Fatalf("after %d calls there are %d connections", i, n)
 						}
 						good, err := peer.Dial("host:1", ProtoForward, DialTimeout)
@@ -75,7 +75,8 @@ func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	}
 }
 
-// A snapshot may be the first request on a connection, and be long in coming and in use before it is answered.
+// The first request on a connection may be a snapshot. It may take long to arrive, and long to be restored before the node
+// answers.
 func TestSnapshotsAreGivenTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -90,7 +91,7 @@ func TestSnapshotsAreGivenTime(t *testing.T) {
 		if _, err := io.ReadFull(conn, make([]byte, 20_000)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Hour) // it is restored
+		time.Sleep(time.Hour) // the snapshot is restored
 		go func() { _, _ = conn.Write([]byte("done")) }()
 		if _, err := io.ReadFull(near, make([]byte, 4)); err != nil {
 			t.Error(err)
@@ -145,7 +146,7 @@ type from struct {
 
 func (f from) RemoteAddr() net.Addr { return f.addr }
 
-// Of many strangers the log has one line at once, and then one a minute with their number.
+// If many strangers call, the log has one line at once, and then one line a minute with their number.
 func TestStrangersAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log clustertest.Log

@@ -12,13 +12,13 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// peerOf makes the files of a node; change makes its certificate another one.
+// peerOf makes the files of a node. The functions in change alter the node's certificate.
 func peerOf(ca *clustertest.CA, name string, change ...func(*x509.Certificate)) TLS {
 	f := ca.Files(name, change...)
 	return TLS{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA}
 }
 
-// callers is the peer port of a node, and who got through to a protocol.
+// callers is the peer port of a node, with a list of the callers that got through to a protocol.
 type callers struct {
 	t    *testing.T
 	port *Port
@@ -84,7 +84,7 @@ func (c *callers) as(with TLS) *Dialer {
 	return d
 }
 
-// raw calls without any protocol.
+// raw connects without TLS, and sends only the bytes in say.
 func (c *callers) raw(say string) net.Conn {
 	c.t.Helper()
 	conn, err := c.net.Dial("host:1", time.Second)

@@ -34,8 +34,8 @@ func (d *Dialer) Reload() error {
 	return d.gate.reload()
 }
 
-// Dial connects to a peer for one of the protocols. If there is a gate, both sides prove that they are peers, except if
-// TLS is optional and the peer does not speak it.
+// Dial connects to a peer for one of the protocols. If there is a gate, both sides prove that they are peers. If TLS is
+// optional, a peer that does not speak TLS need not prove it.
 func (d *Dialer) Dial(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	if d.gate == nil {
 		return d.dialPlain(addr, proto, timeout)

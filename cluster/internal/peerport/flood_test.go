@@ -48,7 +48,7 @@ func floodedPort(t *testing.T, with TLS) *flooded {
 	return f
 }
 
-// call is a connection from an address.
+// call makes a connection from an address.
 func (f *flooded) call(addr string) net.Conn {
 	near, far := clustertest.Pair(clustertest.Addr(addr), "host:1", 0)
 	if a := f.port.arrivals.admit(far); a != nil {
@@ -91,7 +91,7 @@ func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 		seen  bool // the peer has been there before
 		peer  string
 		tries int
-		least int // how many of them get in
+		least int // how many of the attempts must succeed
 	}{
 		"from one address":                    {one, false, "10.0.0.1:1", 20, 20},
 		"from everywhere":                     {each, true, "10.0.0.1:1", 20, 20},

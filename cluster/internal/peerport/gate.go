@@ -42,9 +42,9 @@ import (
 // waits for the 'K', it sees a refusal as a failed dial. Otherwise it would find a broken connection later, and
 // Raft repeats requests on broken connections.
 //
-// Port.open (port.go) is the one function that lets a caller through to any protocol, so no
-// protocol needs a check of its own. Because the first byte tells TLS from plain, the nodes of a running
-// cluster can be changed from one to the other one by one (TLS.Optional).
+// Port.open (port.go) is the one function that lets a caller through to any protocol, so no protocol needs a check of its own.
+// The first byte tells TLS from plain. So the nodes of a running cluster can be changed from plain to TLS, or back, one after
+// the other (TLS.Optional).
 //
 // Both sides check certificates by the same function (peerKeys.verify). crypto/tls checks differently
 // on each side: a server does not require server usage, and a client does not require client usage. With
@@ -61,8 +61,8 @@ const (
 
 // TLS says how nodes prove to each other that they are peers. The zero value asks for no proof.
 type TLS struct {
-	Secret     string // the secret itself, …
-	SecretFile string // … or a file with one secret per line: all are accepted, and the first makes this node's own certificate
+	Secret     string // the secret itself
+	SecretFile string // or a file with one secret per line: all are accepted, and the first makes this node's own certificate
 
 	CertFile, KeyFile, CAFile string
 	// Name is the name in the certificates of all nodes; "": the host under which each node is reached.
@@ -301,8 +301,9 @@ var (
 	errHasSecret   = errors.New("it has a secret, and this node a certificate: give this node --peer-secret-file instead of --peer-tls-cert-file and its kin, or all nodes a certificate")
 )
 
-// otherKind returns the likely reason why a certificate is not trusted: the peer has another secret, it has a certificate and this node a
-// secret, or it has a secret and this node a certificate. If none of these is the case, otherKind returns nil.
+// otherKind returns the likely reason why a certificate is not trusted. There are three such reasons: the peer has another
+// secret; the peer has a certificate and this node has a secret; or the reverse. If none of these is the case, otherKind
+// returns nil.
 func (k *peerKeys) otherKind(leaf *x509.Certificate) error {
 	switch bySecret := !k.ageless.IsZero(); {
 	case bySecret && ofSecret(leaf):

@@ -85,8 +85,8 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 	bySecret := TLS{Secret: clustertest.Secret}
 	for name, who := range map[string]struct {
 		server TLS
-		client TLS    // its certificate is shown without a look at the server's
-		say    string // or these bytes are
+		client TLS    // the caller shows its certificate, and accepts any certificate of the server
+		say    string // if client is zero, the caller sends these bytes
 		logs   turnedAway
 	}{
 		"another secret":           {bySecret, TLS{Secret: clustertest.OtherSecret}, "", notTrusted},
@@ -119,7 +119,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 			for range 5 {
 				c.stranger(who.client, who.say)
 			}
-			// The port turns a stranger away first, and counts it then.
+			// The port first turns a stranger away, and then counts it. So the count may be late.
 			for begin := time.Now(); c.port.dialer.Strangers.Total.Load() < 5 && time.Since(begin) < 10*time.Second; {
 				time.Sleep(time.Millisecond)
 			}
@@ -148,20 +148,20 @@ func (c *callers) stranger(with TLS, say string) {
 		}
 		client := tls.Client(conn, config)
 		if client.Handshake() == nil {
-			_, _ = client.Write([]byte("Fhello")) // it may have been turned away by now
+			_, _ = client.Write([]byte("Fhello")) // the port may have turned the caller away by now
 		}
 		if b, _ := io.ReadAll(client); len(b) > 0 {
 			c.t.Errorf("a stranger was sent %q", b)
 		}
 		return
 	}
-	// An alert of TLS is no answer.
+	// A TLS alert does not count as an answer.
 	if b, _ := io.ReadAll(conn); len(b) > 0 && (b[0] != 0x15 || len(b) > 7) {
 		c.t.Errorf("a stranger was sent %q", b)
 	}
 }
 
-// certOf is the certificate that a configuration shows.
+// certOf returns the certificate that a node with this configuration shows.
 func certOf(t *testing.T, with TLS) *tls.Certificate {
 	t.Helper()
 	if with.Secret != "" {
@@ -178,7 +178,7 @@ func certOf(t *testing.T, with TLS) *tls.Certificate {
 	return &cert
 }
 
-// A node does not speak to what answers at a peer's address and cannot prove to be one.
+// If a process answers at a peer's address and cannot prove that it is a peer, a node does not speak to it.
 func TestPeersAreLookedAtByWhoCalls(t *testing.T) {
 	ca, other := clustertest.NewCA(t, "ca"), clustertest.NewCA(t, "other")
 	elsewhere := peerOf(ca, "elsewhere", func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = []string{"elsewhere"}, nil })
@@ -272,8 +272,8 @@ func TestReadableSecretsAreWarnedOf(t *testing.T) {
 	}
 }
 
-// A secret is changed in three steps, and every two neighbours understand each other. A file
-// that is half written changes nothing.
+// A secret is changed in three steps. Nodes that are one step apart still accept each other. A file that is half written
+// changes nothing.
 func TestPeerSecretsAreReadAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path, write := clustertest.SecretFile(t, clustertest.Secret)
@@ -298,12 +298,12 @@ func TestPeerSecretsAreReadAnew(t *testing.T) {
 		const oldNew, newOld = old + "\n" + neu, neu + "\n" + old
 		for _, step := range []struct {
 			text          string
-			with, without []string // who understands the node, and who does not
+			with, without []string // secrets of callers that the node accepts, and of callers that it refuses
 			said, failed  int
 		}{
 			{old, []string{old, oldNew}, []string{neu}, 0, 0},
 			{oldNew, []string{old, oldNew, newOld}, []string{neu}, 1, 0},
-			{"", []string{old, oldNew, newOld}, []string{neu}, 1, 1}, // half written, for long
+			{"", []string{old, oldNew, newOld}, []string{neu}, 1, 1}, // half written, and so for long
 			{newOld, []string{oldNew, newOld, neu}, []string{old}, 2, 1},
 			{neu, []string{newOld, neu}, []string{old}, 3, 1},
 		} {
@@ -333,7 +333,8 @@ func TestPeerSecretsAreReadAnew(t *testing.T) {
 	})
 }
 
-// A file that is being written, and could be used as it is, counts only when it is found unchanged; by SIGHUP it counts at once.
+// A file may be usable while it is still being written. Its content takes effect only when a second look finds it unchanged. By
+// SIGHUP it takes effect at once.
 func TestHalfWrittenSecret(t *testing.T) {
 	const old, neu = clustertest.Secret, clustertest.OtherSecret
 	path, write := clustertest.SecretFile(t, old)
@@ -351,7 +352,7 @@ func TestHalfWrittenSecret(t *testing.T) {
 		{neu + "\n" + old, false, false},
 		{neu + "\n" + old, false, true},
 		{neu, false, false},
-		{neu + "\n" + old, false, false}, // what counts already
+		{neu + "\n" + old, false, false}, // the content that is in effect already
 		{neu, false, false},
 		{neu, false, true},
 		{old, true, true},
@@ -368,7 +369,7 @@ func TestHalfWrittenSecret(t *testing.T) {
 	}
 }
 
-// A peer's certificate may come with few others, because each is tried with the keys of all of them.
+// A peer's certificate may come with only a few others, because the check may try each certificate with the keys of all others.
 func TestPeerChainIsBounded(t *testing.T) {
 	ca := clustertest.NewCA(t, "ca")
 	gate, err := openGate(peerOf(ca, "host"), time.Now, slog.New(slog.DiscardHandler))

@@ -35,7 +35,8 @@ func newNames() *names {
 	}}
 }
 
-// dial connects to an address. If its name is not resolved in time, and the peer was reached before, dial also connects to where it was.
+// dial connects to an address. If its name is not resolved in time, dial also tries the address at which the peer was last
+// reached, if there is one.
 func (n *names) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(addr); err == nil {
 		return n.connect(ctx, addr)

@@ -53,7 +53,8 @@ func (r *resolver) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return at{addr: addr, closed: r.ended}, nil
 }
 
-// A node reaches a peer whose name is not resolved any more, where it was. It follows a peer that has moved, also if the resolver is slow.
+// If the name of a peer is not resolved any more, a node reaches the peer at its last address. If the peer has moved, the node
+// finds its new address, even with a slow resolver.
 func TestNames(t *testing.T) {
 	const old, moved = "10.0.0.1:6390", "10.0.0.2:6390"
 	for name, tc := range map[string]struct {

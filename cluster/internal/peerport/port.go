@@ -100,8 +100,8 @@ func (p *Port) sort(a *arrival) {
 	}
 }
 
-// open reads which protocol a caller wants. If there is a gate, the caller must first prove that it is a
-// peer, except if TLS is optional and the caller does not speak it.
+// open reads which protocol a caller wants. If there is a gate, the caller must first prove that it is a peer. If TLS is
+// optional, a caller that does not speak TLS need not prove it.
 func (p *Port) open(a *arrival) (proto byte, err error) {
 	var first [1]byte
 	if _, err := io.ReadFull(a, first[:]); err != nil {

@@ -88,7 +88,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 		if at := clustertest.ClosedAt(t, dial("")); at.Sub(start) != HandshakeTimeout {
 			t.Errorf("a connection that says nothing was kept for %v", at.Sub(start))
 		}
-		waiting := dial("R") // Raft does not take it
+		waiting := dial("R") // no Raft accepts this connection
 		synctest.Wait()
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -109,7 +109,7 @@ func TestPeerPortSortsConnections(t *testing.T) {
 	})
 }
 
-// A connection of the node to itself leaves nothing behind when it ends.
+// When a connection of the node to itself ends, the port keeps nothing of it.
 func TestConnectionsToItselfAreForgotten(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	d, err := NewDialer(TLS{}, time.Now, log)

@@ -16,7 +16,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// lookedUp is who has to be cut off, by a slow look at all strangers.
+// lookedUp returns the stranger that has to be cut off. It finds it by a slow search of all strangers.
 func lookedUp(as *arrivals) (found *arrival) {
 	calls := map[netip.Addr]int{}
 	for _, a := range as.unproven {
@@ -81,7 +81,7 @@ func TestVictimIsTheRightOne(t *testing.T) {
 	})
 }
 
-// A flood makes the node choose whom to cut off thousands of times a second: the choice makes no garbage.
+// In a flood the node chooses thousands of times a second which stranger to cut off. So the choice must make no garbage.
 func TestVictimCostsNoMemory(t *testing.T) {
 	s := newStrangers(new(clustertest.Log).Logger())
 	defer s.close()
@@ -108,9 +108,9 @@ func (c caller) open() (net.Conn, error) {
 	return c.from, nil
 }
 
-// While callers wait in the kernel's queue, the node starts none. Then it starts those that it has not cut off: by turns
-// one from an address at which a peer has proved itself, and another one. It looks into the queue again before it has
-// started many.
+// While callers wait in the kernel's queue, the node starts none. Then it starts those that it has not cut off. Callers from
+// addresses at which a peer has proved itself take turns with other callers. The node looks into the queue again after it has
+// started a few.
 func TestQueueIsEmptiedBeforeAnyIsStarted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := portOf(t, TLS{Secret: clustertest.Secret})

@@ -199,10 +199,10 @@ func (w *Watcher) Answering(members []raftnode.Member) map[string]bool {
 	return up
 }
 
-// answersFor reports whether f, an answer from the address of the member m, comes from m. At that address there may now be a node of
-// another cluster with the same id, or a node that has lost the member's data directory. Neither gives this node its vote. A voter
-// usually names its directory. It does not name it if it knows this node at another address, because then it cannot say whether this node
-// is the member (standing).
+// answersFor reports whether f, an answer from the address of the member m, comes from m. At that address there may now be a
+// node of another cluster with the same id, or a node that has lost the member's data directory. Neither gives this node its
+// vote. A voter usually names its directory in its answer. The exception is a voter that knows this node at another address: it
+// cannot tell whether this node is the member (standing).
 func (w *Watcher) answersFor(f Status, m raftnode.Member) bool {
 	own := w.cfg.Raft().Cluster()
 	if f.ID != m.ID || own != "" && f.Cluster != "" && f.Cluster != own {

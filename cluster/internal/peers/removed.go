@@ -10,14 +10,14 @@ import (
 
 // How a node learns that it has been removed.
 //
-// A node that is removed while it runs finds its removal in the log: the leader sends the new configuration also to the node that is no
-// longer in it. A node that was away at that time gets no message about its removal: the members only refuse it their votes. So it learns
-// of its removal from the answers to the questions that every node asks (ask.go). Only the answer of a member that has applied at least
-// as much as this node counts. The node takes itself for removed if such a member says that it does not know the node, or that the node's
-// id now belongs to a member with another data directory.
+// A node that is removed while it runs finds its removal in the log: the leader sends the new configuration also to the node
+// that is no longer in it. A node that was away at that time gets no message about its removal: the members only refuse it
+// their votes. So it learns of its removal from the answers to the questions that every node asks (ask.go). Only the answers of
+// members that have applied at least as much as this node count. The node takes itself for removed in two cases: such a member
+// does not know it, or its id now belongs to a member with another data directory.
 //
-// A node that knows of its removal serves no client. Before it knows, old entries may make it believe that it still has a leader, but
-// that leader refuses the commands that it forwards.
+// A node that knows of its removal serves no client. A removed node that does not know it yet may still believe, by old
+// entries, that it has a leader. That leader refuses the commands that the node forwards.
 
 // standing returns what this node thinks of the node that has sent f. Suppose that the sender has the id of a member
 // and another address. Either it is that member and has moved, or it is a former member whose id another node now has.
@@ -97,8 +97,8 @@ func (w *Watcher) compareAddress(known string) (settled bool) {
 	return settled
 }
 
-// Misplaced returns the peer address at which the members look for this node, if compareAddress has logged that it is
-// not this node's own address, and "" otherwise.
+// Misplaced returns the wrong peer address at which the members look for this node, once compareAddress has logged it. Until
+// then, and if the address is right, it returns "".
 func (w *Watcher) Misplaced() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,10 +153,10 @@ func (w *Watcher) adopt(f Status) {
 	}
 }
 
-// sameDirectory returns false if the status f names another data directory than the one with which this node has met the sender. If this
-// node has not met the sender before, and the sender is the member at addr, sameDirectory remembers the sender's directory. It also
-// returns false if it cannot write that to the disk. It remembers no directory of a sender at another address, because that may be a
-// removed node that still runs, and whose id another node now has.
+// sameDirectory returns false if the status f names another data directory than the one with which this node has met the
+// sender. If this node has not met the sender before, and the sender is the member at addr, sameDirectory remembers the
+// sender's directory. It also returns false if it cannot write that to the disk. It does not remember the directory of a sender
+// at another address. That sender may be a removed node that still runs, although another node now has its id.
 func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	if f.Peer != addr {
 		return w.cfg.Raft().Recognize(f.ID, f.Directory) == nil
@@ -164,9 +164,9 @@ func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }
 
-// disown stops this node if it has lost its data directory. It concludes that from three facts: this node is a first member that is just
-// beginning (Blank), another node has met it with another data directory, and that other node has applied at least as much. A node that
-// has a log goes on: it was replaced, and judge finds that it has been removed.
+// disown stops this node if it has lost its data directory. It concludes that from three facts. This node is a first member
+// that is just beginning (Blank). Another node has met it with another data directory. And that other node has applied at least
+// as much. A node that has a log goes on: it was replaced, and judge finds that it has been removed.
 //
 // The status by comes from the other node, which has answered at the address of the member asked. That address may now
 // belong to a node of another cluster, which may even have the same id. Such a node knows nothing of this one, and does
@@ -185,9 +185,10 @@ func (w *Watcher) disown(asked string, by Status) {
 	})
 }
 
-// judgedBy reports whether the member id can know that this node has lost its data directory. Before this node has had a leader, any
-// member can. Afterwards only its leader can: it sends entries even to a member on another directory, though it takes no acknowledgement
-// from there. Any other member may itself be back on an old directory, which remembers the founders of an earlier cluster.
+// judgedBy reports whether the member id can know that this node has lost its data directory. Before this node has had a
+// leader, any member can. Afterwards only its leader can. A leader sends entries even to a member on another directory, but
+// takes no acknowledgement from it. Any other member may itself be back on an old directory, which remembers the founders of an
+// earlier cluster.
 func (w *Watcher) judgedBy(id string) bool {
 	leader := w.cfg.Leader().ID
 	w.mu.Lock()

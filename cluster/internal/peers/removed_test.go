@@ -62,7 +62,8 @@ func TestWhoDisowns(t *testing.T) {
 	}
 }
 
-// TestWhoAnswersForAMember: only the member itself, with the directory that it was met with.
+// TestWhoAnswersForAMember: only an answer of the member itself counts, and only with the directory with which the member was
+// met.
 func TestWhoAnswersForAMember(t *testing.T) {
 	leader := "n1"
 	w, _ := founderWatcher(t, &leader)

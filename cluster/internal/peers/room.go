@@ -19,16 +19,16 @@ func (w *Watcher) ownRoom() int64 {
 	return 0
 }
 
-// Room returns how long an entry may be if the disks of a majority are to have room for it, as far as this node has heard. It is for a
-// leader.
+// Room returns the length of the longest entry for which the disks of a majority have room, as far as this node has heard. It
+// is for a leader.
 func (w *Watcher) Room() int64 {
 	begun, _ := w.cfg.Raft().Proposed()
 	return max(w.room.Load()-begun, 0)
 }
 
-// sumRoom finds out how many bytes this node can have proposed, in total, before the disks of fewer than a majority have room left. A
-// member that is silent stores nothing, so its disk does not count. A member that has not said how much room it has counts as if it had
-// any amount. The caller holds mu.
+// sumRoom finds how many bytes this node can have proposed, in total, while the disks of a majority still have room. A member
+// that is silent stores nothing, so its disk does not count. A member that has not said how much room it has counts as if it
+// had any amount. The caller holds mu.
 func (w *Watcher) sumRoom(now time.Duration) {
 	var until []int64
 	voters := 0

@@ -9,7 +9,7 @@ import (
 	"lockstep/cluster/internal/clock"
 )
 
-// narrow is a leader with so much room, which has proposed so many bytes.
+// narrow is a leader. Its disk has a given room, and it has proposed a given number of bytes.
 type narrow struct {
 	threeMembers
 	until, begun int64
@@ -22,7 +22,7 @@ func (n *narrow) RoomUntil() int64              { return n.until }
 func TestRoomOfAMajority(t *testing.T) {
 	const silent = -1
 	for _, c := range []struct {
-		own, second, third int64 // bytes; 0: any
+		own, second, third int64 // room in bytes; 0: any amount
 		want               int64
 	}{
 		{10, 20, 30, 20},
@@ -60,7 +60,7 @@ func TestRoomOfAMajority(t *testing.T) {
 	}
 }
 
-// TestRoomShrinksByWhatIsProposed: what a leader has proposed since a member told its room takes some of it.
+// TestRoomShrinksByWhatIsProposed: after a member has told its room, each proposal of the leader takes some of that room.
 func TestRoomShrinksByWhatIsProposed(t *testing.T) {
 	raft := &narrow{until: 1000, begun: 100}
 	w := NewWatcher(context.Background(), Config{ID: "n1", DownAfter: time.Second, Clock: clock.NewSystem(), Raft: func() Raft { return raft }})

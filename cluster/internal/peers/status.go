@@ -34,12 +34,13 @@ import (
 // Versions can differ in what they say. A reader skips what follows the fields that it knows. A frame may end after applied, the peer
 // address, the data directory, the members or the TLS addresses.
 //
-// A node names its data directory only in two cases: when it asks a member at that member's address, and when it answers a member.
-// Another node that knows the directory's name could pass for this node. An answer to a member that has named its own directory also
-// names the users whose work gets less time than usual (fair.Overrun), and the room of the answering node if that is little. If there is
-// neither, the frame ends before these fields.
+// A node names its data directory only in two cases: when it asks a member at that member's address, and when it answers a
+// member. Another node that knows the directory's name could pass for this node. If a member has named its own directory, the
+// answer to it may have two more fields: the users whose work gets less time than usual (fair.Overrun), and the room of the
+// answering node if that is little. If there is neither, the frame ends before these fields.
 //
-// A node records no status of a node that is no member, or that names another data directory than the one with which the member was met.
+// A node ignores a status in two cases: the sender is no member, or it names another data directory than the one with which the
+// member was met.
 const (
 	FrameStatus = 1
 
@@ -71,7 +72,7 @@ type Status struct {
 	// Room is 1 more than the length of the longest entry for which the node's disk has room; 0 if it has room for any entry.
 	Room int64
 
-	asOf int64 // not sent; in an answer: of how many proposed bytes this node knew the outcome when it asked
+	asOf int64 // not sent; in an answer: how many of this node's proposed bytes had a known outcome when it asked
 }
 
 // Standing is what a node thinks of another.
@@ -81,7 +82,7 @@ const (
 	Unknown  Standing = 0
 	Member   Standing = 1
 	Stranger Standing = 2
-	Other    Standing = 3 // has the id of a member, but another data directory than that member was met with
+	Other    Standing = 3 // it has the id of a member, but not the data directory with which that member was met
 )
 
 func (f Status) Append(buf []byte) []byte {

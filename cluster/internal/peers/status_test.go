@@ -56,7 +56,7 @@ func TestStatusRoundTrip(t *testing.T) {
 		}
 	}
 	body := bytes.Clone(whole[6:])
-	// Earlier ones say less.
+	// Earlier versions say less.
 	size, early := len(whole)-6, secretStatus
 	early.Addrs.TLSPlain, early.Addrs.TLSCluster = "", ""
 	if got, err := Read(reader(oneFrame(FrameStatus, 0, body[:size-9]))); err != nil || !same(got, early) {
@@ -87,8 +87,8 @@ func TestStatusRoundTrip(t *testing.T) {
 	}
 }
 
-// TestTold: a client is told the address of its own kind, and the other one if there is
-// none.
+// TestTold: a client is told the address of its own kind, with TLS or without. If there is none, it is told the address of the
+// other kind.
 func TestTold(t *testing.T) {
 	top := &Topology{Nodes: []Sighting{{ID: "n1", Addresses: Addresses{Plain: "p1", TLSPlain: "t1", Cluster: "c1"}}, {ID: "n2", Addresses: Addresses{Plain: "p2"}}, {ID: "n3", Addresses: Addresses{TLSPlain: "t3", TLSCluster: "u3"}}}}
 	for secret, want := range map[bool][]Addresses{

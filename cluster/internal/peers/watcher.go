@@ -79,7 +79,7 @@ type Watcher struct {
 	moved  chan struct{} // wakes Run after a change of the configuration; has room for one element
 
 	misplaced misplaced
-	room      atomic.Int64 // how many bytes this node can have proposed before the disks of fewer than a majority have room (sumRoom)
+	room      atomic.Int64 // how many bytes this node can have proposed while the disks of a majority still have room (sumRoom)
 	health    health
 
 	// older is true while some member may run version 0.1.0. A member may run it until its status
@@ -161,8 +161,8 @@ type heard struct {
 	foreign bool // the node at this address belongs to another cluster, and this has been logged
 }
 
-// MayBeOlder reports whether the node at a peer address may run version 0.1.0: it returns false only for a member whose status has
-// shown the contrary.
+// MayBeOlder reports whether the node at a peer address may run version 0.1.0. It returns false only for a member whose status
+// has shown that it runs a later version.
 func (w *Watcher) MayBeOlder(addr string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

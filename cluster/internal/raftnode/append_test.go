@@ -30,7 +30,7 @@ var bigRequest = &raft.AppendEntriesRequest{
 	},
 }
 
-// What Raft sends arrives as it was.
+// A request that Raft sends arrives unchanged.
 func TestAppendCodec(t *testing.T) {
 	for _, req := range []*raft.AppendEntriesRequest{bigRequest, &anEntry, &aHeartbeat} {
 		sent := appendRequest(nil, req)
@@ -56,7 +56,7 @@ func TestAppendCodec(t *testing.T) {
 	}
 	body := appendRequest(nil, bigRequest)[4:]
 	whole, _ := readRequest(body)
-	clear(body) // of several entries one is kept without the others
+	clear(body) // several entries must not share the memory of the body
 	for i, l := range whole.Entries {
 		want := bigRequest.Entries[i]
 		if !l.AppendedAt.Equal(want.AppendedAt) || l.Index != want.Index || l.Type != want.Type || !bytes.Equal(l.Data, want.Data) || !bytes.Equal(l.Extensions, want.Extensions) {
@@ -123,7 +123,7 @@ func TestAppendToAnEarlierVersion(t *testing.T) {
 	defer old.Close()
 	go func() {
 		for conn, err := old.Accept(); err == nil; conn, err = old.Accept() {
-			_, _ = conn.Read(make([]byte, 1)) // what it says it is for
+			_, _ = conn.Read(make([]byte, 1)) // the byte that chooses the protocol
 			conn.Close()
 		}
 	}()
@@ -147,7 +147,7 @@ func TestAppendToAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// What is long goes Raft's own way to a peer that may run an earlier version.
+// If a peer may run an earlier version, a long request goes to it by Raft's own protocol.
 func TestAppendThatIsLong(t *testing.T) {
 	var raftsOwn int
 	var older bool
@@ -175,7 +175,7 @@ func TestAppendThatIsLong(t *testing.T) {
 	}
 }
 
-// A request over a kept connection that leads nowhere is made again over a new one.
+// If a kept connection turns out to be dead, the request is sent again over a new one.
 func TestAppendToAPeerThatWasStartedAgain(t *testing.T) {
 	a, b := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
 	addr := b.address()
@@ -191,7 +191,7 @@ func TestAppendToAPeerThatWasStartedAgain(t *testing.T) {
 	}
 }
 
-// What a peer refuses is refused, and the connection is used again.
+// If a peer refuses a request, the sender gets that refusal, and uses the connection again.
 func TestAppendThatIsRefused(t *testing.T) {
 	var dialed int
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
@@ -215,8 +215,8 @@ func TestAppendThatIsRefused(t *testing.T) {
 	}
 }
 
-// TestHeadsKeepNoBodies: of a long entry that a leader has sent, nothing stays in memory but its head. An empty field
-// that points into the body would keep all of it.
+// TestHeadsKeepNoBodies: a node keeps only the head of a long entry in memory. If an empty field of the head pointed into the
+// body of the request, the whole body would stay.
 func TestHeadsKeepNoBodies(t *testing.T) {
 	dir, err := openDirectory(memberConfig(t, ""), t.TempDir(), hclog.NewNullLogger(), datadir.Hooks{})
 	if err != nil {

@@ -48,8 +48,8 @@ func (t *transport) attend(id raft.ServerID, to raft.ServerAddress, listens bool
 	t.tell(id)
 }
 
-// tell starts to notify a member that the entry t.news is committed, if the clients of the member listen,
-// and the member has the entry but does not know of the commit. The caller holds t.mu.
+// tell starts to notify a member that the entry t.news is committed. It does so only if clients of the member listen, and the
+// member has the entry but does not know of the commit. The caller holds t.mu.
 func (t *transport) tell(id raft.ServerID) {
 	l, m := t.audience[id], t.matches[id]
 	if !l.listens || l.asking || m.term != t.news.term || m.index < t.news.index || max(l.told, l.tried) >= t.news.index {

@@ -14,14 +14,14 @@ import (
 	"lockstep/store"
 )
 
-// alone is one of three members, whose peers are the test.
+// alone is one of three members. The test plays the two others.
 type alone struct {
 	t    *testing.T
 	fsm  *raftfsm.FSM
 	log  *Node
 	peer string // id of one of the others
 
-	close func() // before the test ends
+	close func() // closes the member before the test ends
 }
 
 func startAlone(t *testing.T, change ...func(*Config)) *alone {
@@ -46,7 +46,7 @@ func (a *alone) header() raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(a.peer), Addr: []byte(addr)}
 }
 
-// append sends what a leader of a term would.
+// append sends entries as a leader of a term would, and returns the answer.
 func (a *alone) append(term, prev, prevTerm, commit uint64, entries ...*raft.Log) raft.AppendEntriesResponse {
 	a.t.Helper()
 	req := &raft.AppendEntriesRequest{RPCHeader: a.header(), Term: term, PrevLogEntry: prev, PrevLogTerm: prevTerm,
@@ -85,7 +85,7 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 	for _, step := range []raft.AppendEntriesResponse{
 		a.append(5, 1, 1, 1, noop),
 		a.append(5, 2, 5, 2, taken(3, 5, "nobody")),
-		a.append(6, 1, 1, 4, noop), // entry 3 is another one by now
+		a.append(6, 1, 1, 4, noop), // the new leader has another entry 3 by now
 	} {
 		if !step.Success {
 			t.Fatalf("refused: %+v", step)
@@ -95,7 +95,7 @@ func TestCommitIndexBeyondWhatWasCompared(t *testing.T) {
 	if owner := a.owner(); owner != "" || a.log.raft.CommitIndex() > 2 {
 		t.Errorf("entry %d counts as committed, the lock is of %q", a.log.raft.CommitIndex(), owner)
 	}
-	// There is room now.
+	// The disk has room now.
 	a.append(6, 2, 5, 4, taken(3, 6, "owner"), &raft.Log{Index: 4, Term: 6, Type: raft.LogNoop})
 	for range 100 {
 		if a.owner() != "" {

@@ -7,9 +7,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestWhoIsNotNeeded: the leader does not need a follower for an entry if a majority has the entry
-// without that follower, and if the follower is not among those that would stand for election
-// first.
+// TestWhoIsNotNeeded: there are two conditions under which the leader does not need a follower for an entry. A majority has the
+// entry without that follower. And the follower is not among those that would stand for election first.
 func TestWhoIsNotNeeded(t *testing.T) {
 	voter := func(id string) raft.Server { return raft.Server{ID: raft.ServerID(id), Suffrage: raft.Voter} }
 	learner := raft.Server{ID: "x", Suffrage: raft.Nonvoter}
@@ -58,7 +57,7 @@ func TestWhoIsNotNeeded(t *testing.T) {
 	}
 }
 
-// TestAnswersAtOnce: of followers that answer at the same time those are needed that come first.
+// TestAnswersAtOnce: if several followers answer at the same time, the leader needs those whose answers are taken first.
 func TestAnswersAtOnce(t *testing.T) {
 	conf := raft.Configuration{}
 	for _, id := range "abcde" {
@@ -76,7 +75,7 @@ func TestAnswersAtOnce(t *testing.T) {
 			}
 		}
 	}
-	// What follows is asked of e, without which a majority has entry 43.
+	// The questions are about member e. Even without e, a majority has entry 43.
 	for what, ask := range map[string]struct {
 		entries int
 		listens bool

@@ -72,10 +72,10 @@ func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	return false, fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 }
 
-// meet checks the directory that a node names in a request or an answer of Raft. It remembers the directory if the node is a member that
-// was not met before and addr is the member's address. addr is the address that was asked, or the address that the sender of a request
-// claims. A nil addr stands for the member's address. The address matters because a removed node that still runs may use the id of the
-// member that has replaced it; its address is another one.
+// meet checks the directory that a node names in a request or an answer of Raft. If the node is a member that was not met
+// before, and addr is the member's address, meet remembers the directory. addr is the address that was asked, or the address
+// that the sender of a request claims. A nil addr stands for the member's address. The address matters because a removed node
+// that still runs may use the id of the member that has replaced it. Such a node has another address.
 func (r *Node) meet(id, directory, addr []byte) error {
 	if known, err := r.recognize(id, directory); known || err != nil {
 		return err

@@ -40,7 +40,8 @@ func (r *recorder) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Con
 	return recordedConn{conn, r}, err
 }
 
-// sayings are what peers say on the protocols of Raft, the first byte included, in a term that is over.
+// sayings returns requests as peers send them by the protocols of Raft, in a term that is over. The first byte of a connection
+// is included.
 func (a *alone) sayings() (list [][]byte) {
 	a.t.Helper()
 	rec := &recorder{overTCP: overTCP{outgoing{stream{a.log.port}}}}

@@ -14,16 +14,15 @@ import (
 // deleted up to the snapshot before the last (datadir.Log), so the whole log is at most about twice as long as the log since the last
 // snapshot may be.
 //
-// After a snapshot because of the size of the log, Raft is to keep a quarter of the entries since the previous snapshot,
-// or TrailingLogs entries if they are fewer. The log (datadir.Log) still keeps all entries after the previous snapshot.
+// If the size of the log has caused a snapshot, Raft is to keep a quarter of the entries since the previous snapshot, or
+// TrailingLogs entries if they are fewer. The log (datadir.Log) still keeps all entries after the previous snapshot.
 
 const (
 	// The log since the last snapshot must be more than logPerData times as large as the data before its size causes
 	// a new snapshot.
 	logPerData = 4
-	// After a snapshot because of the size of the log, one in trailingShare of the entries since the previous
-	// snapshot stays in the log (or TrailingLogs entries, if they are fewer). Followers that are a little late
-	// need them.
+	// If the size of the log has caused a snapshot, one in trailingShare of the entries since the previous snapshot stays in
+	// the log, or TrailingLogs entries if they are fewer. Followers that are a little late need them.
 	trailingShare = 4
 	// boundPause is how long boundLog waits after a failed snapshot before it tries the next, because the disk may have no room for one.
 	boundPause = time.Second

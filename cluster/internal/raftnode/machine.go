@@ -71,8 +71,8 @@ func (m *machine) Apply(l *raft.Log) any {
 }
 
 func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
-	// After a failure a snapshot would hide the damaged entry from the next start, or claim entries that
-	// it does not contain: Raft counts an entry as applied whenever Apply returns.
+	// Raft counts an entry as applied whenever Apply returns, even after a failure. So a snapshot would claim entries that it
+	// does not contain, or would hide the damaged entry from the next start.
 	if err := cmp.Or(m.fsm.Failed(), m.log.dir.Log.WriteError()); err != nil {
 		return nil, err
 	}

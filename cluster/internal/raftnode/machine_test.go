@@ -19,8 +19,8 @@ import (
 	"lockstep/store"
 )
 
-// TestAppliedEntriesAreLetGo: Raft holds dozens of entries until the last of them has been applied. Long ones are read
-// one at a time, so that not all of them are in memory.
+// TestAppliedEntriesAreLetGo: Raft holds dozens of entries until the last of them has been applied. The node reads the data of
+// long ones only one entry at a time, so that the data of all is never in memory at once.
 func TestAppliedEntriesAreLetGo(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	dir, err := openDirectory(cfg, cfg.Data, hclog.NewNullLogger(), datadir.Hooks{Logger: cfg.Logger, Fatal: func(err error) { t.Error(err) }})
@@ -85,7 +85,8 @@ func sentSnapshot(t *testing.T, dir *datadir.Dir) []byte {
 	return state.Bytes()
 }
 
-// TestRestoreThatFails: a node that cannot note whom it forgets with a snapshot keeps its state, for Raft believes it to be unchanged.
+// TestRestoreThatFails: with a snapshot, a node may have to note which members it forgets. If that fails, the node keeps its
+// state, because Raft believes that the state has not changed.
 func TestRestoreThatFails(t *testing.T) {
 	cfg := memberConfig(t, t.TempDir())
 	disk := &fullDisk{Files: cfg.Disk.Files}
@@ -144,14 +145,14 @@ func TestOneStateBesideTheWritten(t *testing.T) {
 	m.awaitRoom(func() bool { t.Error("the state has been written"); return true })
 }
 
-// TestCopyingAwaitsTheWritten: while a snapshot of the state is being written, a small evaluation or entry copies much
-// data. It waits in its middle until the snapshot is written; if it waited only at its end, one more state would be in
+// TestCopyingAwaitsTheWritten: while a snapshot of the state is being written, a small evaluation or entry copies much data. It
+// waits in the middle of its work until the snapshot is written. If it waited only at the end, one more state would be in
 // memory.
 func TestCopyingAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	const keys, large = 8, 1 << 20
 	fsm := raftfsm.New(nil)
-	crowded := 0 // how often others were asked to let their states go
+	crowded := 0 // how often others were asked to give up their states
 	m := newMachine(&Node{cfg: &Config{}, fsm: fsm, stop: make(chan struct{})}, Hooks{Crowded: func() { crowded++ }})
 	index, entry := uint64(0), func(write func(txn *store.Txn, key []byte)) (data []byte) {
 		fsm.View(func(st *store.Store, seq uint64) {
@@ -201,8 +202,8 @@ func TestCopyingAwaitsTheWritten(t *testing.T) {
 	}
 }
 
-// TestRestoreAwaitsTheWritten: near the memory limit there is no room for three states. So a node reads no snapshot of
-// a peer while it still writes a state, and other readers give up their states, such as that of a backup.
+// TestRestoreAwaitsTheWritten: near the memory limit there is no room for three states. So a node that still writes a state
+// waits before it reads a snapshot of a peer. Other readers, such as a backup, give up their states.
 func TestRestoreAwaitsTheWritten(t *testing.T) {
 	defer brake.Set(0, 0)
 	cfg := memberConfig(t, t.TempDir())
@@ -237,8 +238,8 @@ func TestRestoreAwaitsTheWritten(t *testing.T) {
 	}
 }
 
-// When entries cannot be written that Raft believes in, the process ends. Until it has,
-// Raft counts them as applied, which they are not: no snapshot may be taken.
+// If an entry that Raft takes for written cannot be written, the process ends. Until then Raft counts the entry as applied,
+// although it is not. So no snapshot may be taken meanwhile.
 func TestNoSnapshotOfEntriesThatAreLost(t *testing.T) {
 	g, fatal := &crashdisk.Gate{}, make(chan error, 9)
 	always := func() bool { return true }

@@ -388,8 +388,8 @@ func (r *Node) Barrier() error {
 	return ErrStopped
 }
 
-// await returns the error of an entry that Raft was asked to append, or ErrRaftShutdown when this node quits. When Raft is shut down,
-// it answers no entry that still waits for the state machine, such as a barrier behind the replay of a long log.
+// await returns the error of an entry that Raft was asked to append, or ErrRaftShutdown when this node quits. After its shutdown,
+// Raft answers no entry that still waits for the state machine, such as a barrier behind the replay of a long log.
 func (r *Node) await(f raft.Future) error {
 	done := make(chan error, 1)
 	go func() { done <- f.Error() }()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// placeTick is how often the node looks whether its data directory is still in its place. If the directory is not, and this is the only
-// node, what the node acknowledges until it looks is lost when the process ends.
+// placeTick is how often the node looks whether its data directory is still in its place. Suppose that it is not, and that this
+// is the only node. What the node acknowledges before it looks is then lost when the process ends.
 const placeTick = time.Second
 
 // watchPlace ends the process when the data directory is not in its place any more.
@@ -23,7 +23,7 @@ func (r *Node) watchPlace() {
 		switch moved, err := r.dir.Moved(); {
 		case moved:
 			select {
-			case <-r.stop: // the directory is nobody's any more
+			case <-r.stop: // the directory does not belong to this node any more
 			default:
 				r.cfg.Fatal(err)
 			}

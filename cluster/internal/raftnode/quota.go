@@ -40,9 +40,9 @@ type quota struct {
 	data  atomic.Int64 // bytes of data when Full found the directory full, plus 1; 0: Full has not found it full
 }
 
-// Full reports whether the data directory is above its quota. It counts what was there at the last measurement, and the bytes that this
-// node has proposed since. size is how large the data are now. If the directory is full, data is how large they were when the leader
-// first found it full, and most is how large they may become.
+// Full reports whether the data directory is above its quota. It counts what was there at the last measurement, and the bytes
+// that this node has proposed since. size is the present size of the data. If the directory is full, data is the size of the
+// data when the leader first found the directory full, and most is the size that the data may reach.
 func (r *Node) Full(size int64) (data, most int64, full bool) {
 	q := &r.quota
 	if r.cfg.DataQuota == 0 || q.size.Load()+q.added.Load() <= r.cfg.DataQuota {

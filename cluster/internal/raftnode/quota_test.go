@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestSnapshotsThatFreeNothing: a full directory causes snapshots at ever longer pauses if they free nothing, and soon again when
-// they may free something.
+// TestSnapshotsThatFreeNothing: if the snapshots of a full directory free nothing, the pauses between them become longer and
+// longer. When snapshots may free something, the next one comes soon.
 func TestSnapshotsThatFreeNothing(t *testing.T) {
 	const quota, data, entry = 256 << 20, 150 << 20, 300
 	now, size := time.Hour, int64(2*data)

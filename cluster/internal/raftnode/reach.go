@@ -31,8 +31,8 @@ func (r *Node) warnOfAddress() {
 	}
 }
 
-// reaches fails if the change adds a member, or gives one its vote, while another member has an address that stands for every address:
-// nobody could reach that other member. Earlier versions founded clusters with such an address.
+// reaches fails if the change adds a member, or gives one its vote, while another member has an address that stands for every
+// address. Nobody could reach that other member. Earlier versions founded clusters with such an address.
 func (c Change) reaches(members []Member) error {
 	for _, m := range members {
 		if c.Kind != RemoveMember && m.ID != c.ID && roster.ReachesNobody(m.PeerAddr) {

@@ -8,10 +8,10 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader whose followers have just answered need not ask them again before it answers a read, if no other node can be elected for a
-// while (Raft dissertation, section 6.4.1). The heartbeat timeout of the followers does not guarantee that. A restarted follower votes at
-// once. So does a follower that gets a vote request because of a leadership transfer, or from a node that finds the process of the leader
-// gone.
+// Before a leader answers a read, it asks its followers whether it still leads. It may leave that out if they have just
+// answered, and no other node can be elected for a while (Raft dissertation, section 6.4.1). The heartbeat timeout of the
+// followers does not guarantee that nobody is elected. A restarted follower votes at once. So does a follower that gets a vote
+// request because of a leadership transfer, or from a node that has found the process of the leader gone.
 //
 // So a node with Config.LeaseReads makes a promise with every request that it takes from a leader. For votePromise, the node sends no
 // vote for another node, and no vote request, which would be a vote for itself. A request of that leader may still arrive after Raft has

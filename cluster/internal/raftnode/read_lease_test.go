@@ -84,7 +84,7 @@ func TestStoppedBeforeThePromiseIsOver(t *testing.T) {
 	}
 }
 
-// What a node says of itself, as an earlier and a later version say it, too.
+// A node decodes what another node says of itself, even if that node runs an earlier or a later version.
 func TestSaidBy(t *testing.T) {
 	for addr, want := range map[string]selfReport{
 		"host:1":                               {},

@@ -9,8 +9,8 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// Raft is told of a commit no faster than the state machine follows, and always
-// a little.
+// Raft learns of commits no faster than the state machine follows. But each request may raise the commit index at least a
+// little.
 func TestCommitIndexIsToldInPortions(t *testing.T) {
 	var p progress
 	tell := func(commit uint64) uint64 {
@@ -19,7 +19,7 @@ func TestCommitIndexIsToldInPortions(t *testing.T) {
 		return req.LeaderCommitIndex
 	}
 	for _, step := range []struct{ done, told, want uint64 }{
-		{0, 0, 0}, // a request that says nothing of it
+		{0, 0, 0}, // a request without a commit index
 		{0, 10, 10},
 		{0, 1_000_000, paceWindow},
 		{0, 1_000_000, paceWindow + paceStep}, // these may be entries that never reach the state machine
@@ -29,7 +29,7 @@ func TestCommitIndexIsToldInPortions(t *testing.T) {
 		{1_000_000, 1_000_001, 1_000_001},
 		{1_000_000, 7, 7}, // a new leader that knows less
 		{1_000_000, 2_000_000, 1_000_000 + paceWindow},
-		{1_000_000, 2_000_000, 1_000_000 + paceWindow}, // these are for the state machine, and wait
+		{1_000_000, 2_000_000, 1_000_000 + paceWindow}, // entries for the state machine, which wait
 		{1_000_001, 2_000_000, 1_000_001 + paceWindow},
 	} {
 		p.done.Store(step.done)
@@ -73,25 +73,25 @@ func TestCaughtUp(t *testing.T) {
 	tell := func(commit uint64) {
 		p.pace(&raft.AppendEntriesRequest{LeaderCommitIndex: commit}, func(uint64) bool { return false })
 	}
-	look() // nobody has told anything
+	look() // no leader has told a commit index
 	tell(5000)
 	look()
 	tell(9000)
 	done = 5000
-	look() // what was asked for, but more has come
+	look() // the node has applied its goal, but more has been committed
 	tell(9000)
 	look()
 	done = 9000
 	look() // the leader may have committed more by now
 	tell(12_000)
-	look() // it has
+	look() // the leader has committed much more
 	done = 12_000
 	tell(12_010)
 	look()
 	tell(50_000)
-	look() // it is and remains so …
+	look() // once caught up, the node remains so
 	p.reset()
-	look() // … until there is another leader
+	look() // another leader: the node has to catch up anew
 	tell(50_000)
 	look()
 	done = 50_000

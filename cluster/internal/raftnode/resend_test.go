@@ -8,7 +8,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestFullMembersAreSentEntriesAtOnce: a member that could not store entries does not make Raft wait for longer and longer.
+// TestFullMembersAreSentEntriesAtOnce: if a member cannot store entries, Raft does not wait longer and longer before it sends
+// them again.
 func TestFullMembersAreSentEntriesAtOnce(t *testing.T) {
 	a, b := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
 	for _, c := range []struct {
@@ -32,8 +33,8 @@ func TestFullMembersAreSentEntriesAtOnce(t *testing.T) {
 	}
 }
 
-// TestEntriesWaitForAMemberThatRefuses: entries that a member refuses arrive when it refuses them no more, and Raft is told of no
-// failure.
+// TestEntriesWaitForAMemberThatRefuses: a member refuses entries for a while, and gets them when it no longer refuses them.
+// Raft is told of no failure.
 func TestEntriesWaitForAMemberThatRefuses(t *testing.T) {
 	a, b := newPeer(t, "127.0.0.1:0"), newPeer(t, "127.0.0.1:0")
 	const refusals = 3

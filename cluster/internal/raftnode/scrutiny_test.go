@@ -18,7 +18,7 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// portrait is what a refused request must leave as it was.
+// portrait is the state of a node that a refused request must not change.
 type portrait struct {
 	term, last, commit, applied, snapshot uint64
 	vote                                  string
@@ -53,8 +53,7 @@ func (a *alone) portrait() (p portrait) {
 	return p
 }
 
-// settle has n2 lead in term 5 and commit three entries: the configuration, one of Raft's
-// own, and a lock.
+// settle makes n2 lead in term 5 and commit three entries: the configuration, one of Raft's own, and a lock.
 func (a *alone) settle() {
 	a.t.Helper()
 	for _, step := range []raft.AppendEntriesResponse{
@@ -74,8 +73,8 @@ func (a *alone) settle() {
 
 const tooFar = 5 + roster.TermReach + 1
 
-// headers are what a header must not say. The second part of an address is the name of the
-// data directory, and the third one that of the cluster.
+// headers returns headers that no member sends. The second part of an address is the name of the data directory, and the third
+// one that of the cluster.
 func (a *alone) headers() map[string]raft.RPCHeader {
 	h, self := a.header(), a.log.cfg.ID
 	parts := strings.Split(string(h.Addr), string(separator))
@@ -108,7 +107,7 @@ func configuration(servers ...raft.Server) []byte {
 	return raft.EncodeConfiguration(raft.Configuration{Servers: servers})
 }
 
-// configurations are what no leader would make of that of the three.
+// configurations returns configurations that no leader would make from that of the three members.
 func (a *alone) configurations() map[string][]byte {
 	s := a.log.raft.GetConfiguration().Configuration().Servers
 	with := func(i int, server raft.Server) []byte {
@@ -139,7 +138,7 @@ func (a *alone) configurations() map[string][]byte {
 	}
 }
 
-// appends are requests that no leader sends: the one that it could, with one field changed.
+// appends returns requests that no leader sends. Each is a request that the leader could send, with one field changed.
 func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 	list := map[string]*raft.AppendEntriesRequest{}
 	with := func(what string, change func(req *raft.AppendEntriesRequest)) {
@@ -176,7 +175,7 @@ func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 	for what, data := range map[string][]byte{"nothing": nil, "a byte": {1}, "a flip": append(bytes.Clone(taken(4, 5, "x").Data), 0), "version 9": append([]byte{9}, taken(4, 5, "x").Data[1:]...), "version 0": append([]byte{0}, taken(4, 5, "x").Data[1:]...)} {
 		entry("command: "+what, func(l *raft.Log) { l.Data = data })
 	}
-	for _, kind := range []raft.LogType{raft.LogNoop, raft.LogBarrier} { // of a command, on a damaged disk
+	for _, kind := range []raft.LogType{raft.LogNoop, raft.LogBarrier} { // the entry was a command; a damaged disk has changed its type
 		entry(fmt.Sprintf("type %s with data", kind), func(l *raft.Log) { l.Type = kind })
 	}
 	entry("extensions", func(l *raft.Log) { l.Extensions = []byte("x") })
@@ -189,7 +188,7 @@ func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 			{Index: 4, Term: 5, Type: raft.LogConfiguration, Data: configuration(s[:2]...)},
 			{Index: 5, Term: 5, Type: raft.LogConfiguration, Data: configuration(s[2])}}
 	})
-	for first := uint64(1); first <= 3; first++ { // what is committed is replaced
+	for first := uint64(1); first <= 3; first++ { // replaces a committed entry
 		with(fmt.Sprint("other entries from ", first), func(req *raft.AppendEntriesRequest) {
 			*req = raft.AppendEntriesRequest{RPCHeader: req.RPCHeader, Term: 6, PrevLogEntry: first - 1, PrevLogTerm: map[uint64]uint64{2: 1, 3: 5}[first], LeaderCommitIndex: 9}
 			for i := first; i <= 4; i++ {
@@ -208,7 +207,7 @@ func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 	return list
 }
 
-// next is what the leader could send next.
+// next returns the request that the leader could send next.
 func (a *alone) next() *raft.AppendEntriesRequest {
 	return &raft.AppendEntriesRequest{RPCHeader: a.header(), Term: 5, PrevLogEntry: 3, PrevLogTerm: 5, LeaderCommitIndex: 3, Entries: []*raft.Log{taken(4, 5, "thief")}}
 }
@@ -218,7 +217,7 @@ func (a *alone) snapshot() *raft.InstallSnapshotRequest {
 	return &raft.InstallSnapshotRequest{RPCHeader: a.header(), SnapshotVersion: 1, Term: 5, LastLogIndex: 9, LastLogTerm: 5, Configuration: configuration(s...), ConfigurationIndex: 1, Size: 3}
 }
 
-// others are the other requests that no member sends.
+// others returns requests of the other kinds that no member sends.
 func (a *alone) others() map[string]any {
 	list := map[string]any{}
 	snap := func(what string, change func(req *raft.InstallSnapshotRequest)) {
@@ -233,7 +232,7 @@ func (a *alone) others() map[string]any {
 	for what, h := range a.headers() {
 		vote(what, h, 6, 9, 5)
 		snap(what, func(req *raft.InstallSnapshotRequest) { req.RPCHeader = h })
-		if what != "its own id" { // with its own directory; that name is nobody's to know
+		if what != "its own id" { // such a request names this node's own directory, whose name no other node knows
 			list["handover: "+what] = &raft.TimeoutNowRequest{RPCHeader: h}
 		}
 	}
@@ -262,7 +261,7 @@ func (a *alone) others() map[string]any {
 	}
 	for what, data := range a.configurations() {
 		switch what {
-		case "two out", "all others", "two moved", "exchanged": // it may have missed the steps
+		case "two out", "all others", "two moved", "exchanged": // the node may have missed the steps in between
 		default:
 			snap("configuration: "+what, func(req *raft.InstallSnapshotRequest) { req.Configuration = data })
 		}
@@ -271,14 +270,14 @@ func (a *alone) others() map[string]any {
 	return list
 }
 
-// overTCP makes connections to a node as another one would.
+// overTCP makes connections to a node as another node does.
 type overTCP struct{ outgoing }
 
 func (o overTCP) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	return o.Port.Connect(string(addr), peerport.ProtoRaft, timeout)
 }
 
-// mustRefuse has a request made, which must change nothing.
+// mustRefuse makes a request by the function ask. The node must refuse it, and nothing may change.
 func (a *alone) mustRefuse(what string, before portrait, ask func() (taken bool, err error)) {
 	a.t.Helper()
 	if taken, _ := ask(); taken {
@@ -292,8 +291,8 @@ func (a *alone) mustRefuse(what string, before portrait, ask func() (taken bool,
 	}
 }
 
-// TestNoFieldOfAPeerIsBelieved: each field of each request of Raft's, with each absurd value.
-// The node goes on, and nothing changes; then the leader goes on, too.
+// TestNoFieldOfAPeerIsBelieved: a node gets requests in which one field is absurd, for each field of each request of Raft. The
+// node goes on, and nothing changes. Afterwards the leader can go on, too.
 func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	a := startAlone(t)
 	a.settle()
@@ -341,7 +340,7 @@ func TestNoFieldOfAPeerIsBelieved(t *testing.T) {
 	}
 }
 
-// settledEvery is after how many writes to the log it is noted what is committed.
+// settledEvery: each time after so many writes, the log notes which entries are committed.
 const settledEvery = 16
 
 // TestCommittedEntriesAreNotCut: the log refuses to cut off committed entries, whoever asks for it.
@@ -386,7 +385,7 @@ func TestCommittedEntriesAreNotCut(t *testing.T) {
 	dir.Close()
 }
 
-// plainLog is a log as a request is compared with it.
+// plainLog is a log in memory, against which a request is checked.
 type plainLog struct {
 	terms   map[uint64]uint64
 	configs map[uint64]raft.Configuration
@@ -404,9 +403,9 @@ func (l *plainLog) ConfigurationBefore(i uint64) (conf raft.Configuration) {
 	return conf
 }
 
-// TestEntriesInThePlaceOfAChangeOfMembers: the node checks a change of members against the
-// membership before it. The node does not use a change of a former leader for this check if that
-// change is being replaced, nor a log that lacks the entries before the change.
+// TestEntriesInThePlaceOfAChangeOfMembers: the node checks a change of members against the membership before it. For this check
+// it does not use a former leader's change that is being replaced. It does not use a log either that lacks the entries before
+// the change.
 func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
 	configuration := func(ids ...string) (c raft.Configuration) {
 		for _, id := range ids {
@@ -417,7 +416,7 @@ func TestEntriesInThePlaceOfAChangeOfMembers(t *testing.T) {
 	members := func(ids ...string) []byte { return raft.EncodeConfiguration(configuration(ids...)) }
 	log := &plainLog{terms: map[uint64]uint64{1: 1, 7: 2, 8: 2}, configs: map[uint64]raft.Configuration{
 		1: configuration("n1", "n2", "n3"),
-		8: configuration("n1", "n2", "n3", "n5"), // not committed
+		8: configuration("n1", "n2", "n3", "n5"), // this change is not committed
 	}}
 	s := &asSeen{term: 4, settled: 7, log: log, self: "n1"}
 	add := &raft.Log{Index: 9, Term: 3, Type: raft.LogConfiguration, Data: members("n1", "n2", "n3", "n6")}

@@ -18,9 +18,9 @@ import (
 // send its question. While a transfer waits, Raft accepts no entry. So the node would accept none in this term, and none in later terms
 // either: the transfer would go on waiting, though the goroutine that it asks has ended.
 //
-// The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the
-// log as it was at the beginning. Then it proposes nothing until the heir has the last entries, too, and has won
-// an election, or until one of these steps takes longer than an election timeout.
+// The caller of Transfer must first check that the heir answers. The leader serves requests until the heir has the log as it
+// was at the beginning. Then the leader proposes nothing more, until the heir has the last entries, too, and has won an
+// election. If one of these steps takes longer than an election timeout, the leader gives up the transfer.
 
 var (
 	ErrTransferring = errors.New("leadership transfer in progress")

@@ -15,13 +15,13 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// peer is a transport that says yes to everything, at an address.
+// peer is a transport with an address. It accepts every request.
 type peer struct {
 	*transport
 	port *peerport.Port
 	stop chan struct{}
 
-	answer atomic.Pointer[raft.AppendEntriesResponse] // nil: yes
+	answer atomic.Pointer[raft.AppendEntriesResponse] // nil: the peer accepts the request
 }
 
 func newPeer(t *testing.T, addr string, change ...func(*Config)) *peer {
@@ -104,7 +104,7 @@ func TestEntriesWaitForThePeer(t *testing.T) {
 	}
 }
 
-// cutOff is a connection that leads nowhere once it is cut, and does not say so.
+// cutOff is a connection. Once it is cut, what is written to it is lost, and the writer gets no error.
 type cutOff struct {
 	net.Conn
 	cut *atomic.Bool
@@ -120,7 +120,7 @@ func (c cutOff) Write(b []byte) (int, error) {
 // After a network cut the node soon finds its peer again. That holds even though the kept
 // connections are dead, and though entries wait for an answer on one of them.
 func TestHeartbeatsAfterTheNetworkWasCut(t *testing.T) {
-	cut := new(atomic.Bool) // of the connections from now on
+	cut := new(atomic.Bool) // cuts the connections that are made from now on
 	a := newPeer(t, "127.0.0.1:0", func(cfg *Config) {
 		cfg.HeartbeatTimeout = 50 * time.Millisecond
 		cfg.Dialer.Network = func(addr string, proto byte, timeout time.Duration) (net.Conn, error) {

@@ -12,9 +12,10 @@ import (
 // node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short entries. Its clients are told
 // that the disk is full instead. If there are other voters, the node hands its leadership to one of them.
 //
-// A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. Such a leader
-// goes on leading, and can commit nothing. So a follower stands for election if its disk has room for short entries, but not for an entry
-// that its leader has been sending for a while without committing it. Raft elects the follower only if a majority lacks the entry.
+// A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. Such a
+// leader goes on leading, and can commit nothing. So a follower stands for election if its leader has been sending an entry for
+// a while without committing it. The follower's disk must have no room for that entry, but room for short ones. Raft elects the
+// follower only if a majority lacks the entry.
 
 // troubleTick is how often watchTrouble checks whether the log is in trouble.
 const troubleTick = 500 * time.Millisecond

@@ -7,8 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A confirmation counts only if it was asked for after the read, in this term,
-// by a voter.
+// A confirmation counts only if a voter gives it, in this term, as the answer to a request that was sent after the read.
 func TestWhoConfirmsARead(t *testing.T) {
 	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}, {ID: "n4", Suffrage: raft.Nonvoter}}}
 	for what, c := range map[string]struct {
@@ -33,7 +32,7 @@ func TestWhoConfirmsARead(t *testing.T) {
 	}
 }
 
-// As many voters as make a majority are asked first: those that have answered most recently.
+// The leader first asks just as many voters as make a majority: those that have answered most recently.
 func TestWhoIsAskedToConfirm(t *testing.T) {
 	conf := raft.Configuration{Servers: []raft.Server{{ID: "n1"}, {ID: "n2"}, {ID: "n3"}, {ID: "n4", Suffrage: raft.Nonvoter}, {ID: "n5"}, {ID: "n6"}}}
 	tr := &transport{acks: map[raft.ServerID]ack{"n3": {term: 7, sent: 3}, "n4": {term: 7, sent: 9}, "n5": {term: 7, sent: 8}}}
