@@ -7,7 +7,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// stringArithmetic has the arithmetic operators by the names of their metamethods, for operands of which at least one is a string.
+// stringArithmetic has the arithmetic operators, by the names of their metamethods, for operations in which at least one operand is
+// a string.
 var stringArithmetic = map[string]func(a, b float64) float64{
 	"__add": func(a, b float64) float64 { return a + b },
 	"__sub": func(a, b float64) float64 { return a - b },
@@ -18,9 +19,9 @@ var stringArithmetic = map[string]func(a, b float64) float64{
 	"__unm": func(a, _ float64) float64 { return -a },
 }
 
-// arithmetic does what C Lua's Arith does: if both operands can be converted to numbers, it applies op to the numbers. Otherwise it
-// calls the metamethod that the parameter event names: that of the first operand or, if it has none, that of the second. If neither
-// has one, arithmetic raises an error.
+// arithmetic does what C Lua's Arith does. If both operands can be converted to numbers, it applies op to the numbers. Otherwise it
+// calls the metamethod named event: that of the first operand or, if the first has none, that of the second. If neither has one,
+// arithmetic raises an error.
 func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) float64) int {
 	a, b := L.Get(1), L.Get(2)
 	if event == "__unm" {

@@ -14,8 +14,8 @@ type library map[string]func(*Engine, *lua.LState) int
 // This file has the helpers of library functions that internal/auxlib does not have: errors about arguments,
 // the check for read-only tables, a call with one result, and the fields of metatables.
 
-// calleeName returns the name by which the caller of the running function calls it, and what kind of name that is, such as method.
-// It returns "" for both if the name is not known.
+// calleeName returns the name of the running function in the code that calls it, and the kind of that name, such as method. It
+// returns "" for both if the name is not known.
 func (e *Engine) calleeName(L *lua.LState) (kind, name string) {
 	f := interp.TopFrame(L)
 	if f == nil || f.Parent == nil || f.Parent.Fn.IsG || !f.Fn.IsG && f.TailCall > 0 {

@@ -25,7 +25,7 @@ func BenchmarkUnlock(b *testing.B) {
 	}
 }
 
-// BenchmarkEvalUnlock is the same with the text of the script.
+// BenchmarkEvalUnlock runs the script of BenchmarkUnlock by EVAL, with the text of the script.
 func BenchmarkEvalUnlock(b *testing.B) {
 	w := newWorld(b, Options{})
 	w.do(2, "set", "lock", "somebody")
@@ -39,7 +39,7 @@ func BenchmarkEvalUnlock(b *testing.B) {
 	}
 }
 
-// BenchmarkLoop is what an instruction costs under the hook.
+// BenchmarkLoop measures the time of an instruction with the hook (hook.go).
 func BenchmarkLoop(b *testing.B) {
 	w := newWorld(b, Options{})
 	script := "local n=0 for i=1,10000 do n=n+i end return n"

@@ -70,8 +70,8 @@ func (e *Engine) runCommand(cmd *store.Command, args [][]byte) store.Reply {
 	return r
 }
 
-// trace passes a command that has run to Options.Trace. If gopher-lua runs a script that the fast path gave up, trace skips the
-// first e.told commands: the fast path has passed these already.
+// trace passes a command that has run to Options.Trace. If the fast path has given up the script, gopher-lua runs it again from its
+// beginning. trace then skips the first e.told commands, because the fast path has passed them already.
 func (e *Engine) trace() {
 	switch {
 	case e.opts.Trace == nil:
@@ -94,8 +94,8 @@ func (e *Engine) refuse(L *lua.LState, raises bool, t *lua.LTable) int {
 	return 1
 }
 
-// markCounted sets the field that tells Redis that its statistics already count the error t.
-// lockstep sets the field because scripts can see it.
+// In Redis, a field of an error table says that the statistics already count the error. lockstep needs no such field, but
+// markCounted sets it in t, because scripts can see it.
 func markCounted(t *lua.LTable) *lua.LTable {
 	t.RawSetString("ignore_error_stats_update", lua.LTrue)
 	return t
@@ -182,8 +182,8 @@ func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	return text
 }
 
-// arguments turns the arguments of the running function into arguments of a command, which are valid until the next call of
-// arguments. ok is false if an argument is neither a string nor a number.
+// arguments turns the arguments of the running function into arguments of a command. They are valid until the next call of the
+// method arguments. ok is false if one of them is neither a string nor a number.
 func (e *Engine) arguments(L *lua.LState) (args [][]byte, ok bool) {
 	n := L.GetTop()
 	size := 0

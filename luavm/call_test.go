@@ -19,7 +19,8 @@ func TestLargeArgumentsAreLetGo(t *testing.T) {
 	}
 }
 
-// The text of an error that has its code already reaches a script with that code once.
+// TestUndecidedRightsOfAScript: an error text may already begin with an error code. The script gets the text with this one code:
+// the engine adds no second one.
 func TestUndecidedRightsOfAScript(t *testing.T) {
 	w := newWorld(t, Options{})
 	rules := []string{"+@all"}

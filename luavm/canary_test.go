@@ -14,8 +14,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// canary describes everything of a Lua state that scripts share: what it holds, with
-// tables and functions numbered as they are met, and which objects these are.
+// canary describes everything of a Lua state that scripts share. It has the contents of the shared objects, in which tables and
+// functions have numbers in the order of the walk. It also has the identities of these objects.
 type canary struct {
 	shape   strings.Builder
 	objects []lua.LValue
@@ -28,7 +28,7 @@ func newCanary(e *Engine) *canary {
 		e.globals, e.gmeta, e.protect, e.libEnv, e.libMeta, e.libRun, e.libLoad, e.loadingRedis,
 		e.guard, e.ext.Null, e.keyList, e.argList, e.L.Env, e.L.G.Global,
 	}
-	// The metatables of strings, numbers and so on: gopher-lua does not tell them.
+	// gopher-lua does not export the metatables of strings, numbers and so on.
 	field := reflect.ValueOf(e.L.G).Elem().FieldByName("builtinMts")
 	shared := *(*map[int]lua.LValue)(unsafe.Pointer(field.UnsafeAddr()))
 	for kind := range int(lua.LTChannel) + 1 {
@@ -78,7 +78,7 @@ func (c *canary) visit(v lua.LValue) {
 	}
 }
 
-// check compares a state with what it was, and with a fresh one.
+// check compares a Lua state with its earlier description c, and with the description of a fresh state.
 func (c *canary) check(t *testing.T, w *world, state *lua.LState, fresh, script string) (next *canary) {
 	t.Helper()
 	if *interp.OpenPlace(w.e.L) != nil {
@@ -129,7 +129,7 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestCanaryOfFunctions is TestCanary for the code of libraries, as it is loaded and as
+// TestCanaryOfFunctions: library code that tries to change shared objects changes none, neither while the library loads nor when
 // its functions run.
 func TestCanaryOfFunctions(t *testing.T) {
 	fresh := newCanary(New(Options{})).shape.String()

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestChargesCoverAllocations: what a script is charged for is about what is allocated, construct by construct. A measurement
-// of what the process allocates comes only between instructions, and may come late.
+// TestChargesCoverAllocations: for each construct of Lua, the bytes charged to a script are about as many as it allocates. The
+// charges must be right, because the engine measures the allocations of the process only between instructions: that may be too
+// late.
 func TestChargesCoverAllocations(t *testing.T) {
 	name := strings.Repeat("a", 50_000)
 	for what, body := range map[string]string{

@@ -13,7 +13,8 @@ func (e *Engine) Commands() []store.Command {
 	const common = store.NoScript | store.Stale | store.SkipMonitor | store.NoMandatoryKeys | store.MovableKeys | store.Scripting
 	rw := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRW | store.KeyAccess | store.KeyUpdate}}
 	ro := []store.KeySpec{{Begin: 2, Step: 1, NumKeys: 2, Flags: store.KeyRO | store.KeyAccess}}
-	// The key specs of EVAL assume that the script reads and writes all its keys; those of EVAL_RO, that it reads them.
+	// The key specs of EVAL assume that the script reads and writes all its keys. The key specs of EVAL_RO assume that it only
+	// reads them.
 	const notes = "What the script does with its keys is not known."
 	rwNoted, roNoted := []store.KeySpec{rw[0]}, []store.KeySpec{ro[0]}
 	rwNoted[0].Notes, roNoted[0].Notes = notes, notes
@@ -112,8 +113,7 @@ func (e *Engine) evalBody(c *store.Ctx, readOnly bool) store.Reply {
 	if err != "" {
 		return store.Err(err)
 	}
-	// A lookup with the converted bytes copies nothing, so a known script costs
-	// no copy of its text.
+	// Go copies nothing for a map lookup by string(bytes), so the EVAL of a known script makes no copy of its text.
 	chunk, from := e.byBody[string(c.Args[1])], known
 	if chunk == nil {
 		var fail *store.Reply
@@ -170,7 +170,7 @@ func (e *Engine) scriptLoad(c *store.Ctx) store.Reply {
 	return store.Str(chunk.sha)
 }
 
-// bytesPerStep is how many bytes are worked on in a step of store.Ctx.Work.
+// bytesPerStep is how many bytes of work count as one step in store.Ctx.Work.
 const bytesPerStep = 64
 
 func scriptExists(c *store.Ctx) store.Reply {

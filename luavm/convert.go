@@ -9,8 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// toLua converts the reply of a command to a Lua value, by the protocol version that
-// the script has chosen with redis.setresp.
+// toLua converts the reply of a command to a Lua value. The protocol version that the script has chosen with redis.setresp decides
+// the form of the value.
 func (e *Engine) toLua(L *lua.LState, r *store.Reply) lua.LValue {
 	switch r.Kind {
 	case store.Integer:
@@ -94,9 +94,9 @@ func (e *Engine) setToLua(L *lua.LState, elems []store.Reply) lua.LValue {
 	return e.record(L, "set", t)
 }
 
-// A value becomes an error in the reply (errReplyDepth) if the tables around it take replyDepth slots or
-// more of C Lua's stack: then C Lua's stack is full. replyDepth is less than store.MaxReplyDepth, so another
-// node can decode every reply that this node sends to it.
+// A table in a reply takes slots of C Lua's stack. At replyDepth slots that stack is full, and the value that comes next becomes an
+// error in the reply (errReplyDepth). replyDepth is less than store.MaxReplyDepth, so another node can decode every reply that this
+// node sends to it.
 const replyDepth = 7995
 
 // These are the slots of C Lua's stack that a table takes while one of its elements is converted.
@@ -106,9 +106,9 @@ const (
 	keySlot    = 4 // for a key in a map
 )
 
-// elementCost is about how many bytes an element of a reply takes besides its text; toReply charges twice as
-// much. The strings of a reply, with elementCost for each, may take MemoryLimit/replyShare bytes: the reply
-// is encoded, sent to another node and encoded there for the client, so it exists several times.
+// elementCost is about how many bytes an element of a reply takes besides its text; toReply charges twice as much. The strings of a
+// reply, with elementCost for each, may take MemoryLimit/replyShare bytes. They may not take more, because a reply exists several
+// times: it is encoded, sent to another node, and encoded there for the client.
 const (
 	elementCost = 80
 	replyShare  = 4
@@ -159,8 +159,8 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	return store.Nil
 }
 
-// tableToReply converts a table by the first field that gives it a special type, such as
-// err or ok, and else as an array.
+// tableToReply converts a table. The first field that gives the table a special type, such as err or ok, decides the type of the
+// reply. Without such a field, the reply is an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
 		e.work(len(s) / replyInStep) // the time of TrimRight: replyText counts only the bytes that remain

@@ -14,16 +14,14 @@ import (
 	"testing"
 )
 
-// The corpus: scripts in testdata/cases/*.txt and, in testdata/*.json, the same
-// scripts with the replies that a real redis-server 7.0.15 gave. A new case is
-// written into the text file and its reply recorded:
+// The corpus is the scripts in testdata/cases/*.txt. testdata/*.json has the same scripts with the replies that a real redis-server
+// 7.0.15 gave. To add a case, write it into the text file and record its reply:
 //
 //	redis-server --port 7777 --save '' &
 //	go test ./luavm -run TestCorpus -record 127.0.0.1:7777
 //
-// Cases are separated by a line of dashes. Lines that begin with @ say how the
-// script is run: "@keys a b", "@args x y", "@resp 3", "@ro" (EVAL_RO), "@before
-// set k v" (a command that is run first).
+// Cases are separated by a line of dashes. Lines that begin with @ say how the script is run: "@keys a b", "@args x y", "@resp 3",
+// "@ro" (EVAL_RO), "@before set k v" (a command that is run first).
 var record = flag.String("record", "", "address of a Redis 7.0.15 to record the corpus from")
 
 type corpusCase struct {
@@ -46,7 +44,7 @@ func (c *corpusCase) command() []string {
 	return append(append(args, c.Keys...), c.Args...)
 }
 
-// latin1 turns a text of bytes, one per character, into these bytes.
+// latin1 turns a text in which each character stands for a byte into these bytes.
 func latin1(s string) string {
 	var b []byte
 	for _, r := range s {

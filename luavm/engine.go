@@ -156,7 +156,7 @@ type run struct {
 	onTexts uint64 // opcodes that the hook looks at, too, once the script may have a long text (longtext.go); 0 until then
 
 	overflowed overflowed // whether a stack overflow was raised
-	unhandled  bool       // the error being raised is none for the handler of an xpcall
+	unhandled  bool       // the handler of an xpcall must not get the error being raised
 }
 
 // allocated says what a script has allocated. If the text of the script was compiled for this run, the counts include what the
@@ -243,8 +243,8 @@ func (e *Engine) kill(what uint32) store.Reply {
 	}
 }
 
-// BusyError returns the error for other clients while a script or function runs for
-// long. It may be called from any goroutine.
+// BusyError returns the error that other clients get when a script or function has been running for long. It may be called from any
+// goroutine.
 func (e *Engine) BusyError() store.Error { return busyWith(e.state.Load()) }
 
 func busyWith(state uint32) store.Error {
@@ -254,8 +254,8 @@ func busyWith(state uint32) store.Error {
 	return store.ErrBusyScript
 }
 
-// Abort stops the running script or function even if it has written, and the loading of libraries. It is for a node
-// that has lost the leadership or is stopping. It may be called from any goroutine.
+// Abort stops the running script or function, even one that has written, and stops the loading of libraries. A node that loses the
+// leadership or is stopping calls Abort. It may be called from any goroutine.
 func (e *Engine) Abort() {
 	e.loads.CompareAndSwap(loadsLibraries, loadsAborted)
 	for {
@@ -266,8 +266,7 @@ func (e *Engine) Abort() {
 	}
 }
 
-// wrote records that the script called a write command. A kill that came first
-// wins, as in Redis.
+// wrote records that the script called a write command. If a kill came first, the kill wins, as in Redis.
 func (e *Engine) wrote() {
 	for {
 		s := e.state.Load()

@@ -136,7 +136,7 @@ func errLibraryExists(name string) store.Error {
 	return store.Error("ERR Library '" + name + "' already exists")
 }
 
-// errLibraryTaken is errLibraryExists as FUNCTION RESTORE words it.
+// errLibraryTaken is FUNCTION RESTORE's error for a library that exists already: Redis words it differently from errLibraryExists.
 func errLibraryTaken(name string) store.Error {
 	return store.Error("ERR Library " + name + " already exists")
 }

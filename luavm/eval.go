@@ -22,15 +22,15 @@ type chunk struct {
 	flags scriptFlags
 }
 
-// maxChunks bounds the number of compiled scripts. Before the engine adds one too many, it drops
-// all others, and compiles each of them again when it is called.
+// maxChunks bounds the number of compiled scripts. If there would be more, the engine first drops all of them. A dropped script is
+// compiled again when it is called.
 const maxChunks = 1000
 
 // compiledShare bounds the memory of compiled scripts: all of them together, with their texts, may
 // take MemoryLimit/compiledShare bytes.
 const compiledShare = 2
 
-// beginning is what the compiler leaves to the run of a script.
+// beginning is what the compiler passes on to the run of a script.
 type beginning struct {
 	state uint32    // has stateKilled if a kill came too late to stop the compiler: the kill stops the script instead
 	used  allocated // what compiling the script has allocated; zero if it was compiled before
@@ -39,8 +39,8 @@ type beginning struct {
 // known is the beginning of a script that is compiled already.
 var known = beginning{state: stateRunning}
 
-// chunkOf returns the compiled form of a script's text. It compiles the text if the engine does not have the form yet: the time
-// (ctx.ScriptTime) and the memory (from) of compiling count toward the limits of the script. If the text is refused, or the
+// chunkOf returns the compiled form of a script's text. It compiles the text if the engine does not have the form yet. The time
+// (ctx.ScriptTime) and the memory (from) of compiling then count toward the limits of the script. If the text is refused or the
 // compiler is stopped, fail is the reply.
 func (e *Engine) chunkOf(ctx *store.Ctx, body string) (c *chunk, from beginning, fail *store.Reply) {
 	if c := e.byBody[body]; c != nil {

@@ -26,7 +26,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// What a script does to KEYS and ARGV ends with it.
+// The changes that a script makes to KEYS and ARGV end with the script.
 func TestKeysBelongToOneScript(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.eval("KEYS.x, KEYS[7], ARGV[0], ARGV[5000] = 1, 2, 3, 4 setmetatable(KEYS, {__index=function() return 'left' end})", "a", "b", "c")

@@ -12,10 +12,10 @@ import (
 	"lockstep/store"
 )
 
-// The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the
-// replies, and return. gopher-lua spends half of the time of such a script on its frames, the
-// tables KEYS and ARGV, and an allocation for each value. So this file runs plain scripts (link.go)
-// that have only the instructions in fastOps, with registers that hold the values themselves.
+// The scripts of locks do little: they pass KEYS and ARGV to a few commands, compare the replies, and return. gopher-lua spends
+// half of the time of such a script on its frames, the tables KEYS and ARGV, and an allocation for each value. This file runs plain
+// scripts (link.go) without these costs, because its registers hold the values themselves. It runs a script only if fastOps has all
+// of the script's instructions.
 //
 // Everything unusual, above all every error, is left to gopher-lua: the writes of the
 // script are rolled back, and gopher-lua runs the script from its beginning. The result is
@@ -314,8 +314,8 @@ func (e *Engine) callFast(fn *value, params []value) (result value, known bool) 
 	return value{}, true
 }
 
-// commandFast does what redisCall does, on the fast path. known is false if the fast path may not run the command, or if the reply
-// does not fit into a value, as an error or a list does not.
+// commandFast does what redisCall does, on the fast path. known is false if the fast path may not run the command. known is also
+// false if a value cannot hold the reply, such as an error or a list.
 func (e *Engine) commandFast(params []value) (result value, known bool) {
 	args, ok := e.argumentsFast(params)
 	if !ok {

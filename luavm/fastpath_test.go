@@ -14,7 +14,7 @@ import (
 	"lockstep/store"
 )
 
-// plainGenerator makes scripts as those of locks are, right ones and wrong ones.
+// plainGenerator makes random scripts that resemble the scripts of locks. Some of them fail.
 type plainGenerator struct {
 	*rand.Rand
 	strings.Builder
@@ -84,7 +84,7 @@ func (g *plainGenerator) command() {
 	g.WriteString(")")
 }
 
-// arguments writes those of a command that fits its key, mostly.
+// arguments writes a random command with its arguments. Most of the commands fit the type of their key.
 func (g *plainGenerator) arguments() {
 	const str, hash, absent, list, number = "KEYS[1]", "KEYS[2]", "KEYS[3]", "KEYS[4]", "KEYS[5]"
 	const text, field, hundred = "ARGV[1]", "ARGV[2]", "ARGV[3]"
@@ -179,7 +179,7 @@ func TestPlainCorpus(t *testing.T) {
 	}
 }
 
-// twin runs scripts twice: by the fast path where it can, and without it.
+// twin runs each script in two engines: one has the fast path, the other does not.
 type twin struct {
 	with, without *world
 	traced        [2][]string
@@ -198,7 +198,7 @@ func newTwin(tb testing.TB) *twin {
 	return t
 }
 
-// run runs a script on both sides and reports whether the fast path did.
+// run runs a script in both engines, compares the results, and reports whether the fast path ran the script to its end.
 func (t *twin) run(tb testing.TB, before [][]string, command []string) (fast bool) {
 	tb.Helper()
 	t.traced, t.faults = [2][]string{}, nil
@@ -277,7 +277,7 @@ func FuzzFastPath(f *testing.F) {
 	})
 }
 
-// TestFastPathRunsLocks: the scripts of locks take the fast path, and no memory of their own.
+// TestFastPathRunsLocks: the fast path runs the scripts of locks, and allocates no memory for a run.
 func TestFastPathRunsLocks(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.do(2, "set", "k", "mine")
@@ -339,8 +339,8 @@ func TestFastPathGivesUp(t *testing.T) {
 	}
 }
 
-// TestFastPathKeepsNothing: neither the request's memory nor a script's values are held
-// when it has ended, and a reply does not lie in the request.
+// TestFastPathKeepsNothing: after a script has ended, the fast path holds neither the request's memory nor a value of the script.
+// No reply uses the request's memory.
 func TestFastPathKeepsNothing(t *testing.T) {
 	w := newWorld(t, Options{})
 	const script = "redis.call('set',KEYS[1],ARGV[1]) local v=redis.call('get',KEYS[1]) return ARGV[1]"
@@ -374,7 +374,7 @@ func (w *world) with(name string, run func()) {
 	w.e.Bind(w.table)
 }
 
-// TestFastPathIsKilled: a script that has been killed does not run again as if it had not.
+// TestFastPathIsKilled: if the fast path leaves a script that was killed to gopher-lua, gopher-lua stops the script, too.
 func TestFastPathIsKilled(t *testing.T) {
 	for name, stop := range map[string]func(e *Engine){"SCRIPT KILL": func(e *Engine) { e.Kill() }, "the end of leadership": (*Engine).Abort} {
 		w := newWorld(t, Options{})

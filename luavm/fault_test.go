@@ -68,8 +68,8 @@ func (w *world) tookAllOf(body string) bool {
 	return w.tookAll
 }
 
-// TestFaultLeavesNothing: a panic outside a protected call, as the text is compiled, the arguments are handed over or the
-// reply is made, leaves the engine as it was.
+// TestFaultLeavesNothing: a panic outside a protected call leaves the engine as it was. Such a panic can come while the text is
+// compiled, the arguments are handed over or the reply is made.
 func TestFaultLeavesNothing(t *testing.T) {
 	fresh := newCanary(New(Options{})).shape.String()
 	large := strings.Repeat("x", 3<<20)
@@ -114,7 +114,7 @@ func TestFaultLeavesNothing(t *testing.T) {
 	}
 }
 
-// doContained is do that returns a panic as the text of the reply.
+// doContained does what do does, but recovers a panic and returns its text as a reply.
 func (w *world) doContained(args ...string) (r store.Reply) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -140,7 +140,7 @@ func TestFaultAtGreatDepth(t *testing.T) {
 	}
 }
 
-// TestNoRoomInATailCall: registers that run out in a tail call are a stack overflow like any other.
+// TestNoRoomInATailCall: if a tail call finds no free registers, the script gets the ordinary error of a stack overflow.
 func TestNoRoomInATailCall(t *testing.T) {
 	w := newWorld(t, Options{})
 	state := w.e.L
@@ -176,7 +176,8 @@ func TestOverflowKeepsLibraries(t *testing.T) {
 	}
 }
 
-// TestRegistersGrowByDoubling: deep calls copy the registers a few times, and they are memory of the script.
+// TestRegistersGrowByDoubling: however deep the calls of a script are, the registers are copied only a few times. They count as
+// memory of the script.
 func TestRegistersGrowByDoubling(t *testing.T) {
 	script := "local function f(n) local " + names(60) + " if n==0 then return 0 end return 1+f(n-1) end return f(10000)"
 	w := newWorld(t, Options{})

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// TestSearchIsWatched: string.find for plain text looks at the limits while it searches, as often as the lengths of the texts say.
-// strings.Index took time that grows with their product, without a look.
+// TestSearchIsWatched: string.find for plain text looks at the limits while it searches. The number of looks grows with the sum of
+// the lengths of the two texts. The engine must not use strings.Index, whose time grows with the product of the lengths, and which
+// takes no look.
 func TestSearchIsWatched(t *testing.T) {
 	for _, find := range []string{
 		"(('b'..('a'):rep(15)):rep(2^16)):find(('b'..('a'):rep(15)):rep(2^15)..'c',1,true)",

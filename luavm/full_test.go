@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// full is a store whose data has reached its limit, and how a leader runs commands on it.
+// full is a store whose data has reached its limit. Its methods run commands as a leader does.
 type full struct {
 	w *world
 }
@@ -35,19 +35,19 @@ func (f *full) do(args ...string) store.Reply {
 	return r
 }
 
-// TestReleasesAtFullMemory: each step by which clients renew and release their locks goes on, however much the data exceeds its limit.
+// TestReleasesAtFullMemory: clients of every kind can still renew and release their locks, however far the data exceeds its limit.
 func TestReleasesAtFullMemory(t *testing.T) {
 	const (
 		owns    = "if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call("
 		release = owns + "'del',KEYS[1]) else return 0 end"
 		renew   = owns + "'pexpire',KEYS[1],ARGV[2]) else return 0 end"
-		// Redisson leaves the result of a release for a client that has lost the reply.
+		// Redisson stores the result of a release, for a client that has lost the reply.
 		redisson = `local val = redis.call('get', KEYS[2]); if val ~= false then return tonumber(val); end;
 if (redis.call('hexists', KEYS[1], ARGV[1]) == 0) then return nil; end;
 local counter = redis.call('hincrby', KEYS[1], ARGV[1], -1);
 redis.call('del', KEYS[1]); redis.call('set', KEYS[2], 1, 'px', 1000); return 1;`
 		redissonRenew = "if (redis.call('hexists', KEYS[1], ARGV[1]) == 1) then redis.call('pexpire', KEYS[1], 30000); return 1; end; return 0;"
-		// What follows renews by setting the value again: redlock-rb, and node-redlock 5.
+		// redlock-rb and node-redlock 5 renew a lock by setting its value again.
 		again = owns + "'set',KEYS[1],ARGV[1],'px',ARGV[2]) else return 0 end"
 		// python-redis-lock wakes those that wait, and then deletes the lock.
 		signals = `if redis.call("get", KEYS[1]) ~= ARGV[1] then return 1 else

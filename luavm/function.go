@@ -81,7 +81,7 @@ func (e *Engine) functionLoad(c *store.Ctx) store.Reply {
 		err = store.ErrTooMuchCode
 	}
 	if err == "" {
-		err = s.sum.Add(c.Txn, l.lib) // its functions may share one long description: then its write needs more memory than its loading
+		err = s.sum.Add(c.Txn, l.lib) // if the functions share one long description, storing the library takes more memory than loading it
 	}
 	if err != "" {
 		return store.Err(err)
@@ -99,9 +99,9 @@ type restored struct {
 	sum       store.NewLibraries
 }
 
-// load reads the first line of a library, checks that its name is free, runs the code, checks that it has registered at most
-// maxFunctions functions, and adds the library to s. Redis makes its checks in this order. took is how long it took to load the
-// libraries that are already in s. The function taken reports whether a stored library has the given name and may not be replaced.
+// load loads one more library into s. It reads the first line, checks that the name is free, runs the code, and checks that the
+// code has registered at most maxFunctions functions: Redis makes its checks in this order. took is how long the libraries that are
+// already in s took to load. The function taken reports whether a stored library has the given name and may not be replaced.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {

@@ -82,8 +82,7 @@ func TestFunctionWrites(t *testing.T) {
 	}
 }
 
-// Libraries are in the store: another engine, as on another node, compiles
-// them when they are called.
+// The store has the libraries. So another engine, as on another node, compiles them when their functions are called.
 func TestLibraryOnAnotherEngine(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, counterLibrary)
@@ -148,8 +147,8 @@ func TestLoadLimits(t *testing.T) {
 	}
 }
 
-// FUNCTION KILL and STATS are asked from another goroutine while a function
-// runs, SCRIPT KILL is refused, and the other way round.
+// While a function runs, another goroutine can have it killed by FUNCTION KILL, and FUNCTION STATS shows it; SCRIPT KILL is
+// refused. While a script runs, FUNCTION KILL is refused, and FUNCTION STATS shows no function.
 func TestKillFunction(t *testing.T) {
 	var w *world
 	var stats []store.Reply
@@ -194,7 +193,7 @@ func TestKillFunction(t *testing.T) {
 	}
 }
 
-// The queries that are allowed at any time may come from other goroutines (-race).
+// Other goroutines may call these methods at any time (the test is for -race).
 func TestAskedWhileRunning(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, counterLibrary)
@@ -265,8 +264,8 @@ func TestLoadedLibrariesAreBounded(t *testing.T) {
 	}
 }
 
-// TestDumpRestores: what FUNCTION DUMP returns can be restored, and is the
-// same then.
+// TestDumpRestores: an engine that restores the result of FUNCTION DUMP has the same libraries, and its own FUNCTION DUMP returns
+// the same.
 func TestDumpRestores(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, counterLibrary)
@@ -285,9 +284,8 @@ func TestDumpRestores(t *testing.T) {
 	}
 }
 
-// FuzzLibrary: no library code may do more than fail, when it is loaded and
-// when its functions are called. What could be loaded can be loaded again from
-// what FUNCTION DUMP says.
+// FuzzLibrary: whatever the code of a library is, the engine survives loading it and calling its functions. Code that could be
+// loaded can be loaded again from the result of FUNCTION DUMP.
 func FuzzLibrary(f *testing.F) {
 	f.Add(counterLibrary[len("#!lua name=counter\n"):])
 	f.Add("redis.register_function{function_name='f', callback=redis.log, description='x', flags={'no-writes', 'allow-oom'}}")
@@ -318,7 +316,7 @@ func FuzzLibrary(f *testing.F) {
 	})
 }
 
-// However many libraries are restored, they end at the time limit of scripts.
+// FUNCTION RESTORE stops at the time limit of scripts, however many libraries it loads.
 func TestRestoreTimeLimit(t *testing.T) {
 	var body []byte
 	for i := range 40 {
@@ -338,7 +336,8 @@ func TestRestoreTimeLimit(t *testing.T) {
 	}
 }
 
-// A library that is stopped while it loads says so, and has no more than what is left of the time of scripts.
+// If a library is stopped while it loads, the error says so. A library may load only for the rest of the time that a script may
+// take.
 func TestLibrariesHaveTheTimeThatIsLeft(t *testing.T) {
 	const endless, short = "#!lua name=lib\nwhile true do end", "#!lua name=lib\nfor i = 1, 100000 do end redis.register_function('f', redis.log)"
 	dump := func(code string) string {
@@ -370,8 +369,7 @@ func seal(body []byte) string {
 	return string(binary.LittleEndian.AppendUint64(b, sum))
 }
 
-// FuzzFunctionRestore: no payload may do more than be refused, and then
-// nothing has changed.
+// FuzzFunctionRestore: whatever the payload is, the engine survives FUNCTION RESTORE. A payload that is refused changes nothing.
 func FuzzFunctionRestore(f *testing.F) {
 	w := newWorld(f, Options{Now: tick(), TimeLimit: 200 * time.Millisecond, MemoryLimit: 64 << 20})
 	w.mustLoad(f, counterLibrary)
@@ -426,8 +424,8 @@ func TestTooManyFunctions(t *testing.T) {
 	}
 }
 
-// A function may have any number of flags. To read them is work of the library's loading, each time that a function is registered,
-// even with the same list.
+// A function may have any number of flags. The engine counts the reading of the flags as work of the loading. It counts this work
+// for each function, even if all functions share the same list.
 func TestFlagsAreWork(t *testing.T) {
 	w := newWorld(t, Options{Now: tick()})
 	flags := "local flags={" + strings.Repeat("'no-writes',", 10_000) + "}"
@@ -440,7 +438,7 @@ func TestFlagsAreWork(t *testing.T) {
 	}
 }
 
-// TestFunctionListStopsAtTheLimit: a list that is too long for a reply is not made to its end.
+// TestFunctionListStopsAtTheLimit: FUNCTION LIST stops as soon as its list is too long for a reply.
 func TestFunctionListStopsAtTheLimit(t *testing.T) {
 	txn := store.New().Begin(store.Time{}, 1, store.Env{Limits: store.Limits{Reply: 64 << 10}})
 	for i := range 200 {

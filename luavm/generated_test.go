@@ -9,10 +9,8 @@ import (
 	"testing"
 )
 
-// TestGenerated runs programs that are made at random from conditions,
-// assignments to several variables, loops, closures and variable arguments:
-// where a code generator goes wrong. Their output was recorded from a real
-// server, by -record like the corpus.
+// TestGenerated runs random programs of conditions, assignments to several variables, loops, closures and variable arguments,
+// because code generators go wrong there. Their output was recorded from a real server, by -record like the corpus.
 func TestGenerated(t *testing.T) {
 	const golden, programs = "testdata/generated.json", 80
 	if *record != "" {
@@ -41,8 +39,8 @@ func TestGenerated(t *testing.T) {
 	}
 }
 
-// generatedPrelude are the helpers of the programs: O prints, S, N, I and K
-// make a string, a number, a table and a key of anything, M gives four values.
+// generatedPrelude has the helpers of the programs. O prints. S makes a string, N a number, I a table and K a key of any value. M
+// returns four values.
 const generatedPrelude = `local OUT,T,FS={},{p=1,q='x'},{}
 local function S(x)
   if type(x)=='table' then

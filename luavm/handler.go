@@ -11,8 +11,8 @@ import (
 const handlerSteps = 16
 
 // errorHandler is the handler of an xpcall. C Lua calls the handler where the error happens, on top of the calls that have failed.
-// For an error of the handler it calls the handler again, on top of the first call, and so on until a call of the handler returns
-// or calls nest too deeply (see roomForHandler). What the last call returns is the result of xpcall.
+// If the handler raises an error, too, C Lua calls it again for that error, on top of its first call. This ends when a call of the
+// handler returns, or when the calls nest too deeply (see roomForHandler). The result of the last call is the result of xpcall.
 type errorHandler struct {
 	e       *Engine
 	value   lua.LValue     // the second argument of xpcall
@@ -31,8 +31,8 @@ func (e *Engine) isHandler(fn *lua.LFunction) bool {
 	return fn.IsG && len(fn.Upvalues) == 1 && fn.Upvalues[0].Value() == lua.LValue(e.guard)
 }
 
-// run calls the handler with the error at index 1, and leaves the result on the stack. If run itself panics, the value is never
-// a *lua.ApiError: gopher-lua would make a trace for it (see panicStopped).
+// run calls the handler with the error at index 1, and leaves the result on the stack. If run itself panics, it never does so with
+// a *lua.ApiError, because gopher-lua would make a trace for that (see panicStopped).
 func (h *errorHandler) run(L *lua.LState) int {
 	defer h.e.passHandlerPanics()
 	e := h.e

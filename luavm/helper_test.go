@@ -57,8 +57,8 @@ func (w *world) eval(script string, keysAndArgs ...string) store.Reply {
 	return w.do(2, append([]string{"eval", script, strconv.Itoa(n)}, keysAndArgs...)...)
 }
 
-// testCommands stand in for what the server implements, and reply with the
-// types that no data command has.
+// testCommands returns stand-ins for commands that the server implements. It also returns commands whose replies have types that no
+// data command has.
 func testCommands() []store.Command {
 	fixed := func(name string, r store.Reply) store.Command {
 		return store.Command{Name: name, Arity: -1, Flags: store.ReadOnly, Group: "test", Run: func(*store.Ctx) store.Reply { return r }}

@@ -42,8 +42,8 @@ const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETT
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has the bits of the call instructions. Done calls h.before for these, too, but a plain script may have
-// them: it calls no Lua functions.
+// calls has the bits of the call instructions. Done calls h.before for these, too. Unlike the opcodes in watched, a plain script
+// may have them, because it calls no Lua functions.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.
@@ -217,8 +217,8 @@ func (e *Engine) beforeFor(L *lua.LState, a int) {
 	}
 }
 
-// beforeLen replaces a table whose metatable has __len, which C Lua 5.1 does not use for tables, by a copy without a
-// metatable. No variable changes, because the compiler gives the operand of # a register of its own (function.unary).
+// C Lua 5.1 does not use __len for tables. So beforeLen replaces a table whose metatable has __len by a copy without a metatable.
+// No variable changes, because the compiler gives the operand of # a register of its own (function.unary).
 func (e *Engine) beforeLen(L *lua.LState, a int) {
 	t, ok := L.Get(a).(*lua.LTable)
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// TestHostileScripts plays scripts of conformance/hostile/scripts. Their replies are those
-// of a real server, recorded by -record like the corpus, and nothing of them remains.
+// TestHostileScripts plays scripts of conformance/hostile/scripts. Each gets the reply that -record recorded from a real server, as
+// for the corpus, and leaves nothing behind.
 func TestHostileScripts(t *testing.T) {
 	const golden, first, last = "testdata/hostile.json", 3000, 3120
 	var cases []corpusCase
@@ -41,8 +41,8 @@ func TestHostileLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestCanaryScript: the script by which a server is watched from outside sees a change of
-// what scripts share.
+// TestCanaryScript: conformance/hostile watches a server from outside by the script scripts.Canary. The reply to that script
+// changes when something changes that scripts share.
 func TestCanaryScript(t *testing.T) {
 	w := newWorld(t, Options{})
 	want := wire(w.eval(scripts.Canary), 2)
@@ -52,8 +52,8 @@ func TestCanaryScript(t *testing.T) {
 	}
 }
 
-// TestStoppedIsSeen: scripts.Stopped tells the error of the time limit, which says nothing about the script, from an error that the
-// script raised.
+// TestStoppedIsSeen: the error of the time limit says nothing about the script. scripts.Stopped distinguishes that error from one
+// that the script raised.
 func TestStoppedIsSeen(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: 50 * time.Millisecond})
 	for text, stopped := range map[string]bool{"while true do end": true, "return 1": false, "error('time limit')": false} {

@@ -340,8 +340,8 @@ func (w *walk) thread(th *lua.LState) {
 	}
 }
 
-// own returns part as a Lua string. If the running code may keep values from call to call (e.keeps), own
-// copies part, so that the larger string that part belongs to is not kept with it.
+// own returns part as a Lua string. If the running code may keep values from call to call (e.keeps), own copies part. Otherwise the
+// larger string that contains part would be kept with it.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
 		e.charge(int64(len(part)) + boxSize)

@@ -36,7 +36,7 @@ var growers = map[string]string{
 	"coders":        "for j=1,10 do t[#t+1]=cjson.new() end",
 }
 
-// parts keep a part of something large; the rest of it must not be kept with the part.
+// Each of parts is code that keeps a part of something large. The rest of the large thing must not be kept with the part.
 var parts = map[string]string{
 	"keys":         "for j=1,50 do local k=string.rep('k',500)..i..','..j t[k]=1 t[k]=nil end",
 	"dead numbers": "for j=1,1000 do local k=i*1000+j+0.5 t[k]=1 t[k]=nil end",
@@ -49,8 +49,8 @@ var parts = map[string]string{
 	"struct":       "t[i]=struct.unpack('c1',string.rep('x',1e5))",
 }
 
-// TestKeptStateIsBounded: a library that keeps something of each call, of whatever kind, gets an
-// error before this takes twice the memory that libraries may keep. Then it begins anew.
+// TestKeptStateIsBounded: each library here keeps something of every call. Before it keeps twice the memory that libraries may
+// keep, a call gets an error, and the library begins anew.
 func TestKeptStateIsBounded(t *testing.T) {
 	for name, code := range growers {
 		t.Run(name, func(t *testing.T) { keep(t, code, 1<<20, true) })
@@ -146,7 +146,8 @@ func TestOnlyWhatMayHaveGrownIsMeasured(t *testing.T) {
 	}
 }
 
-// TestMeasuringIsTimeOfTheScript: whoever keeps much pays for the walk.
+// TestMeasuringIsTimeOfTheScript: the walk over what a library keeps counts as time of the call. So a user whose library keeps much
+// pays for the walk.
 func TestMeasuringIsTimeOfTheScript(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 128 << 20, Now: tick()})
 	w.mustLoad(t, largeLibrary)
@@ -167,8 +168,8 @@ func TestMeasuringIsTimeOfTheScript(t *testing.T) {
 	t.Error("no walk took any time")
 }
 
-// TestManyLibrariesAreBounded: each library may keep something when it is loaded, but all
-// together no more than a single one may.
+// TestManyLibrariesAreBounded: each library may keep something when it is loaded. But all libraries together may keep no more than
+// a single one may.
 func TestManyLibrariesAreBounded(t *testing.T) {
 	const limit, count = 8 << 20, 100
 	w := newWorld(t, Options{MemoryLimit: limit})
@@ -229,7 +230,7 @@ func TestEndedScriptsHoldNothing(t *testing.T) {
 	}
 }
 
-// TestCompiledFormsAreBounded: by what they take, not by their text alone.
+// TestCompiledFormsAreBounded: the bound on compiled scripts counts the memory of the compiled forms, not only that of the texts.
 func TestCompiledFormsAreBounded(t *testing.T) {
 	const limit = 8 << 20
 	w := newWorld(t, Options{MemoryLimit: limit})
@@ -241,7 +242,7 @@ func TestCompiledFormsAreBounded(t *testing.T) {
 			if i%20 != 19 {
 				continue
 			}
-			w.reset() // which has their texts
+			w.reset() // the store has their texts
 			if grown := liveHeap() - before; grown > limit {
 				t.Fatalf("%d bytes are kept after %d scripts with %d functions", grown, i, size)
 			}
@@ -259,7 +260,7 @@ func TestCompiledFormsAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkFunction is one call of a function that counts.
+// BenchmarkFunction measures one call of a function that counts.
 func BenchmarkFunction(b *testing.B) {
 	w := newWorld(b, Options{MemoryLimit: 28 << 20})
 	w.mustLoad(b, counterLibrary)
@@ -271,7 +272,7 @@ func BenchmarkFunction(b *testing.B) {
 	}
 }
 
-// BenchmarkFunctionWithState is the same beside a library with some thousand tables.
+// BenchmarkFunctionWithState measures the same call while another library keeps some thousand tables.
 func BenchmarkFunctionWithState(b *testing.B) {
 	w := newWorld(b, Options{MemoryLimit: 28 << 20})
 	w.mustLoad(b, "#!lua name=state\nlocal t={} for i=1,20000 do t[i]={i} end redis.register_function('large',function() return #t end)")

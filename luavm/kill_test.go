@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// killedIn has the command PING kill the script that calls it, and returns the reply to that.
+// killedIn makes PING kill the script that calls it; answer gets the reply to that kill.
 func killedIn(w *world) (answer *store.Reply) {
 	answer = new(store.Reply)
 	w.table.Lookup([]byte("ping")).Run = func(*store.Ctx) store.Reply {
@@ -20,8 +20,8 @@ func killedIn(w *world) (answer *store.Reply) {
 	return answer
 }
 
-// TestKillAtTheEnd: a script for which SCRIPT KILL has been answered OK does not return a result, also if it ends before the next
-// look at the limits. One that has written cannot be killed.
+// TestKillAtTheEnd: if SCRIPT KILL has replied OK, the script returns no result, even if it ends before the next look at the
+// limits. A script that has written cannot be killed.
 func TestKillAtTheEnd(t *testing.T) {
 	for what, body := range map[string]string{
 		"on the fast path": "redis.call('ping') return 'done'",
@@ -51,7 +51,7 @@ func TestKillAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestKillAtTheEndOfAFunction: when a function is killed at its end, what it has changed in its library is dropped.
+// TestKillAtTheEndOfAFunction: if a function is killed at its end, the changes that it has made in its library are dropped.
 func TestKillAtTheEndOfAFunction(t *testing.T) {
 	w := newWorld(t, Options{})
 	answer := killedIn(w)
@@ -65,7 +65,7 @@ func TestKillAtTheEndOfAFunction(t *testing.T) {
 	}
 }
 
-// TestKillWhileATextIsLoaded: SCRIPT LOAD that was killed loads nothing.
+// TestKillWhileATextIsLoaded: a SCRIPT LOAD that is killed stores no script.
 func TestKillWhileATextIsLoaded(t *testing.T) {
 	var w *world
 	killed := false

@@ -9,7 +9,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// TestScriptsLeaveNoValues: when a script or function has ended, the engine refers to no value of it.
+// TestScriptsLeaveNoValues: when a script or function has ended, the engine refers to none of its values.
 func TestScriptsLeaveNoValues(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, "#!lua name=l\nredis.register_function('f', function(k, a) return a[1] end)"+

@@ -150,7 +150,7 @@ func next(t *lua.LTable, from lua.LValue) (key, value lua.LValue) {
 	return t.Next(from)
 }
 
-// removed reports whether n is an index that belongs into the array part of t, but lies beyond the present end of the array.
+// removed reports whether n is an index for the array part of t that lies beyond the present end of the array.
 func removed(t *lua.LTable, n float64) bool {
 	return n > float64(len(interp.ArrayPart(t))) && n < float64(lua.MaxArrayIndex) && n == math.Trunc(n)
 }
@@ -161,7 +161,8 @@ const slotsInStep = 16
 // workSlots counts the work of a walk over a table. The walk also meets elements and keys whose values were set to nil.
 func (e *Engine) workSlots(t *lua.LTable) { e.work(interp.Slots(t) / slotsInStep) }
 
-// workNext counts the work of the function next, which skips the elements and keys without a value between the keys "from" and "to".
+// workNext counts the work of the function next. On its way from the key "from" to the key "to", next skips the elements and keys
+// without a value.
 func (e *Engine) workNext(t *lua.LTable, from, to lua.LValue) {
 	if interp.DeadKeys(t) > slotsInStep {
 		end := interp.PlaceOf(t, to)

@@ -36,8 +36,8 @@ func (e *Engine) coCreate(L *lua.LState) int {
 		e.argError(L, 1, "Lua function expected")
 	}
 	e.charge(coroutineCost)
-	// gopher-lua would derive the new thread's context from the parent's, and that
-	// context would not call our hook. So the thread is made without a context.
+	// A thread made by gopher-lua would get a context derived from the parent's, and that context would not call our hook. So the
+	// parent has no context while the thread is made.
 	h := e.unwatch(L)
 	e.rawCreate(L)
 	e.watch(L, h)
@@ -81,8 +81,8 @@ func (e *Engine) coRunning(L *lua.LState) int {
 }
 
 // resume runs the coroutine at index 1 of the stack with the arguments above it. resume pushes true and the results, or false and
-// an error, and returns how many values it has pushed. slots is how many values C Lua has below the results on the stack: one, the
-// coroutine itself, for coroutine.resume, and none for a wrapped coroutine.
+// an error, and returns how many values it has pushed. C Lua has slots values below the results on the stack: for coroutine.resume
+// one, the coroutine itself, and for a wrapped coroutine none.
 func (e *Engine) resume(L *lua.LState, slots int) int {
 	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
 		e.throw(L, "too many arguments to resume")
@@ -103,7 +103,7 @@ func waitingValues(th *lua.LState) int {
 	return 1
 }
 
-// proceed is resume without the limits on the number of arguments and results.
+// proceed does what resume does, without the limits on the number of arguments and results.
 func (e *Engine) proceed(L *lua.LState) int {
 	th := L.Get(1).(*lua.LState)
 	failure := ""
@@ -140,8 +140,8 @@ func (e *Engine) proceed(L *lua.LState) int {
 	return n
 }
 
-// fillResults pushes a nil for each result that the call of yield in th wants beyond the arguments of the resume: gopher-lua
-// would leave a register without any value.
+// fillResults pushes a nil for each result that the call of yield in th wants beyond the arguments of the resume. gopher-lua would
+// leave the registers of these results without any value.
 func fillResults(L, th *lua.LState) {
 	f := interp.TopFrame(th)
 	if f == nil {
@@ -174,13 +174,12 @@ func (e *Engine) coWrap(L *lua.LState) int {
 		}
 		e.throwValue(L, failure)
 		return 0
-	}, th)) // an upvalue, too, because walk (kept.go) does not see what a Go closure captures
+	}, th)) // an upvalue of the function, because walk (kept.go) does not see what a Go closure captures
 	return 1
 }
 
-// coYield suspends the running coroutine. It raises an error in the main Lua state, and if a Go
-// function, a metamethod or an iterator is among the calls of the coroutine that have not
-// returned, because gopher-lua cannot continue such a call.
+// coYield suspends the running coroutine. It raises an error in the main Lua state. It also raises one if a call of a Go function,
+// a metamethod or an iterator is in progress in the coroutine, because gopher-lua cannot continue such a call.
 func (e *Engine) coYield(L *lua.LState) int {
 	if L == e.L || !yieldable(interp.TopFrame(L)) {
 		e.throwHere(L, "attempt to yield across metamethod/C-call boundary")
@@ -191,8 +190,8 @@ func (e *Engine) coYield(L *lua.LState) int {
 	return -1
 }
 
-// yieldable reports whether all frames below f are of Lua functions, each of which called the
-// next by CALL or TAILCALL and not as a metamethod or an iterator.
+// yieldable reports whether gopher-lua can go on with all frames below f after a yield. They must be frames of Lua functions, each
+// of which called the next by CALL or TAILCALL, and not as a metamethod or an iterator.
 func yieldable(f *interp.Frame) bool {
 	for f = f.Parent; f != nil; f = f.Parent {
 		if f.Fn.IsG {

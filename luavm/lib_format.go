@@ -104,7 +104,7 @@ func (e *Engine) formatOne(L *lua.LState, spec formatSpec, verb byte, arg int) s
 	case 's':
 		s := e.arg.String(L, arg)
 		if spec.prec < 0 && len(s) >= 100 {
-			// lstrlib keeps long strings whole; the width cannot matter.
+			// C Lua's lstrlib.c does not cut a long string, and the width, which is at most 99, has no effect on it.
 			return s
 		}
 		e.pass(len(s))
@@ -134,8 +134,8 @@ func (f formatSpec) pad(s string) string {
 	return s
 }
 
-// zeroPad joins a sign or base prefix and digits, and pads them to the width: with zeros between
-// the two if the format has the flag 0 without the flag -, else with spaces.
+// zeroPad joins a sign or base prefix and digits, and pads them to the width. If the format has the flag 0 but not the flag -,
+// zeros between prefix and digits fill the width, otherwise spaces do.
 func (f formatSpec) zeroPad(prefix, digits string) string {
 	if n := f.width - len(prefix) - len(digits); n > 0 && f.zero && !f.minus {
 		return prefix + strings.Repeat("0", n) + digits

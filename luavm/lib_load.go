@@ -17,8 +17,8 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is how many instructions baseLoad counts for each call of the function that returns the pieces: if that is a Go
-// function, it runs no instructions that the hook could count.
+// pieceSteps is how many instructions baseLoad counts for each call of the function that returns the pieces. It counts them because
+// that may be a Go function, which runs no instructions that the hook could count.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.
@@ -98,9 +98,9 @@ func (e *Engine) compile(ctx *store.Ctx, source, name string, state uint32) (c c
 	return c, err
 }
 
-// watchCompiler charges for the memory and the work of compiling a text, and so checks the limits of a script. compile.Chunk calls
-// watchCompiler now and then. watchCompiler also limits the size of the compiled form (compiledShare). It takes that size from the
-// compiler, because the heap contains other objects, too.
+// watchCompiler charges the script for the memory and the work of compiling a text; charging checks the limits. compile.Chunk calls
+// it now and then. watchCompiler also limits the size of the compiled form (compiledShare). It takes that size from the compiler,
+// because the heap contains other objects, too.
 func (e *Engine) watchCompiler(p compile.Progress) {
 	e.charge(p.Bytes)
 	if p.Kept > e.opts.MemoryLimit/compiledShare {

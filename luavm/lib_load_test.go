@@ -39,13 +39,13 @@ func TestCompilingIsTimeOfTheScript(t *testing.T) {
 		}
 	}
 
-	// The time of compiling is used up when the script runs, …
+	// The time that compiling took is no longer there for the run of the script.
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Second})
 	used := &store.Ctx{Txn: w.txn, RESP: 2}
 	if _, _, fail := w.e.chunkOf(used, long); fail != nil || used.ScriptTime < 20*time.Millisecond {
 		t.Errorf("%v is counted: %v", used.ScriptTime, fail)
 	}
-	// … and a script can be killed or stopped for now while it is compiled.
+	// While a script is compiled, it can be killed or stopped for now.
 	looks := tick()
 	w.do(2, "EVAL", "return redis.call('set','k','v')", "0")
 	w.e.opts.Now = func() time.Duration { w.e.Kill(); return looks() }

@@ -215,7 +215,7 @@ func (e *Engine) stringGmatch(L *lua.LState) int {
 			}
 		}
 		return 0
-	}, lua.LString(s), lua.LString(p))) // upvalues, too, because walk (kept.go) does not see what a Go closure captures
+	}, lua.LString(s), lua.LString(p))) // upvalues of the function, because walk (kept.go) does not see what a Go closure captures
 	return 1
 }
 

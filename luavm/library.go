@@ -13,8 +13,8 @@ import (
 // libraryEngine is the only engine that the first line of a library may name.
 const libraryEngine = "LUA"
 
-// maxFunctions is how many functions a library may register when FUNCTION LOAD or RESTORE creates it: every node inserts each
-// of them into a sorted tree when it applies the library.
+// maxFunctions is how many functions a library may register when FUNCTION LOAD or RESTORE creates it. The number is limited because
+// every node inserts each function into a sorted tree when it applies the library.
 const maxFunctions = 10_000
 
 // loadedLibrary is a library whose code has run in the present Lua state. The

@@ -15,20 +15,22 @@ import (
 const (
 	// loadTimeLimit is how long the code of a library may run to register its functions.
 	loadTimeLimit = 500 * time.Millisecond
-	// The time limit does not stop a script or library that has run fewer than shortScript instructions and less than shortTime.
-	// On a slow machine, work before its begin (store.Ctx.ScriptTime) may have used up the limit: that is no fault of the script.
+	// The time limit stops a script or library only after it has run at least shortScript instructions or at least shortTime. On a
+	// slow machine, work before the script's begin (store.Ctx.ScriptTime) may have used up the limit, and that is no fault of the
+	// script.
 	shortScript = 20000
 	shortTime   = 50 * time.Millisecond
-	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If they take longer than slowLook,
-	// because they compare or join long strings for example, the looks come more often, at most one before every instruction. A
-	// script that may have large values can have slow instructions at any time, so at most lookOften instructions run between two
-	// looks at it. A script counts as such for good once it was charged for more than 32*largeBytes. It counts as such for a while
-	// after it has allocated more than largeBytes at once.
+	// lookEvery is how many instructions run between two looks at the limits (checkLimits). If these take longer than slowLook,
+	// because they compare long strings for example, the looks come more often, up to one before every instruction.
+	//
+	// A script that may have large values can have slow instructions at any time. So at most lookOften instructions run between two
+	// looks at such a script. A script may have large values for the rest of its run once it was charged for more than
+	// 32*largeBytes. After it has allocated more than largeBytes at once, the engine assumes large values only for a while.
 	lookEvery = 256
 	lookOften = 16
 	slowLook  = 2 * time.Millisecond
-	// A look at the limits also measures the process's allocations (seeAllocations) if the instructions since the last
-	// look took longer than slowAlloc. It also does so if the last unseenLooks-1 looks did not.
+	// A look at the limits measures the process's allocations (seeAllocations), too, if the instructions since the last look took
+	// longer than slowAlloc, and whenever the last unseenLooks-1 looks did not measure.
 	slowAlloc   = 50 * time.Microsecond
 	unseenLooks = 16
 	largeBytes  = 1 << 20
@@ -51,8 +53,8 @@ const (
 // variable for that.
 var setTableLimits = sync.OnceFunc(func() { lua.MaxArrayIndex = 1 << 22 })
 
-// stopped is the mark of a panic that ends a script which must stop: either it is the panic value itself, or it is the cause of
-// the error that is the panic value (panicStopped).
+// stopped marks a panic that ends a script which must stop. It is the panic value itself or, after panicStopped, the cause of the
+// error that is the panic value.
 type stopped struct{}
 
 func (stopped) Error() string { return "script stopped" }
@@ -76,7 +78,7 @@ func isStopped(p any) bool {
 // call passes the panic on.
 func (e *Engine) halt(why string) {
 	if e.inFast {
-		panic(stopped{}) // gopher-lua runs the script again and comes to the same stop; unlike the fast path, it knows the line
+		panic(stopped{}) // gopher-lua runs the script again and comes to the same stop: unlike the fast path, it knows the line of the stop
 	}
 	if e.stop == "" {
 		e.stop = why
@@ -118,9 +120,9 @@ func (e *Engine) checkLimits() {
 }
 
 // seeAllocations measures how many bytes the process has allocated since the script's first look, whether the script was charged
-// for them or not. It does so after slow instructions, because instructions that allocate much are slow, and at least every
-// unseenLooks looks. The measurement includes what other goroutines allocate. This does no harm to the short scripts of locks,
-// because they end before a second look.
+// for them or not. The engine calls it after slow instructions, because instructions that allocate much are slow, and at least
+// every unseenLooks looks. The measurement includes what other goroutines allocate. That does no harm to the short scripts of
+// locks, because they end before a second look.
 func (e *Engine) seeAllocations() {
 	if e.unseen++; e.unseen < unseenLooks && !e.slow && e.seen > 0 {
 		return
@@ -233,10 +235,10 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 // buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap stops the script if the heap, with the next allocation, would be more than MemoryLimit above its smallest
-// size at a check of this script. next is the size of that allocation. The heap includes unreachable objects, so
-// checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than
-// an eighth of the limit, others must have filled the heap, and the script goes on.
+// checkHeap compares the size of the heap with its smallest size at a check of this script. It stops the script if the heap, with
+// the next bytes of the coming allocation, would be more than MemoryLimit larger. The heap includes unreachable objects, so
+// checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than an eighth
+// of the limit, others must have filled the heap, and the script goes on.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)
@@ -262,10 +264,11 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the number of bytes for which Bring must find room: those that the process has allocated since the
-// last call of Bring, and next, those that are about to be allocated. The next of the last call is subtracted, because that call
-// has found room for it. In the script's first call of Bring, the number is what the script was charged, next included. Later calls
-// measure the process, because charge counts too little where tables grow.
+// bring calls Options.Bring with the number of bytes for which Bring must find room. These are the bytes that the process has
+// allocated since the last call of Bring, and next, the bytes that are about to be allocated. bring subtracts the bytes that were
+// about to be allocated at the last call, because Bring has found room for them already. At the script's first call, bring passes
+// what the script was charged, next included. For later calls it measures the process, because charge counts too little where
+// tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

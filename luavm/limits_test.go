@@ -16,7 +16,7 @@ func tick() func() time.Duration {
 	return func() time.Duration { now += time.Millisecond; return now }
 }
 
-// mustFail checks that a script ends in an error of a text.
+// mustFail checks that a script ends in an error that contains a text.
 func mustFail(t *testing.T, w *world, script, text string) {
 	t.Helper()
 	r := w.eval(script)
@@ -102,7 +102,7 @@ func TestLibrariesAreNotBegunAnewForOthers(t *testing.T) {
 	}
 }
 
-// A command of a script is part of its time.
+// The time of the commands that a script runs counts as time of the script.
 func TestCommandsOfAScriptAreWatched(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: 20 * time.Millisecond})
 	w.do(2, "SADD", "s", strings.Repeat("a", 64<<10))
@@ -193,7 +193,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestCopiedValuesAreSteps: a few instructions that copy many values are no short script.
+// TestCopiedValuesAreSteps: a script that copies many values in a few instructions does not count as a short script.
 func TestCopiedValuesAreSteps(t *testing.T) {
 	for _, body := range []string{
 		"local function f(...) return f(1,...) end return f(1)",
@@ -286,7 +286,8 @@ func TestAddressesDoNotLeak(t *testing.T) {
 	}
 }
 
-// TestStepsCountWhatIsRead: what takes longer the more it reads counts for as many steps, in one call of a function, too.
+// TestStepsCountWhatIsRead: work that grows with the number of bytes or values read counts steps in proportion to that number, even
+// within one call of a function.
 func TestStepsCountWhatIsRead(t *testing.T) {
 	const million = "string.rep('1',1e6)"
 	const dead = "local t={} for i=1,1e4 do t[i+0.5]=1 end for k in pairs(t) do t[k]=nil end local a={} for i=1,500 do a[i]={map=t} end "
@@ -324,8 +325,8 @@ func TestStepsCountWhatIsRead(t *testing.T) {
 	}
 }
 
-// TestSlowSteps: a script whose single steps are slow is stopped soon after its time, by a
-// clock that goes as the steps do.
+// TestSlowSteps: a script whose single steps are slow is stopped soon after its time limit. The clock of the test moves on by the
+// time that the steps take.
 func TestSlowSteps(t *testing.T) {
 	const limit = 100 * time.Millisecond
 	for _, script := range []string{
@@ -373,7 +374,7 @@ func TestSlowSteps(t *testing.T) {
 	}
 }
 
-// TestLogIsShort: a script writes no more into the log than Redis's LOG_MAX_LEN at once.
+// TestLogIsShort: one call of redis.log writes at most as many bytes into the log as Redis's LOG_MAX_LEN.
 func TestLogIsShort(t *testing.T) {
 	var got string
 	w := newWorld(t, Options{Log: func(_ int, msg string) { got = msg }})
@@ -383,8 +384,8 @@ func TestLogIsShort(t *testing.T) {
 	}
 }
 
-// TestTailCallsAreNotListed: gopher-lua lists the tail calls of a frame that an error
-// leaves, and a script can have made millions.
+// TestTailCallsAreNotListed: a script can have made millions of tail calls when it fails. gopher-lua would list all of them in the
+// trace of the error.
 func TestTailCallsAreNotListed(t *testing.T) {
 	for _, script := range []string{
 		"local function f() return f() end f()",

@@ -42,8 +42,8 @@ func (e *Engine) link(p *lua.FunctionProto) *lua.FunctionProto {
 		}
 	}
 	targets := jumpTargets(p)
-	// Some words of p.Code are no instructions, but operands of the CLOSURE or SETLIST before them. Read as an instruction, such a
-	// word is a MOVE or GETUPVAL, so the loop leaves it alone.
+	// Some words of p.Code are no instructions, but operands of the CLOSURE or SETLIST before them. Such a word looks like a MOVE
+	// or GETUPVAL, so the loop leaves it alone.
 	for at, inst := range p.Code {
 		switch interp.OpOf(inst) {
 		case lua.OP_GETGLOBAL:
@@ -106,8 +106,8 @@ func jumpTargets(p *lua.FunctionProto) []bool {
 }
 
 const (
-	// plainLength is how many instructions a script that runs without the hook may have: as many
-	// run between two looks at the limits anyway.
+	// plainLength is how many instructions a script that runs without the hook may have. With the hook, as many instructions may
+	// run between two looks at the limits.
 	plainLength = lookEvery
 	// plainComparisons and plainOrders are how many comparisons for equality and for order a plain script may have: without the
 	// hook, nothing counts the time of comparing long texts.

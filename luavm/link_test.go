@@ -7,21 +7,21 @@ import (
 	"lockstep/luavm/internal/compile"
 )
 
-// TestLinkSharesConstants: however often a script names something, it is one constant.
+// TestLinkSharesConstants: link adds one constant for a name, however often a script uses the name.
 func TestLinkSharesConstants(t *testing.T) {
 	w := newWorld(t, Options{})
 	p, err := compile.Chunk("return redis.call, redis.call, KEYS, KEYS, math.log, redis.log, redis.call", "@x", 0, func(compile.Progress) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// redis, its call and log, KEYS, math and its log.
+	// These are redis, redis.call, redis.log, KEYS, math and math.log.
 	if got := len(w.e.link(p).Constants) - len(p.Constants); got != 6 {
 		t.Errorf("%d constants were put in, want 6", got)
 	}
 }
 
-// TestPlainScripts: the scripts of locks run without the hook; a script that may not end, or
-// could run other code, does not.
+// TestPlainScripts: the scripts of locks run without the hook. A script that may not end or that could run other code runs with the
+// hook.
 func TestPlainScripts(t *testing.T) {
 	for script, plain := range map[string]bool{
 		unlockScript: true,

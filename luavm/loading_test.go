@@ -32,7 +32,7 @@ func TestLoadingForACallIsItsTime(t *testing.T) {
 	}
 }
 
-// TestShortLibrariesLoad: a library that does little is loaded, however little time its user has left.
+// TestShortLibrariesLoad: a library that does little can be loaded even if its user has no time left.
 func TestShortLibrariesLoad(t *testing.T) {
 	w := newWorld(t, Options{TimeLimit: time.Second, Now: tick()})
 	w.txn.LoadLibrary(&store.Library{Name: "l", Code: "#!lua name=l\nfor i = 1, 10000 do end redis.register_function('f', function() return 7 end)", Functions: []store.Function{{Name: "f"}}})

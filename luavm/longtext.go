@@ -7,8 +7,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// gopher-lua would copy a long text into the error of an instruction, uncharged; this file raises that error instead. It also
-// counts the time that an instruction takes for a long text.
+// If an instruction fails, gopher-lua would copy a long text into the error, and the script would not be charged. So this file
+// raises that error before the instruction. It also counts the time that an instruction takes for a long text.
 
 // longText is the size in bytes from which a text is long. As long as a script cannot have a long text, the hook does not look at
 // the instructions that read a field or compare.
@@ -58,8 +58,8 @@ func (e *Engine) refuseIndex(L *lua.LState, f *interp.Frame, inst uint32) {
 	}
 }
 
-// orderedInStep is how many bytes of each of two texts gopher-lua compares in the time of an instruction when it finds out which
-// text is less: it compares byte by byte.
+// orderedInStep is how many bytes of each of two texts gopher-lua compares in the time of an instruction to find out which text is
+// less. The number is small, because gopher-lua compares byte by byte.
 const orderedInStep = 16
 
 // beforeComparison counts the work of an instruction that compares two long texts.

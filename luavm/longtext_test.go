@@ -11,7 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// tookBy returns the reply to a script, and what was allocated meanwhile.
+// tookBy returns the reply to a script, and how many bytes were allocated meanwhile.
 func tookBy(w *world, script string) (reply string, took int64) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -20,7 +20,8 @@ func tookBy(w *world, script string) (reply string, took int64) {
 	return r.Str, int64(after.TotalAlloc - before.TotalAlloc)
 }
 
-// TestUnchargedTexts: what gopher-lua would make of long texts within an instruction stops the script like all other memory.
+// TestUnchargedTexts: gopher-lua would allocate long texts within an instruction. The memory limit stops the script for them, as
+// for all other memory.
 func TestUnchargedTexts(t *testing.T) {
 	const limit = 32 << 20
 	name := strings.Repeat("a", 200_000)
@@ -57,7 +58,7 @@ func TestLongKeyOfNoTable(t *testing.T) {
 	}
 }
 
-// TestLongKeyThatALibraryKeeps: a function can use a text as a key that an earlier call has made.
+// TestLongKeyThatALibraryKeeps: a function can use a long text as a key that an earlier call of the function has made.
 func TestLongKeyThatALibraryKeeps(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 64 << 20})
 	w.mustLoad(t, "#!lua name=keys\nlocal s,n\nredis.register_function('f',function() if s then "+
@@ -72,7 +73,7 @@ func TestLongKeyThatALibraryKeeps(t *testing.T) {
 	}
 }
 
-// TestConcatWithMetamethods: what a metamethod gets and returns is what C Lua passes on.
+// TestConcatWithMetamethods: a __concat metamethod gets the same types of operands as in C Lua, and its result keeps its type.
 func TestConcatWithMetamethods(t *testing.T) {
 	w := newWorld(t, Options{})
 	const head = "local T=setmetatable({},{__concat=function(a,b) return type(a)..type(b) end}) " +
@@ -90,7 +91,8 @@ func TestConcatWithMetamethods(t *testing.T) {
 	}
 }
 
-// TestLongArrays: an array that is full stops the script; no element is lost in the hash part.
+// TestLongArrays: a script that adds an element to a full array is stopped. gopher-lua would put the element into the hash part,
+// where scripts do not find it.
 func TestLongArrays(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 64 << 20})
 	old := lua.MaxArrayIndex
@@ -114,7 +116,7 @@ func TestLongArrays(t *testing.T) {
 	}
 }
 
-// TestDeadKeysGo: keys that were removed do not add up, and those that stay keep their order.
+// TestDeadKeysGo: removed keys do not accumulate in a table, and the other keys keep their order.
 func TestDeadKeysGo(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 8 << 20})
 	w.mustLoad(t, "#!lua name=dead\nlocal live,i={first=1,second=2},0 live[0.5]=3\nredis.register_function('f',function() "+
@@ -129,7 +131,7 @@ func TestDeadKeysGo(t *testing.T) {
 	}
 }
 
-// TestMemoryThatNobodyCharged: what a command allocates and keeps stops the script, too.
+// TestMemoryThatNobodyCharged: if a command of a script allocates and keeps too much, the script is stopped, too.
 func TestMemoryThatNobodyCharged(t *testing.T) {
 	var held [][]byte
 	w := newWorld(t, Options{MemoryLimit: 16 << 20, Local: func(*store.Ctx) store.Reply {
@@ -143,7 +145,7 @@ func TestMemoryThatNobodyCharged(t *testing.T) {
 	}
 }
 
-// TestAbsentKeysTakeNothing: setting to nil what is not there makes no table grow, however often it is done.
+// TestAbsentKeysTakeNothing: no table grows when a script sets an absent key to nil, however often.
 func TestAbsentKeysTakeNothing(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 8 << 20})
 	r := w.eval("local t={} for i=1,8192 do t['k'..i]=i end for i=1,20000 do t.absent=nil t[0.5]=nil rawset(t,'x',nil) end return t.k8192")

@@ -85,7 +85,7 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// The engine tells Options.Bring of what scripts allocate before they allocate it, even if it is garbage at once.
+// The engine tells Options.Bring how many bytes a script is about to allocate, even if they become garbage at once.
 func TestScriptsBringWhatTheyAllocate(t *testing.T) {
 	const slack = 16 << 20 // half of what the script may hold
 	for _, script := range []string{
@@ -138,7 +138,7 @@ func TestGarbageIsNoMemory(t *testing.T) {
 	}
 }
 
-// A script that writes more than it may is stopped where it does, without a trace.
+// A script that writes more than it may is stopped at the command that writes too much, and leaves no trace.
 func TestScriptWritesTooMuch(t *testing.T) {
 	for _, script := range []string{
 		"for i=1,1e9 do redis.call('set','k'..i,string.rep('x',1e4)) end",
@@ -157,8 +157,8 @@ func TestScriptWritesTooMuch(t *testing.T) {
 	}
 }
 
-// TestMemoryOfOneStep: what a single step takes is charged before it is taken, however much
-// longer than its input it is.
+// TestMemoryOfOneStep: the memory of a single step is charged before the step takes it, even if the result is much longer than the
+// input.
 func TestMemoryOfOneStep(t *testing.T) {
 	const limit = 32 << 20
 	for _, script := range []string{
@@ -180,15 +180,16 @@ func TestMemoryOfOneStep(t *testing.T) {
 		if !strings.Contains(r.Str, "memory limit") {
 			t.Errorf("%s\n got %.200q", script, r.Str)
 		}
-		// All that was allocated, garbage included; a buffer that grows leaves some.
+		// The figure counts all that was allocated, garbage included: a buffer leaves its old memory behind each time that it
+		// grows.
 		if took := int64(after.TotalAlloc - before.TotalAlloc); took > 4*limit {
 			t.Errorf("%s\ntook %d MiB", script, took>>20)
 		}
 	}
 }
 
-// costlyText is a text whose compiled form takes over a hundred times as much: deeply nested functions that use variables of
-// the outermost one. The head runs, the functions do not.
+// costlyText returns a text whose compiled form takes over a hundred times as much memory: deeply nested functions that use
+// variables of the outermost one. When the text runs, only its head does anything.
 func costlyText(head string, size int) string {
 	const names = "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q,r,s,t,u,v,w,x,y,z,A,B,C,D,E,F,G,H,I,J,K,L,M,N,O,P,Q,R,S,T,U,V,W,X,Y,Z"
 	unit := strings.Repeat("function F()", 150) + "return " + names + strings.Repeat(" end", 150) + " "
@@ -196,8 +197,8 @@ func costlyText(head string, size int) string {
 	return head + strings.Repeat(unit, (size-len(head))/len(unit)) + "end end "
 }
 
-// TestCompiledTextIsMemoryOfTheScript: whichever way a text comes, what it takes to compile it counts against the memory of
-// a script, long before the whole of it is compiled.
+// TestCompiledTextIsMemoryOfTheScript: the memory that compiling takes counts against the memory limit of a script, whichever way
+// the text comes. The limit stops the compiler long before the end of the text.
 func TestCompiledTextIsMemoryOfTheScript(t *testing.T) {
 	const limit = 16 << 20
 	text := costlyText("", 1<<20-100)
@@ -233,14 +234,14 @@ func TestCompiledTextIsMemoryOfTheScript(t *testing.T) {
 	}
 }
 
-// TestGarbageHidesNoCompiledForm: the heap seems not to grow while garbage goes, and all the same nothing is compiled that is
-// too large.
+// TestGarbageHidesNoCompiledForm: the limit on a compiled form holds even if the heap does not seem to grow, because garbage is
+// freed meanwhile.
 func TestGarbageHidesNoCompiledForm(t *testing.T) {
 	const limit = 16 << 20
 	w := newWorld(t, Options{MemoryLimit: limit})
 	text, kept := costlyText("", 1<<20-100), int64(0)
 	w.e.begin(&store.Ctx{}, "", true)
-	w.e.heapBase = 1 << 40 // as if all were garbage
+	w.e.heapBase = 1 << 40 // as if the heap had been all garbage
 	defer func() {
 		if p := recover(); !isStopped(p) || w.e.stop != msgMemory || kept > limit {
 			t.Errorf("%v, %q, %d bytes are kept", p, w.e.stop, kept)
@@ -254,7 +255,7 @@ func TestGarbageHidesNoCompiledForm(t *testing.T) {
 	t.Errorf("%d bytes are kept: %v", kept, err)
 }
 
-// TestRunBeginsWithItsCompiledForm: what compiling took is not forgotten when the script runs.
+// TestRunBeginsWithItsCompiledForm: the memory that compiling took counts when the script runs.
 func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	const limit = 64 << 20
 	text := costlyText("", 80000)
@@ -262,7 +263,7 @@ func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	if size < limit/8 || size > limit/5 {
 		t.Fatalf("%d bytes: it tests nothing", size)
 	}
-	// With half of the compiled form this would fill the limit.
+	// What hold allocates would reach the limit even if only half of the compiled form counted.
 	hold := fmt.Sprintf("local t={} for i=1,%d do t[i]=string.rep('x',1e4)..i end ", (limit-size/2)/10240)
 	w := newWorld(t, Options{MemoryLimit: limit})
 	runtime.GC() // what is garbage now is not the script's
@@ -278,8 +279,8 @@ func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	}
 }
 
-// TestCompiledFormHasALimit: the engine refuses a script whose compiled form would fill the whole cache of compiled
-// forms. So such a script is not compiled again at each call.
+// TestCompiledFormHasALimit: the engine refuses a script whose compiled form would fill the whole cache of compiled forms. The
+// cache could not keep such a script, so the engine would have to compile it again at each call.
 func TestCompiledFormHasALimit(t *testing.T) {
 	script := "local x={" + strings.Repeat("function()end,", 20000) + "} return #x"
 	size := 2*compiledSize(mustCompile(t, script)) + int64(len(script))

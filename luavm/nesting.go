@@ -7,9 +7,9 @@ import (
 )
 
 // A call of Lua from Go nests on Go's stack, and so does the interpreter's call of a metamethod. A program that exhausts Go's stack
-// dies. C Lua counts such calls (nCcalls), and raises an error at 200. Here each such call starts the interpreter's main loop. So
-// does the resume of a coroutine, and the call of one Go function by another. So the engine counts the calls where a main loop
-// starts.
+// dies. C Lua counts such calls (nCcalls), and raises an error at 200. Here each such call starts the interpreter's main loop. The
+// resume of a coroutine starts it, too, and so does the call of one Go function by another. So the engine counts the starts of a
+// main loop.
 
 const (
 	// maxNesting is LUAI_MAXCCALLS.
@@ -18,8 +18,8 @@ const (
 	errorNesting = maxNesting + maxNesting/8
 )
 
-// openLoops makes the engine's two main loops, each of which counts the nested calls and runs a main loop of
-// gopher-lua: watchedLoop calls the hook, plainLoop is for scripts that need no hook.
+// openLoops makes the engine's two main loops: watchedLoop calls the hook, plainLoop is for scripts that need no hook. Each counts
+// the nested calls, and then runs a main loop of gopher-lua.
 func (e *Engine) openLoops() {
 	L := e.L
 	L.SetContext(newHook(e, L))
@@ -46,8 +46,8 @@ func (e *Engine) counted(run interp.Loop) interp.Loop {
 	}
 }
 
-// noRoomForHandler is the panic value if calls nest too deeply to call the handler of an error. It is no error of gopher-lua's,
-// so that gopher-lua makes no trace for it (see panicStopped).
+// noRoomForHandler is the panic value if calls nest too deeply to call the handler of an error. It is a text and not an error of
+// gopher-lua, because gopher-lua would make a trace for such an error (see panicStopped).
 const noRoomForHandler = "no room for the handler"
 
 const (
@@ -69,8 +69,8 @@ func (e *Engine) tooDeep(L *lua.LState) {
 	}
 }
 
-// roomForHandler does what luaD_call does for the call of an error handler. Instead of the call at maxNesting, luaD_call raises an
-// error, for which the handler is called once more, one level deeper.
+// roomForHandler does what luaD_call does for the call of an error handler. At maxNesting, luaD_call raises an error instead of the
+// call. The handler is then called once more, for that error, one level deeper.
 func (e *Engine) roomForHandler(L *lua.LState) {
 	switch {
 	case e.depth >= errorNesting:
@@ -82,8 +82,7 @@ func (e *Engine) roomForHandler(L *lua.LState) {
 	}
 }
 
-// leaveCallee makes the caller the source of the next error: the called function already has
-// a frame, although it never runs.
+// leaveCallee makes the caller the source of the next error. The called function already has a frame, but it never runs.
 func (e *Engine) leaveCallee(L *lua.LState) {
 	*interp.FramePlace(L) = e.skip(interp.TopFrame(L).Parent)
 	L.Panic = e.onError

@@ -16,7 +16,8 @@ import (
 // longInput is the length of s, the text that each probe uses.
 const longInput = 64 << 10
 
-// These say how many bytes a step may stand for, in a loop of Go and where assembly passes many bytes at once.
+// A step may stand for looped bytes where a loop of Go reads them one by one, and for passed bytes where assembly passes many bytes
+// at once.
 const (
 	looped = 64
 	passed = 256
@@ -29,7 +30,7 @@ type probe struct {
 	what string
 }
 
-// lettersOf, digitsOf and so on are what s has in a probe.
+// The text s of a probe repeats one of these.
 const (
 	letters = "a"
 	digits  = "1"
@@ -37,7 +38,7 @@ const (
 	breaks  = "\\r"
 )
 
-// shorts are functions whose time does not grow with the length of a text, with the reason.
+// shorts names the functions whose time does not grow with the length of a text, and says why.
 var shorts = map[string]string{
 	"gcinfo": "no argument", "getmetatable": "looks at the type", "setmetatable": "takes tables", "ipairs": "takes a table",
 	"pairs": "takes a table", "pcall": "passes values on", "xpcall": "passes values on", "type": "looks at the type",
@@ -105,7 +106,7 @@ var probes = map[string][]probe{
 	"cjson.encode_number_precision": {{"pcall(cjson.encode_number_precision,s)", looped, digits}},
 }
 
-// instructions has what the interpreter itself does with a text.
+// instructions has probes for the instructions of the interpreter.
 var instructions = map[string]probe{
 	"==":              {"local a=s==other", passed, letters},
 	"~=":              {"local a=s~=other", passed, letters},
@@ -237,7 +238,7 @@ func (m *meter) probe(t *testing.T, name string, p probe) {
 	}
 }
 
-// TestNamesOfFunctionsAreWork: the name of a function counts steps by its length, too: a library may register many.
+// TestNamesOfFunctionsAreWork: the length of a function's name counts as steps, too, because a library may register many functions.
 func TestNamesOfFunctionsAreWork(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, "#!lua name=l\nredis.register_function(('a'):rep(65536),function() end)")
@@ -246,7 +247,8 @@ func TestNamesOfFunctionsAreWork(t *testing.T) {
 	}
 }
 
-// TestPlainScriptsCompareLittle: without the hook nobody counts how long comparisons take.
+// TestPlainScriptsCompareLittle: a plain script may compare only little, because without the hook nobody counts how long
+// comparisons take.
 func TestPlainScriptsCompareLittle(t *testing.T) {
 	const locals = "local a,b=ARGV[1],ARGV[2] "
 	w := newWorld(t, Options{})

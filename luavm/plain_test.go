@@ -9,7 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// TestWhichCommandsRunLua: the leader watches the time of all other commands itself.
+// TestWhichCommandsRunLua names the commands that run Lua: the leader itself watches the time of all other commands.
 func TestWhichCommandsRunLua(t *testing.T) {
 	want := strings.Fields("eval eval_ro evalsha evalsha_ro fcall fcall_ro function|load function|restore script|load")
 	var got []string
@@ -28,7 +28,7 @@ func TestWhichCommandsRunLua(t *testing.T) {
 	}
 }
 
-// TestListsAreWork: the scripting commands that run no Lua count their work, so that a leader can end them.
+// TestListsAreWork: the scripting commands that run no Lua count their work. So a leader can end them.
 func TestListsAreWork(t *testing.T) {
 	w := newWorld(t, Options{})
 	for i := range 20 {

@@ -8,8 +8,8 @@ import (
 )
 
 // presentCall describes the function that runs now, so that other goroutines can answer FUNCTION STATS. The engine locks mu when a
-// function begins and when it ends, so get must not hold mu for long: it copies the arguments of a call only once, and no more of
-// them than FUNCTION STATS shows.
+// function begins and when it ends, so get must not hold mu for long. get copies the arguments of a call only once, and copies no
+// more than FUNCTION STATS shows.
 type presentCall struct {
 	mu    sync.Mutex
 	name  string // "" if none runs

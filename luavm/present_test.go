@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// askWhileRunning runs an FCALL of an endless function and returns what FUNCTION STATS says meanwhile, asked twice, and how
-// many bytes the second time allocated.
+// askWhileRunning runs an FCALL of an endless function. Meanwhile it asks FUNCTION STATS twice: r is the reply, again is how many
+// bytes the second request allocated.
 func askWhileRunning(t *testing.T, name string, args [][]byte) (r store.Reply, again uint64) {
 	t.Helper()
 	var w *world
@@ -41,8 +41,8 @@ func askWhileRunning(t *testing.T, name string, args [][]byte) (r store.Reply, a
 	return r, again
 }
 
-// TestStatsOfALargeCall: FUNCTION STATS makes no copy of a large call, neither for its reply nor while the end of the
-// function waits for that reply. It shows as much of a large call as SLOWLOG does.
+// TestStatsOfALargeCall: FUNCTION STATS copies only a small part of a large call, and shows as much of it as SLOWLOG does. The end
+// of the function may wait for that copy.
 func TestStatsOfALargeCall(t *testing.T) {
 	const most = 16 << 10
 	for what, args := range map[string][][]byte{

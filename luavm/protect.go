@@ -9,10 +9,9 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Every protected call goes through guarded. gopher-lua's PCall replaces the panic handler by its
-// own. guarded sets onError again, because onError must reword an error while the call frames still
-// exist. After an error, PCall clears the registers. So guarded first moves the captured variables
-// out of the registers (closeUpvalues).
+// Every protected call goes through guarded. gopher-lua's PCall replaces the panic handler by its own. guarded sets onError again,
+// because onError must reword an error while the call frames still exist. After an error, PCall clears the registers, so guarded
+// first moves the captured variables out of them (closeUpvalues).
 func (e *Engine) guarded(L *lua.LState) int {
 	defer e.passErrors()
 	defer closeUpvalues(L)
@@ -64,7 +63,7 @@ func (e *Engine) onError(L *lua.LState) {
 	}
 	e.ours = false
 	e.notePosition(L)
-	// PCall makes a stack trace, which takes long, unless StackTrace is set.
+	// Without a StackTrace in the error, PCall would make one, which takes long.
 	panic(&lua.ApiError{Type: lua.ApiErrorRun, Object: v, StackTrace: "-"})
 }
 

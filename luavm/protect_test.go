@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestDeepStacksEndFast: a script that is stopped deep in its calls, and under many protected ones, ends at once, and so
-// does each error there.
+// TestDeepStacksEndFast: a script that is stopped deep in its calls ends at once, even below many protected calls. An error at that
+// depth ends as fast.
 func TestDeepStacksEndFast(t *testing.T) {
 	for name, body := range map[string]string{
 		"pcall":                "local function g(n) if n==0 then while true do end end return (pcall(g,n-1)) end g(150)",

@@ -60,7 +60,7 @@ func (e *Engine) openRedis() {
 // "-CODE message" has an error code of its own; any other text gets the code ERR, and loses a
 // leading '-'.
 func (e *Engine) errorTable(L *lua.LState, text string) *lua.LTable {
-	e.charge(2 * int64(len(text))) // for the text that errorTable makes, and for its argument, which the caller may have made
+	e.charge(2 * int64(len(text))) // for the text that errorTable makes, and for the parameter text, which the caller may have made
 	code, msg := "ERR", text
 	if rest, told := strings.CutPrefix(text, "-"); told {
 		var coded bool
@@ -175,8 +175,7 @@ func (e *Engine) redisSetResp(L *lua.LState) int {
 	return 0
 }
 
-// redisSetRepl only checks its argument, because all writes of a script that takes effect are
-// replicated.
+// redisSetRepl only checks its argument: whatever the script asks for, all writes of a script that takes effect are replicated.
 func (e *Engine) redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {
 		e.raise(L, msgSetReplArgs)

@@ -11,7 +11,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// emptyLocal returns the name of a variable in scope in the running function that holds nothing, not even nil.
+// emptyLocal returns the name of a variable that holds nothing, not even nil. The variable is in scope in the running function.
 func emptyLocal(L *lua.LState) string {
 	f := interp.TopFrame(L)
 	if f == nil || f.Fn.IsG {
@@ -29,8 +29,8 @@ func emptyLocal(L *lua.LState) string {
 	return ""
 }
 
-// TestLocalsHoldValues: before every instruction of every script, each variable in scope holds a value. gopher-lua clears
-// registers above the results of a call, a vararg and a loop.
+// TestLocalsHoldValues: before every instruction of every script, each variable in scope holds a value. The compiler must see to
+// that, because gopher-lua clears the registers above the results of a call, a vararg and a loop.
 func TestLocalsHoldValues(t *testing.T) {
 	files, err := filepath.Glob("testdata/cases/*.txt")
 	if err != nil || len(files) == 0 {
@@ -48,7 +48,7 @@ func TestLocalsHoldValues(t *testing.T) {
 	}
 	for _, file := range files {
 		if filepath.Base(file) == "depth.txt" {
-			continue // it takes long, and only nests
+			continue // this script takes long, and does nothing but nest
 		}
 		for _, c := range readCases(t, file) {
 			clear(found)

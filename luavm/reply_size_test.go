@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestLongNamesOfSources: the name that a script gives to a text of its own is part of its error, and so of what a reply may have.
+// TestLongNamesOfSources: a script can give a source a long name. The name is part of the error, so it counts toward the size of
+// the reply.
 func TestLongNamesOfSources(t *testing.T) {
 	const limit = 8 << 20 // a reply may have a quarter
 	const head = "local f=loadstring('%',string.rep('=n',1.5*2^20)) f()"

@@ -64,7 +64,7 @@ func difference(a, b []string) []string {
 	return only
 }
 
-// TestVersion: not recorded, because the version is ours.
+// TestVersion: the version is that of lockstep, so Redis's version was not recorded.
 func TestVersion(t *testing.T) {
 	w := newWorld(t, Options{})
 	if r := w.eval("return redis.REDIS_VERSION"); r.Str != store.RedisVersion {
@@ -75,7 +75,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestNothingSurvives: what a script does to its surroundings ends with it.
+// TestNothingSurvives: the changes that a script makes to what scripts share end with the script.
 func TestNothingSurvives(t *testing.T) {
 	w := newWorld(t, Options{})
 	for _, script := range []string{
@@ -104,7 +104,8 @@ func TestNothingSurvives(t *testing.T) {
 func TestDeepReply(t *testing.T) {
 	w := newWorld(t, Options{})
 	r := w.eval("local t={} t[1]=t return t")
-	// To a client of another node it travels encoded, also as part of a transaction's and with notes.
+	// A client of another node gets the reply in encoded form. The reply may also be an element of a transaction's reply, or have
+	// notes.
 	around := store.Reply{Kind: store.Noted, Elems: []store.Reply{store.List(r)}}
 	if back, rest, err := store.ReadReply(store.AppendReply(nil, around)); err != nil || len(rest) > 0 || !reflect.DeepEqual(back, around) {
 		t.Error("the reply does not reach a follower's client:", err)

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestCodeTakesAShare: scripts and functions fill at most a quarter of maxmemory. Without this bound, a user without a right to any
-// key filled all of it, and nobody could take a lock until SCRIPT FLUSH.
+// TestCodeTakesAShare: scripts and functions fill at most a quarter of maxmemory. Without this bound, a user who has no right to
+// any key could fill all of it. Nobody could then take a lock until SCRIPT FLUSH.
 func TestCodeTakesAShare(t *testing.T) {
 	const limit = 40 << 20
 	filler := strings.Repeat("z", 100_000)
@@ -33,7 +33,7 @@ func TestCodeTakesAShare(t *testing.T) {
 		}
 		loaded, share := 0, int64(limit/4)
 		if name == "scripts" {
-			share /= 2 // beyond that they are kept as scripts from EVAL are
+			share /= 2 // beyond that, SCRIPT LOAD keeps a script only as long as EVAL does
 		}
 		for ; loaded < 1000; loaded++ {
 			if r := do(command(loaded)...); r.IsError() {
@@ -80,7 +80,8 @@ func TestCodeTakesAShare(t *testing.T) {
 	}
 }
 
-// TestCodeTakesAShareOfOneTransaction: what a transaction has loaded and flushed so far counts.
+// TestCodeTakesAShareOfOneTransaction: the bound counts all code that a transaction has loaded so far, even if the transaction has
+// flushed it.
 func TestCodeTakesAShareOfOneTransaction(t *testing.T) {
 	const limit = 40 << 20
 	filler := strings.Repeat("z", 100_000)

@@ -52,8 +52,8 @@ func parseShebang(body string) (flags scriptFlags, skip int, err store.Error) {
 	return flags, len(line), ""
 }
 
-// nextWord cuts the first word off a line that redistext.CheckArgs has accepted. It is called for one word after the other, because
-// a list of all words of a line, which may be as long as a command, could take much more memory than the line.
+// nextWord cuts the first word off a line that redistext.CheckArgs has accepted. It does not return a list of all words: a line may
+// be as long as a command, and the list could take much more memory than the line.
 func nextWord(line *[]byte) (word string, more bool) {
 	raw, rest, more, _ := redistext.CutArg(*line)
 	*line = rest

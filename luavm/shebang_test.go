@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLongFirstLines: a first line of many words takes no memory for each of its words.
+// TestLongFirstLines: if a first line has many words, no memory is taken for each of them.
 func TestLongFirstLines(t *testing.T) {
 	const words = 1 << 20
 	line := strings.Repeat(" a", words)

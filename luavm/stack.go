@@ -20,7 +20,8 @@ const (
 	handlerRegisters = 1 << 15
 	// calleeRegisters is more registers than any Lua function needs above its arguments.
 	calleeRegisters = 600
-	// While a state has fewer than fewRegisters registers, gopher-lua itself makes room for the results of a Go function.
+	// While a state has fewer than fewRegisters registers, makeRoom reserves none for the results of a Go function: gopher-lua
+	// itself makes room for these.
 	fewRegisters = 1 << 14
 	// registerSize is the number of bytes of a register.
 	registerSize = 16
@@ -60,17 +61,17 @@ func (e *Engine) makeRoom(L *lua.LState, top int) {
 	}
 }
 
-// overflowed says whether a stack overflow was raised that is not caught yet. Until it is, the limits are higher, so that the error
-// handler can run.
+// overflowed says whether a stack overflow was raised that no protected call has caught yet. Until a protected call has caught it,
+// the limits are higher, so that the error handler can run.
 type overflowed int8
 
 const (
 	notOverflowed overflowed = iota
-	// inOverflow: C Lua has doubled its stack for the error handler. One more overflow ends the handler, and no handler is called
-	// for it.
+	// inOverflow: C Lua has doubled its stack for the error handler. If the stack overflows again, the handler ends, and no handler
+	// is called for that overflow.
 	inOverflow
-	// overflowCaught: a protected call has caught an error in the handler. C Lua then makes its stack smaller again, so the next
-	// overflow is an ordinary one: a handler is called for it.
+	// overflowCaught: a protected call has caught an error in the handler. C Lua then makes its stack smaller again, so a handler
+	// is called for the next overflow.
 	overflowCaught
 )
 
@@ -85,8 +86,8 @@ func (o overflowed) share(room int) int {
 	return 0
 }
 
-// afterCatch returns what e.overflowed becomes when a protected call has caught an error; before is what it was when the call began.
-// Like C Lua, it takes no room from a handler that already uses it.
+// afterCatch returns the new value of e.overflowed when a protected call has caught an error; before is the value at the begin of
+// that call. Like C Lua, it takes no room from a handler that already uses it.
 func (e *Engine) afterCatch(L *lua.LState, before overflowed) overflowed {
 	if before == inOverflow && interp.TopFrame(L).Idx < callDepth+overflowCaught.share(handlerCalls) {
 		return overflowCaught

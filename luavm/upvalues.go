@@ -6,14 +6,14 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// The functions that have captured a variable may use it after the call that declared it. So gopher-lua moves the captured
-// variables of a call out of its registers when the call returns. When an error is raised, gopher-lua moves the captured variables
-// of all calls on the stack, or of none if an error handler is set. Both are wrong: C Lua moves the variables of the calls that the
-// error ends, but the calls below the pcall that catches the error go on, with their variables in their registers.
+// The functions that have captured a variable may use it after the call that declared it has returned. So gopher-lua moves the
+// captured variables of a call out of the registers when the call returns. C Lua does the same when an error ends a call. The calls
+// below the pcall that catches the error go on, and keep their variables in their registers. gopher-lua differs: when an error is
+// raised, it moves the captured variables of all calls on the stack or, if an error handler is set, of none.
 //
-// The engine does the same as C Lua. It keeps gopher-lua from moving any variable when an error is raised (see counted), which also
-// saves a walk over all captured variables for each call on the stack. Where a protected call ends (guarded) or a coroutine fails
-// (runThread), the engine moves the variables itself.
+// The engine does what C Lua does. It keeps gopher-lua from moving any variable when an error is raised (see counted). That also
+// saves a walk over all captured variables for each call on the stack. The engine moves the variables itself where a protected call
+// ends (guarded) or a coroutine fails (runThread).
 
 // closeUpvalues moves the captured variables in L's list out of the registers, which must still hold them.
 func closeUpvalues(L *lua.LState) {

@@ -19,7 +19,8 @@ func openUpvalues(L *lua.LState) (n int) {
 	return n
 }
 
-// onRaise calls see with the state in which an error was raised, before anything catches it.
+// onRaise calls see whenever an error is raised, before anything catches the error. The argument is the Lua state in which it was
+// raised.
 func onRaise(e *Engine, see func(*lua.LState)) {
 	theirs := lua.NewState(lua.Options{SkipOpenLibs: true})
 	theirs.SetContext(newHook(e, theirs))
@@ -37,7 +38,8 @@ func onRaise(e *Engine, see func(*lua.LState)) {
 	*interp.LoopPlace(e.L) = e.watchedLoop
 }
 
-// captures calls 100 functions, each with 40 captured variables, then a thousand more, and fails.
+// captures defines build(100), which makes 100 nested calls, each with 40 captured variables. Below them it makes a thousand more
+// calls, and then fails.
 var captures = func() string {
 	var names []string
 	for i := range 40 {
@@ -56,7 +58,7 @@ end
 `
 }()
 
-// checkCaptures checks that the functions of captures have their variables.
+// checkCaptures checks that the functions that build has kept still have their variables.
 const checkCaptures = `
 local a,b,c,d,e,f,g,h
 for k = 1, 100 do
@@ -98,7 +100,8 @@ func TestErrorsLeaveVariablesAlone(t *testing.T) {
 	}
 }
 
-// TestLibrariesShareNoVariables: what a function captured in a call that failed is never the variable of other code.
+// TestLibrariesShareNoVariables: a function may have captured variables of a call that failed. No other code can read or change
+// these variables.
 func TestLibrariesShareNoVariables(t *testing.T) {
 	const body = `#!lua name=one
 local get, set
@@ -159,7 +162,7 @@ return a..b..c..d..e..f..g..h..get()`
 	}
 }
 
-// TestStopsLeaveNoVariables: a script that is stopped leaves nothing in registers, wherever it was.
+// TestStopsLeaveNoVariables: wherever a script is stopped, it leaves nothing in registers.
 func TestStopsLeaveNoVariables(t *testing.T) {
 	const endless = "local x = 1 local function get() return x end while true do get() end"
 	for _, script := range []string{

@@ -84,8 +84,8 @@ func (e *Engine) callError(L *lua.LState, f *interp.Frame) string {
 	case lua.OP_CALL, lua.OP_TAILCALL:
 		return e.typeError(f, interp.ArgA(inst), L.Get(interp.ArgA(inst)+1), "call")
 	case lua.OP_TFORLOOP:
-		// C Lua calls a copy of the iterator in the register A+3, and looks for the name of A+3 in the instructions before this one.
-		// None of them made the copy, so the error names what A+3 held before the loop.
+		// C Lua calls a copy of the iterator in the register A+3, and looks for the name of A+3 in the instructions before this
+		// one. No instruction before this one made the copy, so the error names what A+3 held before the loop.
 		return e.typeError(f, interp.ArgA(inst)+3, L.Get(interp.ArgA(inst)+1), "call")
 	}
 	return "attempt to call a nil value"
@@ -103,9 +103,9 @@ func (e *Engine) arithError(L *lua.LState, f *interp.Frame) string {
 	return e.typeError(f, reg, f.Operand(L, reg), "perform arithmetic on")
 }
 
-// concatError returns the error for a value that cannot be concatenated, with the variable that held the value. text has the types
-// of the two values that gopher-lua tried to join. C Lua joins from the right. If two values cannot be joined, C Lua blames the
-// left one, unless that is a string or a number. Of a value that a metamethod returned, only the type is known.
+// concatError returns the error for a value that cannot be concatenated, and names the variable that held the value. text has the
+// types of the two values that gopher-lua tried to join. C Lua joins from the right. If two values cannot be joined, C Lua blames
+// the left one, unless the left one is a string or a number. If a metamethod returned the value, only its type is known.
 func (e *Engine) concatError(L *lua.LState, f *interp.Frame, text string) string {
 	inst := f.Inst()
 	left, right, _ := strings.Cut(strings.TrimPrefix(text, "cannot perform concat operation between "), " and ")

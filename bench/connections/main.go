@@ -1,13 +1,11 @@
-// Connections shows that a node bears many connections: idle subscribers and
-// clients that contend for locks, for a while.
+// Connections shows whether a node can serve many connections for a while: idle subscribers, and clients that contend for locks.
 //
 //	go build -o lockstep ./cmd/lockstep
 //	go -C bench run ./connections -server ../lockstep [-idle 9000] [-busy 1000] [-locks 100] [-for 1m]
 //
-// It starts a node of its own on loopback, raises its own limit of open files
-// (the node inherits it), and prints what went wrong and what memory an idle
-// connection takes: the growth of the node's resident memory, divided by the
-// number of connections. It fails if anything went wrong.
+// It starts a node of its own on loopback. Before that, it raises its limit of open files, which the node inherits. It prints what
+// went wrong, and how much memory an idle connection takes: the growth of the node's resident memory, divided by the number of
+// connections. It fails if anything went wrong.
 package main
 
 import (
@@ -28,7 +26,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// plan is what to do.
+// plan says what a run does.
 type plan struct {
 	server string
 	listen string
@@ -37,7 +35,7 @@ type plan struct {
 	locks  int
 	last   time.Duration
 
-	subscribers []*respclient.Conn // kept, or the garbage collector would close them
+	subscribers []*respclient.Conn // kept here, or the garbage collector would close them
 }
 
 func main() {
@@ -101,7 +99,7 @@ func (p *plan) run() (*result, error) {
 	return p.measure(node.Process.Pid)
 }
 
-// measure does what the plan says to a node that has been started.
+// measure carries out the plan on a node that runs already.
 func (p *plan) measure(pid int) (*result, error) {
 	first, err := p.dialFirst()
 	if err != nil {
@@ -125,7 +123,7 @@ func (p *plan) measure(pid int) (*result, error) {
 	return r, err
 }
 
-// dialFirst waits until the node serves.
+// dialFirst opens a connection as soon as the node serves.
 func (p *plan) dialFirst() (*respclient.Conn, error) {
 	var last error
 	for range 200 {
@@ -142,8 +140,7 @@ func (p *plan) dialFirst() (*respclient.Conn, error) {
 	return nil, fmt.Errorf("the node does not serve: %w", last)
 }
 
-// settledMemory returns a process's resident memory in KiB, after it has given
-// back what it does not use.
+// settledMemory returns a process's resident memory in KiB. It first has the process give back the memory that it does not use.
 func settledMemory(c *respclient.Conn, pid int) (int64, error) {
 	if _, err := c.Do("MEMORY", "PURGE"); err != nil {
 		return 0, err
@@ -175,7 +172,7 @@ func (p *plan) subscribe() error {
 	return nil
 }
 
-// field returns a number of INFO; -1 if it is not there.
+// field returns a number from the reply to INFO; -1 if it is not there.
 func field(info any, name string) int64 {
 	text, _ := info.(string)
 	_, rest, _ := strings.Cut(text, name+":")
@@ -217,7 +214,7 @@ func (p *plan) contend(first *respclient.Conn) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// The busy clients may have disconnected by now; no subscriber may.
+	// The busy clients may have disconnected by now, but every subscriber must still be there.
 	if n := field(info, "connected_clients"); n < int64(len(p.subscribers)) {
 		return 0, fmt.Errorf("%d clients are connected, of %d subscribers", n, len(p.subscribers))
 	}

@@ -9,7 +9,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestConnections is the short form: 500 connections for two seconds.
+// TestConnections runs the program with few connections for a short time: 500 connections for two seconds.
 func TestConnections(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("reads the memory of a process from /proc")

@@ -1,3 +1,2 @@
-// Package driver is lockstep-bench: it starts the peers, has them measured in
-// interleaved rounds, and reports.
+// Package driver is the work of lockstep-bench: it starts the peers, measures each of them in every round, and reports.
 package driver

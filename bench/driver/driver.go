@@ -17,9 +17,8 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// Run measures and reports. Progress goes to progress, the table to w. A
-// measurement that fails is in the report and does not end the run; Run returns
-// its error at the end.
+// Run measures and reports. It writes the progress to progress, and the table to w. A measurement that fails does not end the run:
+// it is in the report, and Run returns its error at the end.
 func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if o.From != "" {
 		r, err := report.Read(o.From)
@@ -48,7 +47,7 @@ func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if err := r.start(); err != nil {
 		return err
 	}
-	// An interrupt does not wait for the end of a measurement: it stops the servers.
+	// An interrupt stops the servers at once, even in the middle of a measurement.
 	breakOff := context.AfterFunc(ctx, func() { _ = r.stop() }) // the deferred stop returns the errors
 	defer breakOff()
 	if err := r.measure(ctx); err != nil {
@@ -68,7 +67,7 @@ type runner struct {
 	results  map[*peers.System]map[load.Case]*report.Result
 }
 
-// start starts all peers. They run throughout.
+// start starts all peers. They run until the end of the run.
 func (r *runner) start() error {
 	r.results = map[*peers.System]map[load.Case]*report.Result{}
 	for _, kind := range r.kinds {
@@ -139,12 +138,11 @@ func (r *runner) measure(ctx context.Context) error {
 	return nil
 }
 
-// attempts is how often a turn is begun at most.
+// attempts is how often a turn is tried at most.
 const attempts = 3
 
-// playOut repeats a turn in which the peer has ended a connection: ZooKeeper 3.8.0 stands
-// still now and then with a request outstanding, until its followers give their leader up
-// after ten seconds. ZooKeeper's own client would hide that by a new connection.
+// playOut repeats a turn in which the peer has ended a connection. Now and then, ZooKeeper 3.8.0 stops answering, until its
+// followers give up their leader after ten seconds. ZooKeeper's own client would hide that, because it makes a new connection.
 func (r *runner) playOut(ctx context.Context, s *peers.System, c load.Case, res *report.Result) (t report.Turn, err error) {
 	for range attempts - 1 {
 		if t, err = r.play(s, c); err == nil || !broken(err) || ctx.Err() != nil {
@@ -185,8 +183,8 @@ func weigh(s *peers.System) (taken, error) {
 	return taken{s.Usage(), cpu, s.Traffic.Sent(), s.Traffic.Received()}, err
 }
 
-// play measures one case of one peer once. The locks that are left are removed
-// at once, or they would expire while another peer is measured.
+// play measures one case of one peer once. It removes the remaining locks at once: otherwise they would expire while another peer
+// is measured.
 func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	if err := s.Reset(); err != nil {
 		return report.Turn{}, err
@@ -219,12 +217,12 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	return t, nil
 }
 
-// enough is the least number of locks whose memory can be measured: the memory
-// of a few is lost in what a server allocates and frees all the time.
+// enough is the least number of locks whose memory can be measured. With fewer locks, their memory is small beside what a server
+// allocates and frees all the time.
 const enough = 10_000
 
-// hold takes the locks that are held beside the measured ones, and returns how
-// much memory a server uses for each; -1 if that cannot be measured.
+// hold takes the locks that are held in addition to the measured ones. It returns how many bytes a server uses for each of them; -1
+// if that cannot be measured.
 func (r *runner) hold(s *peers.System, c load.Case, held *load.Held) (float64, error) {
 	if c.Alive < enough {
 		return -1, held.Take()
@@ -243,7 +241,7 @@ func (r *runner) hold(s *peers.System, c load.Case, held *load.Held) (float64, e
 	return max(0, float64(after-before)) / float64(c.Alive*s.Servers()), nil
 }
 
-// figures computes what is reported of a turn from what was counted.
+// figures computes the reported figures of a turn from the counts.
 func figures(out load.Outcome, before, after taken, cpus int) report.Turn {
 	ops := float64(out.AllOps) // CPU time and bytes were counted for all of them
 	slices.Sort(out.Latencies)
@@ -277,7 +275,7 @@ func figures(out load.Outcome, before, after taken, cpus int) report.Turn {
 		f.Disk = float64(used.Written) / ops
 	}
 	if used.Sent >= 0 {
-		// What the servers sent and the clients did not receive.
+		// What the servers sent and the clients did not receive went from server to server.
 		f.Between = max(0, float64(used.Sent-received)) / ops
 	}
 	return report.Turn{Seconds: out.Elapsed.Seconds(), Ops: out.Ops, Figure: f}

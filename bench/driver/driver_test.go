@@ -23,7 +23,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// options are those of a command line that measures no lockstep, or the one that args name.
+// options returns the options of a command line. If args names no lockstep program, the command line measures none.
 func options(t *testing.T, args ...string) *Options {
 	t.Helper()
 	var o Options
@@ -35,7 +35,7 @@ func options(t *testing.T, args ...string) *Options {
 	return &o
 }
 
-// port is one where no other test process begins.
+// port returns the first port for this test. Test processes that run at the same time begin at different ports.
 func port() string { return strconv.Itoa(20000 + os.Getpid()%90*100 + 50) }
 
 func TestOptions(t *testing.T) {
@@ -54,7 +54,7 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// If there is no place for the report, this is an error before anything is measured.
+// If the file has no place for the report, the run fails before anything is measured.
 func TestNoSection(t *testing.T) {
 	if err := options(t, "-markdown", "driver_test.go#no such").Check(); err == nil || !strings.Contains(err.Error(), "--markdown") {
 		t.Errorf("got %v", err)
@@ -68,7 +68,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// With --check a case is measured only with the peers that a claim compares in it.
+// With --check, a case is measured only for the peers that some claim compares in it.
 func TestClaimsChoose(t *testing.T) {
 	p := &plan{Options: *options(t, "-check")}
 	if err := p.choose(); err != nil {
@@ -90,7 +90,8 @@ func TestClaimsChoose(t *testing.T) {
 	}
 }
 
-// Claims about peers or workloads that --peers and --workloads leave out are not checked, and nothing is measured for them.
+// --peers and --workloads may leave out peers or workloads that some claims need. These claims are not checked, and nothing is
+// measured for them.
 func TestClaimsChosen(t *testing.T) {
 	p := &plan{Options: *options(t, "-check", "-peers", "lockstep-ephemeral,redis,lockstep-3", "-workloads", "set,miss,contended")}
 	if err := p.choose(); err != nil {
@@ -127,7 +128,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A turn is begun again for a connection that has ended, and for nothing else.
+// A turn is repeated after a connection has ended, but after no other error.
 func TestBroken(t *testing.T) {
 	for err, want := range map[error]bool{
 		fmt.Errorf("client 3: lock: %w", io.EOF):            true,
@@ -171,8 +172,7 @@ func TestSyncTimes(t *testing.T) {
 	}
 }
 
-// TestRun is a run in small: two peers that are always there, and everything
-// that a report is made of.
+// TestRun is a small run: it measures two peers that need no other program, and makes every part of a report.
 func TestRun(t *testing.T) {
 	dir := t.TempDir()
 	json1, svg, md := filepath.Join(dir, "r.json"), filepath.Join(dir, "r.svg"), filepath.Join(dir, "r.md")
@@ -208,7 +208,7 @@ func TestRun(t *testing.T) {
 		if expires := res.Workload == "expire"; expires != (m.Calm > 0) || expires != (m.Gone >= 0) {
 			t.Errorf("%s of %v: %v before the leases end, gone after %v", res.Peer, res.Case, m.Calm, m.Gone)
 		}
-		// A lock takes a hundred bytes or so; Go's heap grows in larger steps.
+		// A lock takes about a hundred bytes, but Go's heap grows in larger steps.
 		if runtime.GOOS == "linux" && (m.Memory < 0 || m.Memory > 5000) {
 			t.Errorf("%s of %v: %v bytes for a lock", res.Peer, res.Case, m.Memory)
 		}
@@ -224,7 +224,7 @@ func TestRun(t *testing.T) {
 	again(t, json1, table.String())
 }
 
-// again: a report that is made of the figures once more is the same.
+// again checks that a report made from the figures in a file equals the first report.
 func again(t *testing.T, file, table string) {
 	t.Helper()
 	var second strings.Builder

@@ -17,7 +17,7 @@ import (
 	"lockstep/bench/report"
 )
 
-// Options are the flags.
+// Options are the flags of the command line.
 type Options struct {
 	Lockstep            string
 	Peers, Workloads    string
@@ -67,11 +67,11 @@ func workloadNames() (names []string) {
 	return names
 }
 
-// longest is how long a measurement may last. Without being renewed, sessions live
-// for at least 40 seconds, and leases for a minute.
+// longest is how long a measurement may last. Without a renewal, sessions live for at least 40 seconds, and leases for a minute. A
+// measurement must be shorter, because nothing renews them meanwhile.
 const longest = 20 * time.Second
 
-// plan is what the options mean.
+// plan is what the options ask for.
 type plan struct {
 	Options
 	kinds  []peers.Kind
@@ -80,13 +80,13 @@ type plan struct {
 	memory bool                 // the data are on a RAM disk
 }
 
-// measurement is a case of a peer.
+// measurement is a case with the peer that it is measured for.
 type measurement struct {
 	peer string
 	c    load.Case
 }
 
-// Check reports every fault in the options.
+// Check returns an error with every fault in the options.
 func (o *Options) Check() error {
 	_, err := o.plan()
 	return err
@@ -151,7 +151,7 @@ func (p *plan) choose() error {
 	return errors.Join(faults...)
 }
 
-// times returns each of some cases with each of some values.
+// times returns each of the given cases once with each of the given values.
 func times[T any](cases []load.Case, values []T, set func(*load.Case, T)) (all []load.Case) {
 	for _, c := range cases {
 		for _, v := range values {
@@ -162,7 +162,7 @@ func times[T any](cases []load.Case, values []T, set func(*load.Case, T)) (all [
 	return all
 }
 
-// chooseClaims chooses what the claims about the chosen peers and workloads need.
+// chooseClaims chooses the measurements that the claims about the chosen peers and workloads need.
 func (p *plan) chooseClaims() error {
 	p.wanted = map[measurement]bool{}
 	for _, claim := range report.Claims() {
@@ -185,13 +185,13 @@ func (p *plan) chooseClaims() error {
 	return nil
 }
 
-// leavesOut reports whether --peers or --workloads exclude a claim's figure.
+// leavesOut reports whether --peers or --workloads exclude a figure of a claim.
 func (p *plan) leavesOut(t report.Term) bool {
 	return !slices.ContainsFunc(p.kinds, func(k peers.Kind) bool { return k.Name == t.Peer }) ||
 		p.Workloads != "" && !slices.Contains(strings.Split(p.Workloads, ","), t.Case.Workload)
 }
 
-// wants reports whether a case is to be measured of a peer.
+// wants reports whether a case is to be measured for a peer.
 func (p *plan) wants(peer string, c load.Case) bool {
 	return p.wanted == nil || p.wanted[measurement{peer, c}]
 }
@@ -207,7 +207,7 @@ func (p *plan) limits() error {
 	return errors.Join(faults...)
 }
 
-// places reads leader,followers,all.
+// places reads a list such as leader,followers,all.
 func places(list string) (ps []load.Place, err error) {
 	for _, text := range strings.Split(list, ",") {
 		place := load.Place(text)
@@ -223,8 +223,7 @@ func places(list string) (ps []load.Place, err error) {
 	return ps, nil
 }
 
-// files is how many files must be open at once: a client has at most three
-// connections.
+// files returns how many files must be open at once: a client has at most three connections.
 func (p *plan) files() uint64 {
 	most := 0
 	for _, c := range p.cases {
@@ -240,8 +239,7 @@ func prefixed(flag string, err error) error {
 	return nil
 }
 
-// program returns the absolute path of the lockstep program: servers run in other
-// directories.
+// program returns the absolute path of the lockstep program, because servers run in other directories.
 func program(name string) (string, error) {
 	if name == "" {
 		own, err := os.Executable()
@@ -263,7 +261,7 @@ func program(name string) (string, error) {
 	return path, err
 }
 
-// numbers reads 1,10,50.
+// numbers reads a list such as 1,10,50.
 func numbers(list string, least int) (ns []int, err error) {
 	for _, text := range strings.Split(list, ",") {
 		n, err := strconv.Atoi(text)

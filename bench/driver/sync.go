@@ -12,8 +12,7 @@ const (
 	syncsTaken = 100
 )
 
-// syncTimes measures how long a block takes to reach the disk. The file has its
-// blocks already, so that nothing but the data is written.
+// syncTimes measures how long a block takes to reach the disk. The blocks of the file exist beforehand, so a sync writes only data.
 func syncTimes(dir string) (times []time.Duration, err error) {
 	name := filepath.Join(dir, "sync")
 	f, err := os.Create(name)

@@ -2,21 +2,21 @@ package load
 
 import "fmt"
 
-// Case is one measurement, of whichever peer.
+// Case is a measurement as it is done for any peer.
 type Case struct {
 	Workload string  `json:"workload"`
 	Clients  int     `json:"clients"`
 	Pipeline int     `json:"pipeline"`        // keys in one request
 	Rate     float64 `json:"rate,omitempty"`  // operations per second of all clients; 0: as fast as they can
-	Alive    int     `json:"alive,omitempty"` // locks that are held beside the measured ones
-	Token    int     `json:"token,omitempty"` // bytes that an owner's token has at least
+	Alive    int     `json:"alive,omitempty"` // locks that are held in addition to the measured ones
+	Token    int     `json:"token,omitempty"` // minimum size of an owner's token in bytes
 	At       Place   `json:"at,omitempty"`
 }
 
-// Place is which servers of a peer the clients speak to.
+// Place says which servers of a peer the clients connect to.
 type Place string
 
-// The places. The clients are spread evenly over the servers of a place.
+// These are the places. The clients are spread evenly over the servers of a place.
 const (
 	Leader    Place = ""
 	Followers Place = "followers"
@@ -46,7 +46,7 @@ func (c Case) String() string {
 	return text
 }
 
-// Number is the number of clients in words, as in the case's name.
+// Number returns the number of clients in words, as in the case's name.
 func (c Case) Number() string {
 	if c.Clients == 1 {
 		return "1 client"

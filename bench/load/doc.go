@@ -1,4 +1,3 @@
-// Package load makes the load of a measurement, and records what the clients saw
-// of it: a number of clients carry out a workload against any peer, in a closed
-// loop or at a given rate.
+// Package load makes the load of a measurement, and records what the clients saw. A number of clients carry out a workload on any
+// peer, each in a closed loop or all together at a given rate.
 package load

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// each calls do for all elements of a list at the same time. Usually all of them
-// fail for one reason, so the error is the first one, with the number of others.
+// each calls do for all elements of a list at the same time. If several calls fail, the reason is usually the same. So the error is
+// the first one, with the number of the others.
 func each[T any](list []T, do func(id int, one T) error) error {
 	var mu sync.Mutex
 	var first error
@@ -32,7 +32,7 @@ func each[T any](list []T, do func(id int, one T) error) error {
 	return first
 }
 
-// share is one session's part of many locks: every step-th from the first on.
+// share is the part of many locks that one session takes: every step-th lock from first on.
 type share struct {
 	name        string
 	first, step int
@@ -40,7 +40,7 @@ type share struct {
 	pipeline    bool
 }
 
-// batch is how many locks are taken at once, where there are pipelines.
+// batch is how many locks a session takes in one pipeline, if the peer has pipelines.
 const batch = 50
 
 // hold takes the locks of the share until enough returns true.
@@ -63,14 +63,14 @@ func (p share) hold(s Session, enough func() bool) (keys []string, err error) {
 	return keys, nil
 }
 
-// Held are locks that are held beside those that are measured.
+// Held has locks that are held in addition to the measured ones.
 type Held struct {
 	sessions []Session
 	n        int
 	pipeline bool
 }
 
-// holders is how many sessions hold them.
+// holders is how many sessions hold the locks of Held.
 const holders = 8
 
 // OpenHeld opens the sessions that will hold n locks.

@@ -9,40 +9,39 @@ import (
 	"time"
 )
 
-// Spec is one measurement of one peer.
+// Spec describes one measurement of one peer.
 type Spec struct {
 	Workload  Workload
 	Clients   int
 	Pipeline  int           // keys in one request
-	Token     int           // bytes that an owner's token has at least
+	Token     int           // minimum size of an owner's token in bytes
 	Rate      float64       // operations per second of all clients; 0: as fast as they can
-	Locks     int           // how many locks unlock and renew hold at most, and how many leases expire has
-	Within    time.Duration // the time in which the leases of expire end
+	Locks     int           // how many locks unlock and renew hold at most, and how many leases the workload expire has
+	Within    time.Duration // the time in which the leases of the workload expire end
 	Warm, For time.Duration
 
-	Pipelines bool // whether the peer has pipelines, for the preparation
+	Pipelines bool // whether the peer has pipelines, which the preparation then uses
 }
 
 // Outcome is what the clients saw.
 type Outcome struct {
-	// Of the steps that ended within the measurement, whenever they had begun.
+	// These count the steps that ended within the measurement, even if they had begun before it.
 	Ops       int
 	Elapsed   time.Duration
 	Latencies []time.Duration // one for each step, in no order
 	PerClient []int           // operations of each
 
-	// Of the workload expire: the latencies before the first lease ended, and
-	// how long after the end of the last lease all of them were deleted.
+	// These are for the workload expire. Calm has the latencies before the first lease ended. Gone is the time from the end of the
+	// last lease until all leases were deleted.
 	Calm []time.Duration
 	Gone time.Duration
 
-	// Of all steps: those before the measurement, and those that were under way
-	// at its end, are included.
+	// These count all steps, also those before the measurement and those that had not ended when it ended.
 	AllOps int
 	Whole  time.Duration
 }
 
-// run is a measurement under way.
+// run is a measurement in progress.
 type run struct {
 	spec    Spec
 	clients []*client
@@ -50,12 +49,12 @@ type run struct {
 	first   sync.Once     // closes some when the first step ends in the measurement
 	some    chan struct{} // see first
 	inside  atomic.Int32  // clients in the contended section
-	storm   *storm        // of the workload expire
+	storm   *storm        // for the workload expire
 	extra   Session       // the session that holds the storm's leases
 
 	preparing time.Time
 	mu        sync.Mutex
-	pool      []string // keys that are held, of all clients
+	pool      []string // keys of the locks that all clients together hold
 	taken     atomic.Int64
 }
 
@@ -67,8 +66,7 @@ const (
 	stopping
 )
 
-// prepareFactor bounds the preparation: it may last so many times as long as
-// --warm and --for together.
+// prepareFactor bounds the preparation: it may last prepareFactor times as long as --warm and --for together.
 const prepareFactor = 3
 
 func (r *run) late() bool { return time.Since(r.preparing) > prepareFactor*(r.spec.Warm+r.spec.For) }
@@ -79,13 +77,13 @@ func (r *run) pass(keys []string) {
 	r.pool = append(r.pool, keys...)
 }
 
-// take hands out keys of the pool, each once.
+// take returns n keys of the pool. It returns each key only once.
 func (r *run) take(n int) []string {
 	end := int(r.taken.Add(int64(n)))
 	return r.pool[min(end-n, len(r.pool)):min(end, len(r.pool))]
 }
 
-// next hands out keys of the pool in turn, for ever.
+// next returns n keys of the pool. After the last key it begins again with the first.
 func (r *run) next(n int) []string {
 	n = min(n, len(r.pool))
 	turns := len(r.pool) / n
@@ -93,11 +91,11 @@ func (r *run) next(n int) []string {
 	return r.pool[at : at+n]
 }
 
-// Meter is called while no client does anything, to read what has been used.
+// Meter reads what has been used so far. It is called while no client does anything.
 type Meter func() error
 
-// Run opens the clients, prepares them, lets them work and measures them once
-// they are warm. begin is called before their first step, end after their last.
+// Run opens the clients, prepares them, lets them work, and measures them once they are warm. It calls begin before their first
+// step and end after their last.
 func Run(spec Spec, target Target, begin, end Meter) (out Outcome, err error) {
 	r := &run{spec: spec, some: make(chan struct{})}
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -168,9 +166,8 @@ func (r *run) each(do func(*client) error) error {
 	return each(r.clients, func(_ int, c *client) error { return do(c) })
 }
 
-// drive has the clients work until the measurement is over, or nothing is left
-// to do. A step that has begun is carried to its end: a lock that is held is
-// released.
+// drive has the clients work until the measurement is over, or until nothing is left to do. A client completes a step that it has
+// begun, so it releases a lock that it holds.
 func (r *run) drive() (Outcome, error) {
 	began := time.Now()
 	fault, done := error(nil), make(chan struct{})
@@ -208,22 +205,21 @@ func (r *run) drive() (Outcome, error) {
 
 // observe measures the clients once they are warm.
 func (r *run) observe(done <-chan struct{}) time.Duration {
-	// A finite workload is measured from its first step: warming up would use up
-	// its locks.
+	// A workload that uses up its locks is measured from its first step on: warming up would use up some of them.
 	if r.spec.Warm > 0 && !r.spec.Workload.finite {
 		wait(done, r.spec.Warm)
 	}
 	from := time.Now()
-	r.phase.CompareAndSwap(warming, measuring) // a fault may have ended it
+	r.phase.CompareAndSwap(warming, measuring) // unless an error has ended this phase
 	wait(done, r.spec.For)
-	select { // at least one step is measured, even if it takes longer than that
+	select { // the measurement lasts until at least one step has ended, however long that takes
 	case <-r.some:
 	case <-done:
 	}
 	return time.Since(from)
 }
 
-// wait waits for a time, but not beyond done.
+// wait waits until the time last is over or done is closed.
 func wait(done <-chan struct{}, last time.Duration) {
 	timer := time.NewTimer(last)
 	defer timer.Stop()
@@ -233,7 +229,7 @@ func wait(done <-chan struct{}, last time.Duration) {
 	}
 }
 
-// interval is the time between two steps of all clients, 0 without a rate.
+// interval returns the time between two steps, counted over all clients; 0 without a rate.
 func (r *run) interval() time.Duration {
 	if r.spec.Rate <= 0 {
 		return 0
@@ -266,15 +262,14 @@ func (c *client) drive(pace *pacer) error {
 // pacer says when a client's steps begin.
 type pacer struct {
 	began   time.Time
-	place   int // of the client among clients
+	place   int // this client's index among all clients
 	clients int
 	every   time.Duration
 	n       int
 }
 
-// next waits until the next step is due and returns that time, which is in the
-// past if the client is late: a latency includes the time that the request has
-// waited for its turn, because whoever sends it waits for that, too.
+// next waits until the next step is due, and returns that time. If the client is late, the time is in the past. So a latency
+// includes the time that the request has waited for its turn: for whoever sends it, that is waiting time, too.
 func (p *pacer) next(phase *atomic.Int32) (time.Time, bool) {
 	if p.every == 0 {
 		return time.Now(), phase.Load() != stopping

@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// fake is a peer in memory: every request takes its time.
+// fake is a peer in memory. Every request takes a given time.
 type fake struct {
 	mu       sync.Mutex
 	locks    map[string]string // key to owner
 	delay    func() time.Duration
 	opened   int
 	closed   int
-	generous bool          // grants what is held
+	generous bool          // grants even a lock that is held
 	queue    chan struct{} // holds an element while a client is inside
 
-	lag   time.Duration // from a lease's end until its lock is deleted
-	ended int           // leases, in all
+	lag   time.Duration // from the end of a lease until the lock is deleted
+	ended int           // leases that have ended so far
 }
 
 func newFake(delay time.Duration) *fake {
@@ -99,7 +99,7 @@ func (s *fakeSession) Leave(key string) error {
 	return err
 }
 
-// HoldFor has a timer for each lease.
+// HoldFor starts a timer for each lease.
 func (s *fakeSession) HoldFor(keys []string, lease time.Duration) (int, error) {
 	for range keys {
 		time.AfterFunc(lease+s.lag, func() {
@@ -135,8 +135,8 @@ func spec(t *testing.T, name string, clients, pipeline int) Spec {
 
 func noMeter() error { return nil }
 
-// In a closed loop each client begins when its last request has ended: the
-// number of operations follows from what one takes.
+// In a closed loop, each client begins a request when its last request has ended. So the time that one request takes decides the
+// number of operations.
 func TestClosedLoop(t *testing.T) {
 	for _, c := range []struct {
 		workload          string
@@ -152,7 +152,7 @@ func TestClosedLoop(t *testing.T) {
 		{"miss", 5, 2, 1000, 500},
 		{"mixed", 2, 1, 200, 200},
 		{"unlock", 2, 1, 200, 200},
-		{"unlock", 50, 10, 1000, 100}, // then no prepared locks are left
+		{"unlock", 50, 10, 1000, 100}, // the run ends when no prepared locks are left
 		{"contended", 1, 1, 50, 50},
 		{"herd", 1, 1, 50, 50},
 	} {
@@ -176,7 +176,7 @@ func TestClosedLoop(t *testing.T) {
 	}
 }
 
-// Clients that wait for each other do as many operations together as one would alone.
+// Clients that wait for one lock do as many operations together as one client would alone.
 func TestContended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, err := Run(spec(t, "contended", 5, 1), newFake(10*time.Millisecond), noMeter, noMeter)
@@ -189,8 +189,8 @@ func TestContended(t *testing.T) {
 	})
 }
 
-// In an open loop a late reply delays the steps behind it, and their latencies
-// show that: each counts from when its step was due.
+// In an open loop, a late reply delays the steps behind it. Their latencies show the delay, because each latency counts from the
+// time when its step was due.
 func TestOpenLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)
@@ -214,14 +214,14 @@ func TestOpenLoop(t *testing.T) {
 		if got := Quantile(out.Latencies, 0.2); got != time.Millisecond {
 			t.Errorf("undisturbed: %v, want 1ms", got)
 		}
-		// Those that were due every 10 ms behind one of 505 ms: 505, 496, 487...
+		// A step was due every 10 ms while the first one took 505 ms. So their latencies are 505, 496, 487... ms.
 		if got := Quantile(out.Latencies, 0.75); got < 200*time.Millisecond || got > 300*time.Millisecond {
 			t.Errorf("p75 is %v: those that waited for their turn do not count as late", got)
 		}
 	})
 }
 
-// A step that takes longer than the measurement is measured.
+// A step that takes longer than the measurement still counts.
 func TestSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := spec(t, "set", 1, 1)
@@ -249,8 +249,7 @@ func TestPacer(t *testing.T) {
 	}
 }
 
-// A lock server that grants a lock twice is no lock server: that ends the
-// measurement.
+// If a peer grants a lock twice, the measurement ends with an error: such a peer is no lock server.
 func TestBrokenLocksAreFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(time.Millisecond)
@@ -269,7 +268,7 @@ func TestBrokenLocksAreFound(t *testing.T) {
 	}
 }
 
-// A preparation that takes too long is cut short, and what it made is measured.
+// A preparation that takes too long is cut short. The measurement then uses the locks that were prepared until then.
 func TestPreparationIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := spec(t, "renew", 2, 1)
@@ -284,7 +283,7 @@ func TestPreparationIsBounded(t *testing.T) {
 	})
 }
 
-// Take takes all locks that are to be held, however long this lasts.
+// Take takes all locks that are to be held, however long that lasts.
 func TestHeld(t *testing.T) {
 	for _, pipeline := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -306,7 +305,7 @@ func TestHeld(t *testing.T) {
 	}
 }
 
-// The meters are called right before and after all operations, and an error of theirs ends the run.
+// Run calls the meters right before and right after all operations. An error of a meter ends the run.
 func TestMeters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(10 * time.Millisecond)

@@ -2,21 +2,19 @@ package load
 
 import "time"
 
-// Session is one client of a peer. One goroutine uses it. Several keys in one
-// call are one pipeline, where the peer has that.
+// Session is one client of a peer. Only one goroutine uses it. If the peer has pipelines, a call with several keys is one pipeline.
 type Session interface {
-	// Lock takes each lock, if it is free, with a lease, and returns how many it
-	// got.
+	// Lock takes each of the locks that is free, with a lease, and returns how many it got.
 	Lock(keys []string) (int, error)
-	// Unlock releases those of the locks that the owner holds.
+	// Unlock releases those of the locks that the session's owner holds.
 	Unlock(keys []string) (int, error)
-	// Hold is Lock where each lock has a lease of its own. Renew lengthens that
-	// lease, and Drop ends it together with the lock.
+	// Hold does what Lock does, but gives each lock a lease of its own. Renew lengthens that lease. Drop ends the lease and so
+	// releases the lock.
 	Hold(keys []string) (int, error)
 	Drop(keys []string) (int, error)
 	// Renew lengthens the lease of each lock that the owner holds.
 	Renew(keys []string) (int, error)
-	// Held returns how many of the locks are held now, by whichever owner.
+	// Held returns how many of the locks are held now, whoever holds them.
 	Held(keys []string) (int, error)
 	Close() error
 }
@@ -27,31 +25,28 @@ type Reentrant interface {
 	UnlockReentrant(keys []string) (int, error)
 }
 
-// Queued is a session that can wait for its turn, by the lock recipe of its
-// peer. The sessions act as clients in one process, and share what such clients
-// share.
+// Queued is a session that can wait for its turn, by the lock recipe of its peer. The sessions behave like clients in one process,
+// and share what such clients share.
 type Queued interface {
 	Enter(key string) error
 	Leave(key string) error
 }
 
-// Herded is a session that can also wait as if it were a process by itself,
-// where that makes a difference: every release is then sent to each session.
+// Herded is a session that can also wait as if it were alone in its process. The peer then sends every release to every waiting
+// session. Only sessions of peers for which that makes a difference are Herded.
 type Herded interface {
 	EnterAlone(key string) error
 	Leave(key string) error
 }
 
-// Expiring is a session of a peer that deletes locks whose leases have ended,
-// and counts them.
+// Expiring is a session of a peer that deletes locks whose leases have ended, and counts these locks.
 type Expiring interface {
 	HoldFor(keys []string, lease time.Duration) (int, error)
-	// Expired is how many the peer has deleted so far.
+	// Expired returns how many locks the peer has deleted so far because their leases had ended.
 	Expired() (int, error)
 }
 
-// Target opens sessions of a peer. The sessions of one owner may release and
-// renew each other's locks.
+// Target opens sessions of a peer. Sessions with the same owner may release and renew each other's locks.
 type Target interface {
 	Open(owner string) (Session, error)
 }

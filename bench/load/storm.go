@@ -6,32 +6,30 @@ import (
 	"time"
 )
 
-// storm is many leases that end at about the same time, while the clients work.
+// storm has many leases that end at about the same time, while the clients work.
 type storm struct {
 	session Expiring
 	leases  int
-	before  int           // the peer's count of ended leases, before any of these ended
-	from    time.Time     // when the first of them ends
-	last    time.Time     // when the last of them ends
-	gone    time.Duration // how long after last all of them were deleted
+	before  int           // the peer's count of ended leases, before any lease of the storm ended
+	from    time.Time     // when the first lease of the storm ends
+	last    time.Time     // when the last lease of the storm ends
+	gone    time.Duration // how long after last all of the storm's locks were deleted
 }
 
 const (
-	// stormBatch is how many leases are taken at once and end together. It is small
-	// beside the number of leases that end within a millisecond or two.
+	// stormBatch is how many leases are taken at once and end together. It must be small compared with the number of leases that
+	// end within a millisecond or two.
 	stormBatch = 100
-	// stormPoll is how often the peer is asked how many are left, stormLimit
-	// for how long.
+	// stormPoll is how often the peer is asked how many leases are left. stormLimit is for how long it is asked.
 	stormPoll  = 5 * time.Millisecond
 	stormLimit = time.Minute
-	// stormEarly before the first lease ends, all leases must still be there.
+	// When the first lease is about to end in stormEarly, all leases must still be there.
 	stormEarly = 100 * time.Millisecond
-	// stormWindow is the least that the clients are measured for.
+	// stormWindow is the least time for which the clients are measured while leases end.
 	stormWindow = time.Second
 )
 
-// gather takes the leases. It sets beforehand when they will end, so all must have
-// been taken by a given time.
+// gather takes the leases. It decides beforehand when they end, so it must have taken all of them by a given time.
 func (r *run) gather(target Target) error {
 	s, err := target.Open("storm")
 	if err != nil {
@@ -58,8 +56,7 @@ func (r *run) gather(target Target) error {
 	return nil
 }
 
-// take takes some of the leases. They end together, and later than all leases
-// that were taken before them.
+// take takes some of the leases. These end together, and later than all leases that were taken before.
 func (s *storm) take(from, to int) error {
 	var keys []string
 	for i := from; i < to; i++ {
@@ -69,8 +66,7 @@ func (s *storm) take(from, to int) error {
 	return expect("hold", n, len(keys), err)
 }
 
-// observe measures the clients before the first lease ends and from then on
-// until all are gone.
+// observe measures the clients in two phases: before the first lease ends, and from then until all leases are gone.
 func (s *storm) observe(r *run, done <-chan struct{}) (time.Duration, error) {
 	wait(done, time.Until(s.from)-r.spec.For)
 	r.phase.CompareAndSwap(warming, calm)
@@ -88,7 +84,7 @@ func (s *storm) observe(r *run, done <-chan struct{}) (time.Duration, error) {
 	return time.Since(from), nil
 }
 
-// awaitEnd waits until all leases are gone, or the clients have given up.
+// awaitEnd waits until all leases are gone, or until the clients have given up.
 func (s *storm) awaitEnd(done <-chan struct{}) error {
 	for {
 		n, err := s.expired()
@@ -110,7 +106,7 @@ func (s *storm) awaitEnd(done <-chan struct{}) error {
 	}
 }
 
-// expired is how many of the leases have ended and are gone.
+// expired returns how many of the storm's leases have ended and been deleted.
 func (s *storm) expired() (int, error) {
 	n, err := s.session.Expired()
 	return n - s.before, err

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// stormSpec is a thousand leases that end within half a second.
+// stormSpec describes a measurement with a thousand leases that end within half a second.
 func stormSpec(t *testing.T) Spec {
 	s := spec(t, "expire", 4, 1)
 	s.Within = 500 * time.Millisecond
 	return s
 }
 
-// The clients are measured before the leases end and while they do. Gone is the
-// time from the end of the last lease until the peer has deleted its lock.
+// The clients are measured before the leases end and while they end. Gone is the time from the end of the last lease until the peer
+// has deleted its lock.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)
@@ -50,7 +50,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// Even if all locks are gone at once, the clients are measured for stormWindow.
+// The clients are measured for stormWindow, even if all locks are gone at once.
 func TestStormIsMeasuredForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := stormSpec(t)
@@ -83,7 +83,7 @@ func TestStormFaults(t *testing.T) {
 	}
 }
 
-// A storm whose clients have given up is over.
+// If the clients have given up, the storm is over.
 func TestStormWithoutClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(time.Millisecond)

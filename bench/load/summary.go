@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// Quantile returns the latency that a share of the latencies does not exceed.
-// They are in order.
+// Quantile returns the latency that the given share of the latencies does not exceed. ordered must be sorted.
 func Quantile(ordered []time.Duration, share float64) time.Duration {
 	if len(ordered) == 0 {
 		return 0
 	}
-	// The smallest latency that at least this share of the latencies does not exceed.
+	// This is the index of the smallest latency that at least this share of the latencies does not exceed.
 	at := int(share*float64(len(ordered))+0.999999) - 1
 	return ordered[min(max(at, 0), len(ordered)-1)]
 }
@@ -29,8 +28,7 @@ func Median(list []float64) float64 {
 	return (ordered[half-1] + ordered[half]) / 2
 }
 
-// Fairness is Jain's index of what each client got: 1 if all got the same, 1/n
-// if one got everything.
+// Fairness returns Jain's index of what each of n clients got: 1 if all got the same, 1/n if one got everything.
 func Fairness(perClient []int) float64 {
 	var sum, squares float64
 	for _, n := range perClient {

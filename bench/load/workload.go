@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// Workload is what a client does again and again.
+// Workload is the step that a client repeats, with its preparation.
 type Workload struct {
 	Name, About string
 
-	oneOwner bool // all clients are one owner's
+	oneOwner bool // all clients belong to one owner
 	finite   bool // it ends when the locks that were prepared are used up
-	expiring bool // many leases end meanwhile
-	// prepare is done by every client before the clock runs; it may be nil.
+	expiring bool // many leases end during the measurement
+	// prepare is what every client does before the time counts; it may be nil.
 	prepare func(*client) error
-	// step is the work that is timed. It returns how many operations it was, 0
-	// if there is nothing left to do.
+	// step is the work that is timed. It returns how many operations it has done; 0 if nothing is left to do.
 	step func(*client) (int, error)
 }
 
-// Workloads are all there are.
+// Workloads has all workloads.
 var Workloads = []Workload{
 	{Name: "cycle", About: "lock and unlock, each client its own lock; both are one operation", step: cycle},
 	{Name: "leased", About: "the same where each lock has a lease of its own, as SET NX PX always has; it is another thing on etcd alone", step: leased},
@@ -46,7 +45,7 @@ func Find(name string) (Workload, error) {
 	return Workloads[i], nil
 }
 
-// client is one goroutine of the load.
+// client is one goroutine that makes load.
 type client struct {
 	Session
 	id   int
@@ -54,12 +53,12 @@ type client struct {
 	keys []string // its own locks, one for each place in a pipeline
 	n    int      // steps so far
 
-	ops, allOps int // in the measurement, and in all
+	ops, allOps int // operations in the measurement, and in the whole run
 	latencies   []time.Duration
 	calm        []time.Duration // latencies in the phase calm, of the workload expire
 }
 
-// errWrong is a reply that a lock server must not give.
+// errWrong is the error for a reply that a lock server must not give.
 var errWrong = errors.New("the peer's locks are broken")
 
 func expect(what string, got, want int, err error) error {
@@ -99,8 +98,7 @@ func set(c *client) (int, error) {
 	return n, expect("lock", n, len(c.keys), err)
 }
 
-// holdShare takes a client's share of the locks, or fewer if that takes too long:
-// no peer is to be prepared for minutes.
+// holdShare takes a client's share of the locks. It takes fewer if that takes too long: no preparation may last for minutes.
 func holdShare(c *client) error {
 	mine, err := share{"held:", c.id, c.run.spec.Clients, c.run.spec.Locks, c.run.spec.Pipelines}.hold(c, c.run.late)
 	if err != nil {
@@ -126,7 +124,7 @@ func renew(c *client) (int, error) {
 }
 
 func reentrant(c *client) (int, error) {
-	r := c.Session.(Reentrant) // System.Lacks leaves out peers whose sessions cannot do it
+	r := c.Session.(Reentrant) // System.Lacks leaves out peers whose sessions are not Reentrant
 	n, err := r.LockReentrant(c.keys)
 	if err := expect("lock", n, len(c.keys), err); err != nil {
 		return 0, err
@@ -138,17 +136,16 @@ func reentrant(c *client) (int, error) {
 const contendedKey = "contended"
 
 func handOff(c *client) (int, error) {
-	q := c.Session.(Queued) // System.Lacks leaves out peers whose sessions cannot do it
+	q := c.Session.(Queued) // System.Lacks leaves out peers whose sessions are not Queued
 	return c.inside(q.Enter, q.Leave)
 }
 
 func herd(c *client) (int, error) {
-	h := c.Session.(Herded) // System.Lacks leaves out peers whose sessions cannot do it
+	h := c.Session.(Herded) // System.Lacks leaves out peers whose sessions are not Herded
 	return c.inside(h.EnterAlone, h.Leave)
 }
 
-// inside takes the contended lock and gives it back, and checks that no other
-// client has it.
+// inside takes the contended lock, checks that no other client has it, and releases it.
 func (c *client) inside(enter, leave func(string) error) (int, error) {
 	if err := enter(contendedKey); err != nil {
 		return 0, fmt.Errorf("enter: %w", err)
@@ -163,7 +160,7 @@ func (c *client) inside(enter, leave func(string) error) (int, error) {
 	return 1, nil
 }
 
-// foreign are the locks that the misses meet, one for each place in a pipeline.
+// foreign returns the keys of the locks that are held while the workload miss tries to take them, one for each place in a pipeline.
 func foreign(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -186,8 +183,7 @@ func miss(c *client) (int, error) {
 	return len(c.keys), expect("try-lock", n, 0, err)
 }
 
-// mixed reads its lock four times while it is held, and four times while it is
-// not.
+// mixed reads its lock four times while the lock is held, and four times while it is not.
 func mixed(c *client) (int, error) {
 	const steps = 10
 	at := c.n % steps

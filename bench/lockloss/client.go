@@ -13,7 +13,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 )
 
-// load is what the clients do.
+// load describes what the clients do.
 type load struct {
 	Clients int           `json:"clients"`
 	Locks   int           `json:"locks"`
@@ -22,13 +22,11 @@ type load struct {
 	MaxHold time.Duration `json:"max_hold"`
 }
 
-// askTimeout bounds one question of an owner whether it still has its lock, and
-// one release.
+// askTimeout bounds each request by which an owner asks whether it still has its lock, and each release.
 const askTimeout = time.Second
 
-// client takes locks at random, holds each for a while, asks whether it still
-// has it, and gives it back. The code is the same for every system, redsync's
-// mutex; only the pools differ.
+// client takes locks at random, holds each for a while, asks whether it still has the lock, and releases it. The code is the same
+// for every system: redsync's mutex. Only the connection pools differ.
 type client struct {
 	load
 	sync    *redsync.Redsync
@@ -52,7 +50,7 @@ func newClient(l load, pools []redis.Pool, since time.Time, seed uint64) *client
 		random: rand.New(rand.NewPCG(seed, 4)), errors: map[string]int{}}
 }
 
-// run takes locks and gives them back until ctx is done; then it gives back the locks that it has.
+// run takes and releases locks until ctx is done. Then it releases the locks that it still has.
 func (c *client) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.take()
@@ -78,8 +76,7 @@ func (c *client) take() {
 	if slices.ContainsFunc(c.held, func(h holding) bool { return h.grant.name == name }) {
 		return
 	}
-	// With several nodes, those that are down must not hold up a majority that is
-	// there; with one, this changes nothing.
+	// With several nodes, a node that is down must not delay a majority that is up. With one node, this setting changes nothing.
 	m := c.sync.NewMutex(name, redsync.WithExpiry(c.Lease), redsync.WithFailFast(true))
 	err := m.TryLock()
 	now := c.now()
@@ -96,7 +93,7 @@ func (c *client) take() {
 	}
 }
 
-// giveBack asks whether the lock is still there, and releases it.
+// giveBack asks whether the client still has the lock, and releases it.
 func (c *client) giveBack(h holding) {
 	end := h.mutex.Until().Sub(c.since)
 	h.grant.fate = c.ask(h.mutex, end)
@@ -104,20 +101,20 @@ func (c *client) giveBack(h holding) {
 	c.history = append(c.history, h.grant)
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	// A release that finds nothing, or another's token, is no proof of a loss:
-	// go-redis may have sent it twice. The question before it was the proof.
+	// go-redis may have sent the release twice. So a release that finds no lock, or another client's token, does not prove that the
+	// lock was lost. Only the question before the release proves that.
 	var taken *redsync.ErrTaken
 	if _, err := h.mutex.UnlockContext(ctx); err != nil && !errors.Is(err, redsync.ErrLockAlreadyExpired) && !errors.As(err, &taken) {
 		c.fail(err)
 	}
 }
 
-// ask asks until there is an answer, or until the lease is over by the owner's
-// own clock. Only an answer that came before that counts.
+// ask asks until it gets an answer, or until the lease is over by the owner's own clock. An answer counts only if it came before
+// the end of the lease.
 func (c *client) ask(m *redsync.Mutex, end time.Duration) fate {
 	for c.now() < end {
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
-		//lint:ignore SA1019 Until would be the client's own clock; here the server is asked.
+		//lint:ignore SA1019 Until would look at the client's own clock; this method asks the server.
 		ok, err := m.ValidContext(ctx)
 		cancel()
 		var taken *redsync.ErrTaken
@@ -135,12 +132,12 @@ func (c *client) ask(m *redsync.Mutex, end time.Duration) fate {
 	return notAsked
 }
 
-// pause is as long as redsync waits between two tries.
+// pause waits as long as redsync waits between two tries.
 func (c *client) pause() {
 	time.Sleep(50*time.Millisecond + time.Duration(c.random.Int64N(int64(200*time.Millisecond))))
 }
 
-// fail counts an error by the first 120 bytes of its text.
+// fail counts errors by the first 120 bytes of their text.
 func (c *client) fail(err error) {
 	text := err.Error()
 	if len(text) > 120 {
@@ -149,7 +146,7 @@ func (c *client) fail(err error) {
 	c.errors[text]++
 }
 
-// herd is all clients of a run.
+// herd has all clients of a run.
 type herd struct {
 	since   time.Time
 	clients []*client
@@ -158,7 +155,7 @@ type herd struct {
 	done    sync.WaitGroup
 }
 
-// startHerd starts the clients; open connects one of them.
+// startHerd starts the clients. Each calls open for its connections.
 func startHerd(l load, open func() ([]redis.Pool, func() error)) *herd {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &herd{since: time.Now(), cancel: cancel}

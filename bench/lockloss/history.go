@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// fate is what became of a lock while its owner had it.
+// fate says what became of a lock while its owner had it.
 type fate int
 
 const (
 	notAsked fate = iota // its lease ended before the owner could ask
 	kept                 // the token was there when the owner was about to give it back
-	lost                 // the token was gone or replaced, before the lease's end
+	lost                 // the token was gone or replaced before the end of the lease
 )
 
-// grant is a lock that a client was told it has. Times are those of the one
-// monotonic clock of this process.
+// grant is a lock that the server has granted to a client. All times are by the monotonic clock of this process.
 type grant struct {
 	name string
-	// from is when the reply had come. to is when the owner began to give it back,
-	// or when its lease ended by the owner's own clock if that was earlier.
+	// from is when the client had got the reply. to is when the owner began to release the lock, or when the lease ended by the
+	// owner's own clock, whichever was earlier.
 	from, to time.Duration
 	fate     fate
 }
@@ -32,8 +31,7 @@ type counts struct {
 	NotChecked int `json:"not_checked"`
 }
 
-// count counts what went wrong. A lock is held twice when it is granted to one
-// client while another is still inside.
+// count counts what went wrong. A lock is held twice if it is granted to one client while another one still has it.
 func count(history []grant) counts {
 	c := counts{Granted: len(history)}
 	byName := slices.Clone(history)
@@ -47,7 +45,7 @@ func count(history []grant) counts {
 		return int(a.from - b.from)
 	})
 	var name string
-	var inside time.Duration // until when somebody has the lock of that name
+	var inside time.Duration // until when a client has the lock of that name
 	for i, g := range byName {
 		switch g.fate {
 		case lost:
@@ -66,8 +64,8 @@ func count(history []grant) counts {
 	return c
 }
 
-// withoutService returns, for each fault, the longest time without a grant to
-// anybody between it and the next fault, or the end.
+// withoutService looks at the time from each fault to the next fault, or to the end. For each fault it returns the longest part of
+// that time without a grant to any client.
 func withoutService(history []grant, faults []time.Duration, end time.Duration) []time.Duration {
 	times := make([]time.Duration, len(history))
 	for i, g := range history {
@@ -91,7 +89,7 @@ func withoutService(history []grant, faults []time.Duration, end time.Duration) 
 	return gaps
 }
 
-// quantile returns the value that a share q of the values does not exceed.
+// quantile returns the value that the share q of the values does not exceed.
 func quantile(values []time.Duration, q float64) time.Duration {
 	if len(values) == 0 {
 		return 0

@@ -9,8 +9,7 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 )
 
-// lockstep is three nodes with their Sentinel listeners; all other settings have
-// their defaults.
+// lockstep is a cluster of three nodes with Sentinel listeners. All other settings have their defaults.
 type lockstep struct {
 	farm
 	nodes [hosts]*process
@@ -44,7 +43,7 @@ func (s *lockstep) open() ([]redis.Pool, func() error) {
 	return []redis.Pool{poolOf(c)}, c.Close
 }
 
-// status returns what LOCKSTEP STATUS says of a node.
+// status returns a node's reply to LOCKSTEP STATUS.
 func (s *lockstep) status(host int) (map[string]string, error) {
 	reply, err := ask(s.site.addr(host, portData), "LOCKSTEP", "STATUS")
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *lockstep) target(int) (*process, error) {
 	return nil, errNoTarget
 }
 
-// whole: every node is ready, and one leads.
+// whole returns an error unless every node is ready and one node leads.
 func (s *lockstep) whole() error {
 	for host := range hosts {
 		resp, err := http.Get("http://" + s.site.addr(host, portHTTP) + "/readyz")
@@ -89,7 +88,7 @@ func (s *lockstep) whole() error {
 	return err
 }
 
-// equal returns nil when all nodes have one state.
+// equal returns an error unless all nodes have the same state.
 func (s *lockstep) equal() error {
 	var first string
 	for host := range hosts {

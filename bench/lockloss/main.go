@@ -1,13 +1,12 @@
-// Lockloss counts the locks that each system loses when a server fails: the
-// same client code, pointed at Redis with Sentinel, at Redlock and at lockstep.
+// Lockloss counts the locks that each system loses when a server fails. The same client code takes locks from Redis with Sentinel,
+// from Redlock and from lockstep.
 //
 //	make lockloss
 //	cd bench/lockloss && go run . -lockstep ../../lockstep -rounds 20
 //
-// It starts and ends the servers itself, in a directory of its own, and prints
-// a table and, with -json, everything it knows. docs/lock-loss.md says what is
-// measured, and what it means. It is in bench's module and not in lockstep's, because
-// its client is a library that lockstep does not need.
+// It starts and ends the servers itself, in a directory of its own. It prints a table and, with -json, everything that it has
+// measured. docs/lock-loss.md says what is measured, and what that means. This program is in the module of bench, because its
+// client is a library that lockstep does not need.
 package main
 
 import (
@@ -34,7 +33,7 @@ func main() {
 	}
 }
 
-// options are the flags.
+// options are the flags of the command line.
 type options struct {
 	plan
 	systems, faults, json string
@@ -74,7 +73,7 @@ func run(args []string, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	// go-redis would log each lost connection; the counts have them.
+	// Without this call, go-redis would log each lost connection. The counts already include these.
 	logging.Disable()
 	o.plan.site = loopback{o.base}
 	if o.netns {
@@ -149,8 +148,7 @@ func (o *options) writeJSON(results []result) error {
 	return os.WriteFile(o.json, append(b, '\n'), 0o600)
 }
 
-// printTable prints a line for each system, and below the table what each of them
-// is.
+// printTable prints a line for each system. Below the table it explains what each system is.
 func printTable(w io.Writer, results []result) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "system\tfaults\tgranted\tlost\theld twice\tnot checked\terrors\twithout service p50/max ms")

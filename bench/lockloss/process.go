@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// process is a server, or the place of one: it can be started again with the
-// same command.
+// process is a server that runs, or one that was stopped: it can be started again with the same command.
 type process struct {
 	site site
 	host int
@@ -25,7 +24,7 @@ type process struct {
 
 func (p *process) log() string { return p.dir + "-" + p.name + ".log" }
 
-// start runs the command; what it writes goes to a file beside its data.
+// start runs the command. The command's output goes to a file beside its data.
 func (p *process) start() error {
 	log, err := os.OpenFile(p.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -60,14 +59,14 @@ func (p *process) kill() error {
 
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
 
-// farm is the processes of a system.
+// farm has the processes of a system.
 type farm struct {
 	site site
 	dir  string
 	list []*process
 }
 
-// place adds a process, which start starts in the directory of its host.
+// place adds a process, which the method start starts in the directory of its host.
 func (f *farm) place(host int, name string, args ...string) (*process, error) {
 	p := &process{site: f.site, host: host, name: name, dir: filepath.Join(f.dir, fmt.Sprint("host", host+1)), args: args}
 	f.list = append(f.list, p)
@@ -83,7 +82,7 @@ func (f *farm) start() error {
 	return nil
 }
 
-// stop ends what still runs.
+// stop ends all processes that still run.
 func (f *farm) stop() (err error) {
 	for _, p := range f.list {
 		err = errors.Join(err, p.kill())
@@ -91,8 +90,7 @@ func (f *farm) stop() (err error) {
 	return err
 }
 
-// fallen returns an error for each process that has ended by itself, with the end
-// of its log.
+// fallen returns an error for each process that has ended by itself. The error has the end of the process's log.
 func (f *farm) fallen() (err error) {
 	for _, p := range f.list {
 		select {
@@ -105,7 +103,7 @@ func (f *farm) fallen() (err error) {
 	return err
 }
 
-// eventually polls until ok returns nil or the time is over.
+// eventually calls ok again and again, until ok returns nil or the time is over.
 func eventually(limit time.Duration, ok func() error) error {
 	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
 		err := ok()

@@ -14,11 +14,11 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// sentinelRedis is a primary, two replicas and a Sentinel on each host. Settings
-// that are not the defaults make the failover fast.
+// sentinelRedis is a primary, two replicas and a Sentinel on each host. The settings that differ from the defaults make the
+// failover fast.
 type sentinelRedis struct {
 	farm
-	wait    int // replicas that must have a lock before it counts; 0: none
+	wait    int // how many replicas must have a lock before it counts; 0: none
 	servers [hosts]*process
 }
 
@@ -34,8 +34,7 @@ func redisKind(fsync string, wait int) func(*farm, string) (system, error) {
 	}
 }
 
-// redisConf is the configuration of one Redis; Redis itself and Sentinel write
-// into its file.
+// redisConf returns the text of one Redis's configuration file. Redis itself and Sentinel change that file later.
 func redisConf(addr, fsync string) (string, error) {
 	ip, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -74,7 +73,7 @@ func (s *sentinelRedis) add(host int, fsync string) error {
 	return err
 }
 
-// addServer adds a process of a program that reads NAME.conf.
+// addServer adds a process whose program reads the configuration file NAME.conf.
 func (f *farm) addServer(host int, name, program, conf string) (*process, error) {
 	file := name + ".conf"
 	p, err := f.place(host, name, program, file)
@@ -96,7 +95,7 @@ func (s *sentinelRedis) open() ([]redis.Pool, func() error) {
 	return []redis.Pool{poolOf(c)}, c.Close
 }
 
-// target is the primary that the Sentinels name.
+// target returns the primary that the Sentinels name.
 func (s *sentinelRedis) target(int) (*process, error) {
 	addr, err := s.primary()
 	if err != nil {
@@ -130,7 +129,7 @@ func (s *sentinelRedis) primary() (agreed string, err error) {
 	return agreed, nil
 }
 
-// whole: the Sentinels agree and know each other, and both replicas follow.
+// whole returns an error unless the Sentinels agree and know each other, and both replicas follow the primary.
 func (s *sentinelRedis) whole() error {
 	primary, err := s.primary()
 	if err != nil {
@@ -160,14 +159,14 @@ func (s *sentinelRedis) whole() error {
 	return nil
 }
 
-// waiting is a pool whose SET NX counts only when replicas have it.
+// waiting is a pool of connections on which a SET NX counts only once replicas have it.
 type waiting struct {
 	redis.Pool
 	client   *goredis.Client
 	replicas int
 }
 
-// waitMillis is how long a lock may take to reach the replicas.
+// waitMillis is how many milliseconds a lock may take to reach the replicas.
 const waitMillis = 100
 
 func (w waiting) Get(ctx context.Context) (redis.Conn, error) {
@@ -236,7 +235,7 @@ func (s *redlock) open() ([]redis.Pool, func() error) {
 	}
 }
 
-// target is each node in turn: none of them leads.
+// target returns each node in turn, because none of them leads.
 func (s *redlock) target(round int) (*process, error) { return s.servers[round%hosts], nil }
 
 func (s *redlock) whole() error {

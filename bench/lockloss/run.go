@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// plan is what to do to each system.
+// plan says what happens to each system.
 type plan struct {
 	load
-	lockstep string // the program
+	lockstep string // path of the lockstep program
 	faults   []string
 	rounds   int
 	site     site
 	dir      string
 }
 
-// result is what a system has shown.
+// result is what a run has shown about a system.
 type result struct {
 	System string         `json:"system"`
 	About  string         `json:"about"`
@@ -29,7 +29,7 @@ type result struct {
 	Refused int            `json:"refused"`
 	Errors  map[string]int `json:"errors,omitempty"`
 	Seconds float64        `json:"seconds"`
-	// Time without a grant to anybody after a fault, in ms.
+	// WithoutService has the times after a fault, in ms, in which no client got a lock.
 	WithoutService map[string]gap `json:"without_service_ms"`
 	Equal          *bool          `json:"states_equal,omitempty"`
 }
@@ -39,13 +39,13 @@ type gap struct {
 	Max    int64 `json:"max"`
 }
 
-// struck is a fault that was done.
+// struck is a fault that was carried out.
 type struck struct {
 	fault string
 	at    time.Duration
 }
 
-// run puts one system through the plan.
+// run carries out the plan on one system.
 func (p plan) run(k kind) (r result, err error) {
 	f := &farm{site: p.site, dir: filepath.Join(p.dir, k.name)}
 	s, err := k.make(f, p.lockstep)
@@ -83,8 +83,8 @@ func (p plan) run(k kind) (r result, err error) {
 	return r, nil
 }
 
-// strikeAll does the faults that mean something to the system, one after the
-// other, each when the system is whole again.
+// strikeAll carries out the faults that can happen to the system, one after the other. It waits with each until the system is whole
+// again.
 func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 	faults := slices.DeleteFunc(slices.Clone(p.faults), func(f string) bool { return !slices.Contains(k.faults, f) })
 	time.Sleep(k.settle)
@@ -107,7 +107,7 @@ func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 	return done, nil
 }
 
-// strike does one fault and undoes it.
+// strike carries out one fault, and undoes it after the time down.
 func (p plan) strike(target *process, fault string, down time.Duration) error {
 	var undo func() error
 	switch fault {
@@ -131,8 +131,7 @@ func (p plan) strike(target *process, fault string, down time.Duration) error {
 	return undo()
 }
 
-// summarize counts the faults and the time without service, for each kind of
-// fault.
+// summarize counts the faults, and sums up the time without service for each kind of fault.
 func (r *result) summarize(history []grant, done []struck, end time.Duration) {
 	times := make([]time.Duration, len(done))
 	for i, d := range done {

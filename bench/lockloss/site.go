@@ -16,14 +16,14 @@ const hosts = 3
 type site interface {
 	addr(host, port int) string
 	command(host int, name string, args ...string) *exec.Cmd
-	// cut drops all packets between a host and the others, without an error to
-	// the senders; the clients still reach all hosts. heal undoes it.
+	// cut drops all packets between a host and the other hosts. The senders get no error, and the clients still reach all hosts.
+	// heal undoes cut.
 	cut(host int) error
 	heal(host int) error
 	close() error
 }
 
-// loopback has all servers at 127.0.0.1.
+// loopback runs all servers at 127.0.0.1.
 type loopback struct{ base int }
 
 func (l loopback) addr(host, port int) string {
@@ -40,15 +40,15 @@ func (loopback) cut(int) error  { return errLoopback }
 func (loopback) heal(int) error { return errLoopback }
 func (loopback) close() error   { return nil }
 
-// namespaces has each host in a network namespace of its own, at the ports of a
-// bridge; the clients are at the bridge. It needs root.
+// namespaces runs each host in a network namespace of its own. A bridge connects the namespaces; the clients are at the bridge.
+// This needs root.
 type namespaces struct {
 	base   int
 	bridge string
 	names  [hosts]string
 }
 
-// The range that RFC 2544 reserves for measurements.
+// RFC 2544 reserves this range of addresses for measurements.
 const network = "198.18.77."
 
 func newNamespaces(base, pid int) (*namespaces, error) {
@@ -85,7 +85,7 @@ func (n *namespaces) build() error {
 	return nil
 }
 
-// hardware is the address of a host's interface.
+// hardware returns the hardware address of a host's interface.
 func hardware(host int) string { return fmt.Sprintf("02:77:00:00:00:%02x", host+1) }
 
 // nowhere is a hardware address that no interface has.
@@ -105,14 +105,13 @@ func (n *namespaces) addr(host, port int) string {
 	return net.JoinHostPort(n.ip(host), strconv.Itoa(n.base+10*host+port))
 }
 
-// command runs in the host's namespace. ip replaces itself by the command, so
-// that a signal reaches it.
+// command returns a command that runs in the host's namespace. The program ip replaces itself by the command, so signals reach the
+// command.
 func (n *namespaces) command(host int, name string, args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", n.names[host], name}, args...)...)
 }
 
-// cut sends the packets between a host and the others to a hardware address that
-// no interface has.
+// cut makes the packets between a host and the other hosts go to a hardware address that no interface has.
 func (n *namespaces) cut(host int) error {
 	return n.neighbours(host, func(int) string { return nowhere })
 }
@@ -132,7 +131,7 @@ func (n *namespaces) neighbours(host int, address func(int) string) (err error) 
 	return err
 }
 
-// close removes what was built. The interfaces go with their namespaces.
+// close removes what was built. Removing a namespace removes its interfaces, too.
 func (n *namespaces) close() (err error) {
 	for _, ns := range n.names {
 		err = errors.Join(err, ip("netns del "+ns))

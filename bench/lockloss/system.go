@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Ports of a host, counted from its base.
+// These are the ports of a host, as offsets from its first port.
 const (
 	portData = iota
 	portSentinel
@@ -21,13 +21,13 @@ const (
 
 const masterName = "mymaster"
 
-// system is what the same clients are pointed at.
+// system is a lock service that the clients use.
 type system interface {
 	start() error
 	stop() error
 	// fallen returns an error for each server that has ended by itself.
 	fallen() error
-	// whole returns nil when every server is there and has what it should have.
+	// whole returns nil when every server runs and the system is complete.
 	whole() error
 	// target returns the server that the next fault hits.
 	target(round int) (*process, error)
@@ -35,21 +35,20 @@ type system interface {
 	open() ([]redis.Pool, func() error)
 }
 
-// kind is a system by its name.
+// kind is a kind of system, with its name.
 type kind struct {
 	name, about string
-	faults      []string // those that mean something to it
-	// down is how long a server is away. settle is how long the load goes on before
-	// the next fault.
+	faults      []string // the faults that can happen to it
+	// down is how long a server is down. settle is how long the load goes on before the next fault.
 	down, settle time.Duration
 	make         func(f *farm, lockstep string) (system, error)
 }
 
-// Faults.
+// These are the faults.
 const (
-	faultKill  = "kill"  // kill -9, and started again
-	faultPause = "pause" // SIGSTOP, SIGCONT
-	faultCut   = "cut"   // its host reaches no other host; clients reach all
+	faultKill  = "kill"  // kill -9, and later a new start
+	faultPause = "pause" // SIGSTOP, and later SIGCONT
+	faultCut   = "cut"   // the host reaches no other host, but clients reach all hosts
 )
 
 var kinds = []kind{
@@ -70,14 +69,13 @@ var (
 // readyTimeout is how long a system may take to be whole again.
 const readyTimeout = 60 * time.Second
 
-// failoverClient returns a client that finds the primary through the Sentinels.
-// redsync gives each attempt a twentieth of the lease; go-redis heeds that only
-// with ContextTimeoutEnabled.
+// failoverClient returns a client that finds the primary through the Sentinels. redsync limits each attempt to a twentieth of the
+// lease. go-redis respects that limit only with ContextTimeoutEnabled.
 func failoverClient(sentinels []string) *goredis.Client {
 	return goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: masterName, SentinelAddrs: sentinels, ContextTimeoutEnabled: true})
 }
 
-// poolOf makes a client the pool that redsync needs.
+// poolOf wraps a client as the kind of pool that redsync needs.
 func poolOf(c *goredis.Client) redis.Pool { return redsyncgoredis.NewPool(c) }
 
 // ask sends one command to one server.

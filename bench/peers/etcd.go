@@ -19,11 +19,10 @@ import (
 	"lockstep/bench/wire"
 )
 
-// ensemble is how many servers a cluster of etcd or ZooKeeper has.
+// ensemble is the number of servers in a cluster of etcd or ZooKeeper.
 const ensemble = 3
 
-// etcdQuota is room enough for the database in a long run, because etcd keeps its
-// history.
+// etcdQuota is the maximum size of etcd's database in bytes. It is large, because etcd keeps its history through a long run.
 const etcdQuota = "8589934592"
 
 func startEtcd(s *System) error {
@@ -52,13 +51,13 @@ func startEtcd(s *System) error {
 	shared := &etcdClients{system: s, byAddr: map[string]*clientv3.Client{}}
 	s.hangUp = shared.close
 	s.open = shared.open
-	// Locks end with their sessions, so there is none to delete.
+	// A lock ends with its session, so no lock is left to delete.
 	s.reset = func() ([]string, error) { return leaderFirst(clients, shared.leads) }
 	return nil
 }
 
-// etcdClients has one of etcd's own clients for each server. All sessions at a server share its connection: with 50 clients etcd
-// then does 12 % more than with a connection for each.
+// etcdClients has one of etcd's own clients for each server. All sessions at a server share one connection: with 50 clients, etcd
+// does 12 % more operations in that way than with a connection for each.
 type etcdClients struct {
 	system *System
 
@@ -114,11 +113,11 @@ func (e *etcdClients) leads(addr string) (bool, error) {
 // etcdSession is a session whose locks share a lease, as those of etcd's own session do.
 type etcdSession struct {
 	*clientv3.Client
-	ctx    context.Context // of all calls; ended by Close
+	ctx    context.Context // of all calls; Close cancels it
 	cancel context.CancelFunc
 	owner  string
 	lease  clientv3.LeaseID
-	leases map[clientv3.LeaseID]bool               // of the locks that have their own
+	leases map[clientv3.LeaseID]bool               // of the locks that have leases of their own
 	alive  etcdserverpb.Lease_LeaseKeepAliveClient // nil until the first renewal
 	queue  v3lockpb.LockClient
 	inside []byte // the key of Enter
@@ -145,7 +144,7 @@ func (e *etcdClients) open(owner, addr string) (load.Session, error) {
 	return s, nil
 }
 
-// Close ends the leases and with them the locks.
+// Close ends the leases, which deletes the locks.
 func (e *etcdSession) Close() (err error) {
 	defer e.cancel()
 	e.leases[e.lease] = true
@@ -156,7 +155,7 @@ func (e *etcdSession) Close() (err error) {
 	return err
 }
 
-// tally counts the keys for which do says yes.
+// tally counts the keys for which do returns true.
 func tally(keys []string, do func(key string) (bool, error)) (n int, err error) {
 	for _, key := range keys {
 		ok, err := do(key)
@@ -170,12 +169,12 @@ func tally(keys []string, do func(key string) (bool, error)) (n int, err error) 
 	return n, nil
 }
 
-// create puts a key if there is none.
+// create puts a key if it does not exist.
 func (e *etcdSession) create(key string, id clientv3.LeaseID) (bool, error) {
 	return e.txn(clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, e.owner, clientv3.WithLease(id)))
 }
 
-// txn carries out then if the comparison holds.
+// txn carries out the operation then if the comparison holds.
 func (e *etcdSession) txn(holds clientv3.Cmp, then clientv3.Op) (bool, error) {
 	answer, err := e.Txn(e.ctx).If(holds).Then(then).Commit()
 	return err == nil && answer.Succeeded, err
@@ -185,7 +184,8 @@ func (e *etcdSession) Lock(keys []string) (int, error) {
 	return tally(keys, func(key string) (bool, error) { return e.create(key, e.lease) })
 }
 
-// Hold gives each lock a lease, by whose number any session can renew it. The client's Grant lets the server choose the number.
+// Hold gives each lock a lease of its own. It chooses the lease's number itself, so that any session can renew the lease by that
+// number. The client's Grant would let the server choose the number.
 func (e *etcdSession) Hold(keys []string) (int, error) {
 	return tally(keys, func(key string) (bool, error) {
 		id := leaseID(key)
@@ -224,7 +224,8 @@ func (e *etcdSession) Renew(keys []string) (int, error) {
 	return tally(keys, func(key string) (bool, error) { return true, e.renew(leaseID(key)) })
 }
 
-// renew renews a lease. All renewals of a session go over one stream: the client's KeepAliveOnce would open one for each.
+// renew renews a lease. All renewals of a session go over one stream. The client's KeepAliveOnce would open a stream for each
+// renewal.
 func (e *etcdSession) renew(id clientv3.LeaseID) (err error) {
 	if e.alive == nil {
 		if e.alive, err = etcdserverpb.NewLeaseClient(e.ActiveConnection()).LeaseKeepAlive(e.ctx); err != nil {
@@ -241,7 +242,7 @@ func (e *etcdSession) renew(id clientv3.LeaseID) (err error) {
 	return err
 }
 
-// Held reads linearizably.
+// Held reads linearizably, so it counts only locks that are held now.
 func (e *etcdSession) Held(keys []string) (int, error) {
 	return tally(keys, func(key string) (bool, error) {
 		answer, err := e.Get(e.ctx, key, clientv3.WithCountOnly())
@@ -249,7 +250,8 @@ func (e *etcdSession) Held(keys []string) (int, error) {
 	})
 }
 
-// Enter waits for its turn in etcd's lock service, which follows the recipe of etcd's clients inside the server: fewer round trips.
+// Enter waits for its turn in etcd's lock service. The service follows the recipe of etcd's clients, but inside the server, which
+// takes fewer round trips.
 func (e *etcdSession) Enter(key string) error {
 	answer, err := e.queue.Lock(e.ctx, &v3lockpb.LockRequest{Name: []byte(key), Lease: int64(e.lease)})
 	if err == nil {

@@ -9,27 +9,26 @@ import (
 	"lockstep/bench/wire"
 )
 
-// hub is what the threads of one Redisson share: one connection for all
-// subscriptions, and a latch for each channel. A release that is published opens
-// the latch for one of the waiting threads, and not for all.
+// hub is what the threads of one Redisson share: one connection for all subscriptions, and a latch for each channel. A published
+// release opens the latch for one waiting thread, not for all.
 type hub struct {
 	mu     sync.Mutex
 	conn   *wire.Resp
 	topics map[string]*topic
-	users  int           // sessions that have it
-	broken chan struct{} // closed when nothing more will be read
-	fault  error         // why; to be read when broken is closed
+	users  int           // number of sessions that use the hub
+	broken chan struct{} // closed when the connection can no longer be read
+	fault  error         // why it cannot be read; valid once broken is closed
 }
 
-// topic is a channel to which somebody listens.
+// topic is a channel to which at least one session listens.
 type topic struct {
 	users     int
 	confirmed chan struct{}
 	latch     chan struct{}
 }
 
-// latchSize is more than the releases that can be published while nobody waits:
-// each session releases once and then waits itself.
+// latchSize is more than the number of releases that can be published while nobody waits: each session releases once, and then
+// waits itself.
 const latchSize = 1 << 16
 
 func newHub(conn *wire.Resp) *hub {
@@ -50,7 +49,7 @@ func (h *hub) listen() {
 		h.mu.Lock()
 		t := h.topics[name]
 		switch {
-		case t == nil: // nobody listens any more
+		case t == nil: // no session listens any more
 		case kind == "subscribe":
 			close(t.confirmed)
 		case kind == "message":
@@ -86,7 +85,7 @@ func readPush(c *wire.Resp) (kind, name string, err error) {
 
 var errHubBroken = errors.New("the subscriptions' connection is lost")
 
-// subscribe listens to a channel, with all others who do.
+// subscribe makes a session listen to a channel. All sessions that listen to it share one subscription.
 func (h *hub) subscribe(name string) (*topic, error) {
 	h.mu.Lock()
 	t := h.topics[name]
@@ -109,7 +108,7 @@ func (h *hub) subscribe(name string) (*topic, error) {
 	}
 }
 
-// unsubscribe undoes a subscribe. It does not wait for the server's confirmation.
+// unsubscribe undoes one call of subscribe. It does not wait for the server's confirmation.
 func (h *hub) unsubscribe(name string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +121,7 @@ func (h *hub) unsubscribe(name string) error {
 	return h.conn.Flush()
 }
 
-// wait waits until the latch opens.
+// wait waits until the latch opens or the time limit is over.
 func (h *hub) wait(t *topic, limit time.Duration) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -136,7 +135,7 @@ func (h *hub) wait(t *topic, limit time.Duration) error {
 	}
 }
 
-// join gives a session the hub of its system.
+// join returns the hub of the system for one more session.
 func (s *System) join(addr string) (*hub, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +150,7 @@ func (s *System) join(addr string) (*hub, error) {
 	return s.hub, nil
 }
 
-// leave gives the hub back; the last session to leave closes it.
+// leave ends a session's use of the hub. The last session to leave closes the hub.
 func (s *System) leave(h *hub) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 	"syscall"
 )
 
-// starter is the thread that starts all servers and lives as long as this
-// program: the kernel sends Pdeathsig when the thread that started a process ends.
+// starter is the thread that starts all servers. It lives as long as this program, because the kernel sends Pdeathsig to a process
+// when the thread that started it ends.
 var starter struct {
 	sync.Once
 	work chan func()
 }
 
-// startTied starts a command that ends with this program, however the program
-// ends: after a SIGKILL only the kernel can end the command.
+// startTied starts a command that ends when this program ends, even by SIGKILL: then only the kernel can end the command.
 func startTied(cmd *exec.Cmd) error {
 	starter.Do(func() {
 		starter.work = make(chan func())

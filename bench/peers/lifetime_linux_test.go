@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestKilled: a bench that is killed leaves no server behind.
+// TestKilled: if a bench is killed, none of its servers is left.
 func TestKilled(t *testing.T) {
 	const role = "LOCKSTEP_BENCH_TO_BE_KILLED"
 	if dir := os.Getenv(role); dir != "" {
@@ -55,7 +55,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// runs reports whether there is a process that is no zombie.
+// runs reports whether a process exists and is no zombie.
 func runs(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -4,7 +4,6 @@ package peers
 
 import "os/exec"
 
-// startTied starts a command. Only Linux can be asked to end it with this
-// program: elsewhere a bench that is killed, and not interrupted, leaves its
-// servers behind.
+// startTied starts a command. Only Linux can end the command together with this program. On other systems, a bench that is killed
+// leaves its servers running; one that is interrupted does not.
 func startTied(cmd *exec.Cmd) error { return cmd.Start() }

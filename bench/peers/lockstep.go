@@ -18,10 +18,10 @@ func startLockstep(n int, flags ...string) func(*System) error {
 	return startLockstepIn(n, nil, flags...)
 }
 
-// peerSecret makes the nodes speak TLS to each other.
+// peerSecret is an environment with which the nodes speak TLS to each other.
 var peerSecret = []string{"LOCKSTEP_PEER_SECRET=what the nodes of a benchmark know"}
 
-// startLockstepIn is startLockstep with an environment.
+// startLockstepIn does what startLockstep does, with an environment.
 func startLockstepIn(n int, env []string, flags ...string) func(*System) error {
 	return func(s *System) error {
 		clients, err := s.site.addrs(n)

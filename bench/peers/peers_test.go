@@ -17,12 +17,12 @@ import (
 	"lockstep/server/respclient"
 )
 
-// site is a place for servers under test, where no other test process is.
+// site returns a place for servers, with ports that no other test process uses.
 func site(t *testing.T) *Site {
 	return &Site{Dir: t.TempDir(), Lockstep: nodes.Binary(t), Port: 20000 + os.Getpid()%90*100}
 }
 
-// TestFind: a lockstep peer may go without a fast path, and no other one.
+// TestFind: the name of a lockstep peer may leave out a fast path. The name of another peer may not.
 func TestFind(t *testing.T) {
 	if _, err := Find("redis-without-io_uring"); err == nil {
 		t.Error("Redis has none of lockstep's fast paths")
@@ -47,8 +47,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestPeers starts each peer that is installed and does with its locks all that
-// a load does.
+// TestPeers starts each peer that is installed, and does with its locks everything that a load does.
 func TestPeers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts servers")
@@ -78,8 +77,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// secrecy checks that a peer serves only TLS if its name says so. It notes the version and the
-// suite, which must be the same for all peers, so that TLS costs each the same.
+// secrecy checks that a peer serves only TLS if its name says that. It notes the version and the cipher suite. These must be the
+// same for all peers, so that TLS costs each peer the same.
 func secrecy(t *testing.T, s *System, spoken map[string]string) {
 	if secret := strings.HasSuffix(s.Name, "-tls"); secret != (s.secret != nil) {
 		t.Fatalf("clients speak TLS: %v, the name says: %v", !secret, secret)
@@ -106,11 +105,11 @@ func secrecy(t *testing.T, s *System, spoken map[string]string) {
 	}
 }
 
-// peer is the two sessions of a test.
+// peer has the two sessions of a test.
 type peer struct {
 	*testing.T
 	system *System
-	a, b   load.Session // of one owner
+	a, b   load.Session // sessions of the same owner
 }
 
 func twoClients(t *testing.T, s *System) {
@@ -140,7 +139,7 @@ func twoClients(t *testing.T, s *System) {
 	p.afterwards()
 }
 
-// want asks for a number of keys.
+// want calls do with some keys, and checks the number that do returns.
 func (p *peer) want(what string, want int, do func([]string) (int, error), keys ...string) {
 	p.Helper()
 	if got, err := do(keys); err != nil || got != want {
@@ -152,7 +151,7 @@ func (p *peer) lacks(workload string) string {
 	return p.system.Lacks(load.Case{Workload: workload, Clients: 1, Pipeline: 1})
 }
 
-// anywhere is at all servers, where that is possible.
+// anywhere returns the place of all servers, if any server of the peer serves clients.
 func (p *peer) anywhere() load.Place {
 	if p.system.Lacks(load.Case{At: load.All}) != "" {
 		return load.Leader
@@ -181,7 +180,7 @@ func (p *peer) leases() {
 	p.want("hold", 1, p.a.Hold, "h1")
 }
 
-// expiry: leases end when they are said to, and are counted.
+// expiry checks that leases end when they should, and that the peer counts them.
 func (p *peer) expiry() {
 	if p.lacks("expire") != "" {
 		return
@@ -212,12 +211,12 @@ func (p *peer) reentrant() {
 	r, other := p.a.(load.Reentrant), p.b.(load.Reentrant)
 	for range 2 {
 		p.want("RLock", 2, r.LockReentrant, "r1", "r2")
-		p.want("unlock of RLock", 2, other.UnlockReentrant, "r1", "r2") // the owner is the same
+		p.want("unlock of RLock", 2, other.UnlockReentrant, "r1", "r2") // both sessions have the same owner
 	}
 	p.want("read", 0, p.a.Held, "r1", "r2")
 }
 
-// queue: nobody is inside with another one, and everybody gets in.
+// queue checks that only one session at a time is inside, and that every session gets in.
 func (p *peer) queue() {
 	if p.lacks("contended") == "" {
 		p.takeTurns(func(s load.Session) func(string) error { return s.(load.Queued).Enter })
@@ -261,7 +260,7 @@ func (p *peer) takeTurns(enter func(load.Session) func(string) error) {
 	work.Wait()
 }
 
-// afterwards no lock is left.
+// afterwards checks that no lock is left.
 func (p *peer) afterwards() {
 	s, err := p.system.At(load.Leader).Open("you")
 	if err != nil {
@@ -284,7 +283,7 @@ func TestNotInstalled(t *testing.T) {
 	}
 }
 
-// If a server ends at once, the error has the server's own output, and nothing is left behind.
+// If a server ends as soon as it is started, the error has the server's own output, and nothing is left behind.
 func TestServerThatEnds(t *testing.T) {
 	k := Kind{Name: "x", start: func(s *System) error {
 		s.reset = func() ([]string, error) { return nil, errors.New("nobody there") }

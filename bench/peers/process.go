@@ -15,11 +15,11 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// Site is where servers are started.
+// Site is the place where servers are started.
 type Site struct {
-	Dir      string // for their data and what they write
-	Lockstep string // the program
-	Port     int    // the next that may be free
+	Dir      string // directory for their data and their output
+	Lockstep string // path of the lockstep program
+	Port     int    // the next port to try
 }
 
 // addr returns a free address.
@@ -28,7 +28,7 @@ func (s *Site) addr() (string, error) {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port))
 		ln, err := net.Listen("tcp", addr)
 		if err != nil {
-			continue // somebody has it
+			continue // another process has the port
 		}
 		s.Port++
 		return addr, ln.Close()
@@ -69,13 +69,13 @@ func (s *Site) launch(name string, env []string, command ...string) (*process, e
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, log, log
 	p.cmd.Env = append(environ.Environ(), env...)
-	// In a process group of its own, the server gets no interrupt of the terminal.
+	// The server gets a process group of its own, so that an interrupt from the terminal does not reach it.
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := startTied(p.cmd); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ended is of no interest: it is killed
+		_ = p.cmd.Wait() // the server was killed, so its exit status says nothing
 		log.Close()
 		close(p.done)
 	}()
@@ -93,8 +93,7 @@ func (p *process) kill() error {
 	return nil
 }
 
-// fallen returns an error if the process has ended by itself, with the end of its
-// log.
+// fallen returns an error if the process has ended by itself. The error has the end of the process's log.
 func (p *process) fallen() error {
 	select {
 	case <-p.done:
@@ -115,7 +114,7 @@ func (s *System) fallen() (err error) {
 
 const readyTimeout = time.Minute
 
-// await polls until ok returns nil, unless a server has ended.
+// await calls ok again and again until it returns nil. It gives up if a server has ended.
 func (s *System) await(ok func() error) error {
 	for end := time.Now().Add(readyTimeout); ; time.Sleep(20 * time.Millisecond) {
 		if err := s.fallen(); err != nil {
@@ -131,7 +130,7 @@ func (s *System) await(ok func() error) error {
 	}
 }
 
-// versionOf finds the version in what a program says of itself.
+// versionOf runs a command that prints a program's version, and returns the version.
 func versionOf(command ...string) string {
 	out, err := exec.Command(command[0], command[1:]...).Output()
 	if err != nil {

@@ -13,8 +13,7 @@ var redisPrograms = []string{"redis-server"}
 
 const redisPackage = "redis-server"
 
-// launchRedis starts one Redis. fsync is appendfsync; "no" means that there is no
-// append-only file.
+// launchRedis starts one Redis. fsync is the value of appendfsync; "no" means that the server has no append-only file.
 func (s *System) launchRedis(name, addr, fsync string, more ...string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -39,7 +38,7 @@ func startRedis(fsync string) func(*System) error {
 	}
 }
 
-// serveRedis has clients wait for so many replicas with each lock.
+// serveRedis sets how clients take locks from Redis: after each lock, they wait for the given number of replicas.
 func (s *System) serveRedis(wait int, addrs ...string) {
 	s.serveResp(wait, addrs...)
 	s.Version = versionOf("redis-server", "--version")
@@ -79,7 +78,7 @@ func startReplicated(s *System) error {
 	return nil
 }
 
-// ask is one command on a connection of its own.
+// ask sends one command on a connection of its own.
 func (s *System) ask(addr string, command ...string) (any, error) {
 	c, err := s.dial(addr)
 	if err != nil {

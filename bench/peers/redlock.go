@@ -7,9 +7,8 @@ import (
 	"lockstep/bench/wire"
 )
 
-// redlockSession is a client of several servers that know nothing of each
-// other. The answer of the majority counts. All requests are under way at the same
-// time, and all replies are waited for, as redsync does it.
+// redlockSession is a client of several servers that know nothing of each other. The answer of the majority counts. As redsync
+// does, it sends all requests at the same time and waits for all replies.
 type redlockSession struct{ servers []*respSession }
 
 var _ load.Session = (*redlockSession)(nil)
@@ -33,8 +32,7 @@ func (r *redlockSession) Close() (err error) {
 	return err
 }
 
-// vote asks all servers about each key and counts those of which the majority
-// says yes.
+// vote asks all servers about each key. It counts the keys for which the majority says yes.
 func (r *redlockSession) vote(keys []string, ask func(s *respSession, key string), yes func(wire.Reply) bool) (int, error) {
 	sum := 0
 	for _, key := range keys {

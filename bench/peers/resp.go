@@ -13,7 +13,7 @@ import (
 	"lockstep/bench/wire"
 )
 
-// script is a script that is loaded into the servers beforehand.
+// script is a script that was loaded into the servers before the measurement.
 type script struct{ text, sha string }
 
 func newScript(text string) script {
@@ -21,10 +21,9 @@ func newScript(text string) script {
 	return script{text, hex.EncodeToString(sum[:])}
 }
 
-// These scripts do what those of lock libraries do. An unlock compares and deletes;
-// a renewal compares and lengthens. Redisson's RLock is a hash from owner to count.
-// Its release is published to the waiting clients, and stored under a key of its
-// own, so that an unlock that is sent again gets the same reply.
+// These scripts do what the scripts of lock libraries do. An unlock compares the token and deletes the lock; a renewal compares the
+// token and lengthens the lease. Redisson's RLock is a hash from owner to count. Its release publishes a message to the waiting
+// clients. It also stores its result under a key of its own, so that an unlock that is sent again gets the same reply.
 var (
 	unlockScript = newScript(`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])`)
 	renewScript  = newScript(`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('pexpire', KEYS[1], ARGV[2])`)
@@ -52,7 +51,7 @@ return free`)
 	scripts = []script{unlockScript, renewScript, rlockScript, runlockScript}
 )
 
-// cleanResp leaves no lock on a server, and gives it the scripts.
+// cleanResp deletes all locks on a server, and loads the scripts into it.
 func (s *System) cleanResp(addr string) error {
 	c, err := s.dial(addr)
 	if err != nil {
@@ -70,8 +69,7 @@ func (s *System) cleanResp(addr string) error {
 	return nil
 }
 
-// serveResp has clients speak RESP. wait is how many replicas must have a lock
-// before it counts.
+// serveResp makes clients speak RESP. wait is how many replicas must have a lock before it counts.
 func (s *System) serveResp(wait int, addrs ...string) {
 	s.pipelines, s.resp = true, addrs
 	s.open = func(owner, addr string) (load.Session, error) { return openResp(s, addr, owner, wait) }
@@ -82,7 +80,7 @@ type respSession struct {
 	*wire.Resp
 	system  *System
 	hub     *hub       // for Enter
-	sub     *wire.Resp // for EnterAlone; hub and sub are made when they are needed
+	sub     *wire.Resp // for EnterAlone; both are made when they are first needed
 	addr    string
 	owner   string
 	wait    string // number of replicas; "" for none
@@ -129,14 +127,13 @@ func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(),
 func (r *respSession) Lock(keys []string) (int, error) { return r.set(keys, leaseMillis) }
 func (r *respSession) Hold(keys []string) (int, error) { return r.set(keys, holdLeaseMillis) }
 
-// HoldFor is Hold with a lease of that length.
+// HoldFor does what Hold does, with a lease of the given length.
 func (r *respSession) HoldFor(keys []string, lease time.Duration) (int, error) {
 	return r.set(keys, millis(lease))
 }
 
-// Expired asks for the server's count of keys that were deleted at their
-// deadline. DBSIZE would not do: Redis counts keys whose deadline has passed,
-// lockstep does not.
+// Expired asks the server how many keys it has deleted at their deadline. DBSIZE cannot tell that: Redis counts keys whose deadline
+// has passed, lockstep does not.
 func (r *respSession) Expired() (int, error) {
 	reply, err := r.Do("INFO", "stats")
 	if err != nil {
@@ -168,8 +165,7 @@ func (r *respSession) set(keys []string, lease string) (int, error) {
 
 const waitMillis = "1000"
 
-// locked sends the commands that take locks, followed by WAIT if the session waits
-// for replicas.
+// locked sends the commands that take locks. If the session waits for replicas, it sends WAIT after them.
 func (r *respSession) locked(n int, count func(wire.Reply) int) (int, error) {
 	if r.wait != "" {
 		r.Command("WAIT", r.wait, waitMillis)
@@ -185,7 +181,7 @@ func (r *respSession) locked(n int, count func(wire.Reply) int) (int, error) {
 	return got, err
 }
 
-// exchange sends the gathered commands and adds up the counts of n replies.
+// exchange sends the gathered commands, and adds up what count returns for n replies.
 func (r *respSession) exchange(n int, count func(wire.Reply) int) (sum int, err error) {
 	if err := r.Flush(); err != nil {
 		return 0, err
@@ -246,8 +242,8 @@ func (r *respSession) LockReentrant(keys []string) (int, error) {
 	})
 }
 
-// UnlockReentrant sends the DEL of each latch when the script is answered, and
-// does not wait for the reply to the DEL.
+// UnlockReentrant runs the unlock script for each key. When the scripts have been answered, it deletes each latch by DEL, and does
+// not wait for the replies to DEL.
 func (r *respSession) UnlockReentrant(keys []string) (int, error) {
 	first := r.unlocks
 	for _, key := range keys {
@@ -264,13 +260,13 @@ func (r *respSession) UnlockReentrant(keys []string) (int, error) {
 	return n, r.Flush()
 }
 
-// latch is a name that no other unlock has.
+// latch returns a name that no other unlock has. The unlock script stores its result under that name.
 func (r *respSession) latch(key string, n int) string {
 	return "redisson_unlock_latch:{" + key + "}:" + r.owner + ":" + strconv.Itoa(n)
 }
 
-// Enter waits as the threads of one Redisson do: it tries, listens with the
-// others, tries again, and then whenever the latch lets it.
+// Enter waits as the threads of one Redisson do: it tries, subscribes together with the other threads, and tries again. Then it
+// tries whenever the latch lets it through.
 func (r *respSession) Enter(key string) error {
 	left, err := r.try(key)
 	if err != nil || left < 0 {
@@ -298,8 +294,8 @@ func (r *respSession) Enter(key string) error {
 	}
 }
 
-// EnterAlone waits as a Redisson does that has no other waiting thread: it has a
-// subscription of its own, and tries whenever a release is published.
+// EnterAlone waits like the only waiting thread of a Redisson. It has a subscription of its own, and tries whenever a release is
+// published.
 func (r *respSession) EnterAlone(key string) error {
 	left, err := r.try(key)
 	if err != nil || left < 0 {
@@ -321,8 +317,7 @@ func (r *respSession) EnterAlone(key string) error {
 	}
 }
 
-// try returns what is left of another one's lease, and -1 if the lock was
-// taken.
+// try tries to take the lock. It returns -1 if it has taken the lock, and otherwise what is left of the holder's lease.
 func (r *respSession) try(key string) (left time.Duration, err error) {
 	r.Command("EVALSHA", rlockScript.sha, "1", key, leaseMillis, r.owner)
 	_, err = r.locked(1, func(reply wire.Reply) int {
@@ -335,7 +330,7 @@ func (r *respSession) try(key string) (left time.Duration, err error) {
 	return left, err
 }
 
-// subscription subscribes or unsubscribes and waits until that is confirmed.
+// subscription subscribes or unsubscribes, and waits for the confirmation.
 func (r *respSession) subscription(command, key string) (err error) {
 	if r.sub == nil {
 		if r.sub, err = r.system.dialResp(r.addr); err != nil {
@@ -353,8 +348,8 @@ func (r *respSession) subscription(command, key string) (err error) {
 	}
 }
 
-// told waits for a message. It is a fault if none comes during the holder's lease:
-// every client here releases its lock.
+// told waits for a message. If none comes during the holder's lease, it returns an error, because every client here releases its
+// lock.
 func (r *respSession) told(left time.Duration) error {
 	if err := r.sub.Before(time.Now().Add(left)); err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// lease is how long the lease of a lock in use lasts, holdLease how long that of a
-// lock that is held through a measurement lasts.
+// lease is the lease of a lock that is taken and soon released. holdLease is the lease of a lock that is held through a
+// measurement.
 const (
 	lease     = time.Minute
 	holdLease = 10 * time.Minute
@@ -25,39 +25,39 @@ const (
 // Kind is a peer that can be started.
 type Kind struct {
 	Name, About string
-	// programs must be installed; what names the package.
+	// programs must be installed; what is the package that has them.
 	programs []string
 	what     string
 	start    func(*System) error
 }
 
-// System is a peer that runs.
+// System is a peer that has been started.
 type System struct {
 	Kind
 	Version string
-	Traffic wire.Traffic // of all its clients
+	Traffic wire.Traffic // of all clients of the system
 
 	site      *Site
-	env       []string // of all processes
+	env       []string // environment of all processes
 	processes []*process
 	pipelines bool
-	everyNode bool              // any server serves clients, and not the leader alone
-	lacks     map[string]string // workloads that make no sense here, and why
+	everyNode bool              // any server serves clients, not only the leader
+	lacks     map[string]string // why some workloads make no sense for this system, by workload
 
 	open   func(owner, addr string) (load.Session, error)
-	reset  func() ([]string, error) // leaves no lock, and returns the servers, the leader first
+	reset  func() ([]string, error) // deletes all locks, and returns the servers, the leader first
 	hangUp func() error             // ends the connections that sessions share; may be nil
 	nodes  []string                 // what reset has returned
 	resp   []string                 // addresses of the servers that speak RESP
 
-	files  certs.Files // what the servers show to clients that speak TLS
-	secret *tls.Config // what such clients connect with; nil: clients do not speak TLS
+	files  certs.Files // the certificates that the servers show to clients that speak TLS
+	secret *tls.Config // the configuration of such clients; nil: clients do not speak TLS
 
 	mu  sync.Mutex
 	hub *hub // shared by the sessions that have waited in Enter; nil if there is none
 }
 
-// Names are those of all kinds.
+// Names returns the names of all kinds.
 func Names() (names []string) {
 	for _, k := range Kinds {
 		names = append(names, k.Name)
@@ -65,7 +65,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the kind of a name. A lockstep peer may go without a fast path: lockstep-3-without-io_uring.
+// Find returns the kind with a name. The name of a lockstep peer may leave out a fast path, as in lockstep-3-without-io_uring.
 func Find(name string) (Kind, error) {
 	base, path, without := strings.Cut(name, "-without-")
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == base })
@@ -83,7 +83,7 @@ func Find(name string) (Kind, error) {
 	return k, nil
 }
 
-// ErrNotInstalled is why a peer is left out.
+// ErrNotInstalled says that a peer is left out because its program is not installed.
 var ErrNotInstalled = errors.New("not installed")
 
 // Start starts the servers and waits until they serve.
@@ -103,7 +103,7 @@ func (k Kind) Start(site *Site) (*System, error) {
 	return s, nil
 }
 
-// lookup finds a program on the PATH, or where Debian keeps ZooKeeper's.
+// lookup finds a program on the PATH, or in the directory where Debian keeps ZooKeeper's programs.
 func lookup(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil && program == zkServer {
@@ -131,7 +131,7 @@ func (s *System) find() (err error) {
 	return err
 }
 
-// leaderFirst puts the server that leads in front.
+// leaderFirst returns the addresses with that of the leader first.
 func leaderFirst(addrs []string, leads func(addr string) (bool, error)) ([]string, error) {
 	faults := []error{errors.New("no server leads")}
 	for i, addr := range addrs {
@@ -148,7 +148,7 @@ func leaderFirst(addrs []string, leads func(addr string) (bool, error)) ([]strin
 	return nil, errors.Join(faults...)
 }
 
-// At is where clients of a place connect.
+// At returns the target that connects clients to the servers of a place.
 func (s *System) At(place load.Place) load.Target {
 	t := &target{system: s, nodes: s.nodes[:1]}
 	switch place {
@@ -160,7 +160,7 @@ func (s *System) At(place load.Place) load.Target {
 	return t
 }
 
-// target gives each server its turn.
+// target connects one session after the other to each server in turn.
 type target struct {
 	system *System
 	nodes  []string
@@ -184,17 +184,16 @@ func (s *System) Stop() (err error) {
 	return err
 }
 
-// Pipelines reports whether a client may send many requests at once.
+// Pipelines reports whether a client may send many requests without waiting for the replies.
 func (s *System) Pipelines() bool { return s.pipelines }
 
-// Servers is how many processes there are.
+// Servers returns the number of server processes.
 func (s *System) Servers() int { return len(s.processes) }
 
-// patience is how many locks can be taken beforehand where each takes a round
-// trip and a write to the disk.
+// patience is how many locks can be taken before a measurement if each needs a round trip and a write to the disk.
 const patience = 10_000
 
-// Lacks says why a case cannot be measured here, "" if it can.
+// Lacks returns why a case cannot be measured on this system; "" if it can.
 func (s *System) Lacks(c load.Case) string {
 	if reason := s.lacks[c.Workload]; reason != "" {
 		return reason
@@ -210,7 +209,7 @@ func (s *System) Lacks(c load.Case) string {
 	return ""
 }
 
-// Kinds are all there are.
+// Kinds has all kinds of peers.
 var Kinds = []Kind{
 	{"redis", "one Redis without persistence", redisPrograms, redisPackage, startRedis("no")},
 	{"redis-always", "one Redis, appendfsync always", redisPrograms, redisPackage, startRedis("always")},

@@ -12,9 +12,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// withTLS has clients of a system speak TLS. All such systems get the same kind of
-// certificate, and clients offer all of them the same versions and suites, so that they
-// agree on the same.
+// withTLS makes the clients of a system speak TLS. All systems with TLS get the same kind of certificate, and clients offer the
+// same versions and cipher suites to all. So all systems agree on the same version and suite.
 func withTLS(start func(*System) error) func(*System) error {
 	return func(s *System) (err error) {
 		dir, err := filepath.Abs(filepath.Join(s.site.Dir, s.Name+"-certificates")) // servers run in other directories
@@ -32,12 +31,12 @@ func withTLS(start func(*System) error) func(*System) error {
 	}
 }
 
-// secretFlags are flags that lockstep serve and redis-server have in common.
+// secretFlags returns the TLS flags that lockstep serve and redis-server have in common.
 func (s *System) secretFlags() []string {
 	return []string{"--tls-cert-file", s.files.Cert, "--tls-key-file", s.files.Key, "--tls-auth-clients", "no"}
 }
 
-// redisPort are the flags that make a port that of Redis's clients.
+// redisPort returns the flags that make redis-server serve its clients at a port.
 func (s *System) redisPort(port string) []string {
 	if s.secret == nil {
 		return []string{"--port", port}
@@ -45,7 +44,7 @@ func (s *System) redisPort(port string) []string {
 	return append(s.secretFlags(), "--port", "0", "--tls-port", port)
 }
 
-// lockstepPort is redisPort for a node of lockstep.
+// lockstepPort returns the flags that make a node of lockstep serve its clients at an address.
 func (s *System) lockstepPort(addr string) []string {
 	if s.secret == nil {
 		return []string{"--listen", addr}
@@ -53,7 +52,7 @@ func (s *System) lockstepPort(addr string) []string {
 	return append(s.secretFlags(), "--listen", "", "--tls-listen", addr)
 }
 
-// dialResp connects a client whose traffic counts.
+// dialResp connects a client whose traffic is counted.
 func (s *System) dialResp(addr string) (*wire.Resp, error) {
 	if s.secret == nil {
 		return wire.DialResp(addr, &s.Traffic)
@@ -63,7 +62,7 @@ func (s *System) dialResp(addr string) (*wire.Resp, error) {
 
 const adminTimeout = 10 * time.Second
 
-// dial connects to administer a system; the traffic does not count.
+// dial makes a connection to administer a system. Its traffic is not counted.
 func (s *System) dial(addr string) (*respclient.Conn, error) {
 	if s.secret == nil {
 		return respclient.Dial(addr, adminTimeout)

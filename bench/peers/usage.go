@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// Usage is what servers have used of the machine since they started. -1 means
-// that a value cannot be measured.
+// Usage is what servers have used of the machine since they started. A value of -1 could not be measured.
 type Usage struct {
 	CPU     time.Duration
-	Written int64 // bytes that went to the disk of their data, from anybody
+	Written int64 // bytes written to the disk with their data, by any process
 	Sent    int64 // bytes that left their TCP sockets, those to clients included
 }
 
-// Minus is what was used since an earlier time.
+// Minus returns what was used since the time of before.
 func (u Usage) Minus(before Usage) Usage {
 	since := func(now, then int64) int64 {
 		if now < 0 || then < 0 {
@@ -36,10 +35,9 @@ func (u Usage) Minus(before Usage) Usage {
 	}
 }
 
-// Usage sums over all server processes. The bytes written are the disk's count:
-// write_bytes of /proc/PID/io counts whole folios of the page cache, which may be
-// a hundred times what is written of them, and does not count the journal of the
-// file system.
+// Usage sums up over all server processes. It takes the bytes written from the disk's own count. write_bytes of /proc/PID/io would
+// count whole folios of the page cache, which may be a hundred times as many bytes as were written. It would not count the journal
+// of the file system.
 func (s *System) Usage() Usage {
 	sum := Usage{Written: writtenTo(s.site.Dir), Sent: -1}
 	for _, p := range s.processes {
@@ -51,7 +49,7 @@ func (s *System) Usage() Usage {
 	return sum
 }
 
-// plus adds a process's CPU time to a sum that may be unknown.
+// plus adds a process's CPU time to a sum. If either is unknown, so is the result.
 func plus(sum time.Duration, pid int) time.Duration {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil || sum < 0 {
@@ -64,8 +62,8 @@ func plus(sum time.Duration, pid int) time.Duration {
 	return sum + used
 }
 
-// Memory is how many bytes the servers have resident, after a MEMORY PURGE of those
-// that have it; -1 if that cannot be measured.
+// Memory returns how many bytes the servers have resident; -1 if that cannot be measured. Servers that know MEMORY PURGE first free
+// what they do not use.
 func (s *System) Memory() (sum int64, err error) {
 	for _, addr := range s.resp {
 		if _, err := s.ask(addr, "MEMORY", "PURGE"); err != nil {
@@ -78,7 +76,7 @@ func (s *System) Memory() (sum int64, err error) {
 	return sum, nil
 }
 
-// plusResident adds a process's resident memory to a sum that may be unknown.
+// plusResident adds a process's resident memory to a sum. If either is unknown, so is the result.
 func plusResident(sum int64, pid int) int64 {
 	statm, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "statm"))
 	if err != nil || sum < 0 {
@@ -91,7 +89,7 @@ func plusResident(sum int64, pid int) int64 {
 	return sum + pages*int64(os.Getpagesize())
 }
 
-// residentPages reads /proc/PID/statm.
+// residentPages reads the number of resident pages from the text of /proc/PID/statm.
 func residentPages(statm string) (int64, error) {
 	fields := strings.Fields(statm)
 	if len(fields) < 2 {
@@ -108,15 +106,15 @@ func (s *System) pids() map[int]bool {
 	return pids
 }
 
-// tick is the unit of the times in /proc/PID/stat, the same on every Linux.
+// tick is the unit of the times in /proc/PID/stat; it is the same on every Linux.
 const tick = 10 * time.Millisecond
 
 var errProc = errors.New("the kernel's figures do not look as expected")
 
-// cpuTime reads user and system time of /proc/PID/stat. The name, in
-// parentheses, may have anything in it.
+// cpuTime reads the user and system time from the text of /proc/PID/stat. The process's name, in parentheses, may contain any
+// characters.
 func cpuTime(stat string) (time.Duration, error) {
-	const user = 14 - 3 // the third field is the first behind the name
+	const user = 14 - 3 // the third field is the first one after the name
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 	if len(fields) <= user+1 {
 		return 0, errProc
@@ -129,8 +127,8 @@ func cpuTime(stat string) (time.Duration, error) {
 	return time.Duration(u+s) * tick, err
 }
 
-// writtenTo is how much has been written to the disk of a directory, -1 if it
-// has none, or the kernel does not tell.
+// writtenTo returns how many bytes have been written to the disk of a directory. It returns -1 if the directory is on no disk, or
+// if the kernel does not tell.
 func writtenTo(dir string) int64 {
 	var st syscall.Stat_t
 	if err := syscall.Stat(dir, &st); err != nil {
@@ -149,8 +147,8 @@ func writtenTo(dir string) int64 {
 	return n
 }
 
-// sectorBytes reads how much was written out of a block device's stat; its
-// sectors have 512 bytes whatever the disk has.
+// sectorBytes reads how many bytes were written from the stat file of a block device. The file counts sectors of 512 bytes,
+// whatever sectors the disk has.
 func sectorBytes(stat string) (int64, error) {
 	const written, sector = 6, 512
 	fields := strings.Fields(stat)
@@ -166,8 +164,7 @@ var (
 	ssSent = regexp.MustCompile(`\bbytes_sent:(\d+)`)
 )
 
-// sentBy sums over the sockets that ss lists, one a line. A socket that has
-// sent nothing has no such field.
+// sentBy sums up the sent bytes of the sockets that ss lists, one per line. A socket that has sent nothing has no such field.
 func sentBy(list string, pids map[int]bool) (sum int64) {
 	for line := range strings.Lines(list) {
 		pid, sent := ssPID.FindStringSubmatch(line), ssSent.FindStringSubmatch(line)

@@ -17,7 +17,7 @@ import (
 
 const zkServer = "zkServer.sh"
 
-// sessionTimeout is the longest that the servers grant: 20 ticks.
+// sessionTimeout is the longest timeout that the servers grant: 20 ticks.
 const sessionTimeout = 40 * time.Second
 
 func startZooKeeper(s *System) error {
@@ -56,7 +56,7 @@ func startZooKeeper(s *System) error {
 		"leased": "its locks have no leases but their sessions"}
 	s.everyNode = true
 	s.open = func(owner, addr string) (load.Session, error) { return openZooKeeper(s, addr, owner) }
-	// Locks end with their sessions, so there is none to delete.
+	// A lock ends with its session, so no lock is left to delete.
 	s.reset = func() ([]string, error) {
 		nodes, err := leaderFirst(clients, s.leadsZooKeeper)
 		if err != nil {
@@ -84,7 +84,7 @@ func writeZooKeeper(dir, addr string, id int, members string) error {
 		os.WriteFile(filepath.Join(data, "myid"), []byte(fmt.Sprintln(id)), 0o600))
 }
 
-// leadsZooKeeper asks with the word srvr.
+// leadsZooKeeper asks a server by ZooKeeper's command srvr whether it leads.
 func (s *System) leadsZooKeeper(addr string) (leads bool, err error) {
 	conn, err := net.DialTimeout("tcp", addr, adminTimeout)
 	if err != nil {
@@ -115,7 +115,7 @@ func parseSrvr(answer string) (leads bool, version string) {
 	return leads, version
 }
 
-// queueParent is the parent of the waiting clients' nodes.
+// queueParent is the parent of the nodes by which clients wait in Enter.
 const queueParent = "/queue"
 
 func makeParent(s *System, addr string) error {
@@ -134,7 +134,7 @@ func makeParent(s *System, addr string) error {
 type zookeeperSession struct {
 	*wire.ZooKeeper
 	owner  string
-	inside string // the node of Enter
+	inside string // path of the node that Enter has made
 }
 
 var (

@@ -7,18 +7,17 @@ import (
 	"lockstep/bench/load"
 )
 
-// Claim is what lockstep promises beside its peers: a figure is at least, or at
-// most, so many times another one of the same run.
+// Claim is what lockstep promises in comparison with its peers: in one run, the figure Left is at least, or at most, Want times the
+// figure Right.
 type Claim struct {
-	Point       int // in the list of what is promised
+	Point       int // number in the list of promises
 	Left, Right Term
 	AtMost      bool
 	Want        float64
 	disk        disk
 }
 
-// Term is a figure of a peer in a case. Without a peer it is a figure of the whole
-// run.
+// Term is a figure of a peer in a case. A term without a peer is a figure of the whole run.
 type Term struct {
 	Peer string
 	Case load.Case
@@ -34,11 +33,11 @@ const (
 	inMemory
 )
 
-// quantity is what claims are about.
+// quantity is a kind of figure that claims compare.
 type quantity struct {
 	name string
-	of   func(*Figure) *float64  // for a peer in a case
-	once func(r *Report) float64 // for a run
+	of   func(*Figure) *float64  // the value for a peer in a case
+	once func(r *Report) float64 // the value for a whole run
 	show func(v float64) string
 }
 
@@ -99,7 +98,7 @@ func workload(name string, clients int) load.Case {
 	return load.Case{Workload: name, Clients: clients, Pipeline: 1}
 }
 
-// than compares a figure of two peers.
+// than makes a claim that compares a quantity of two peers in a case.
 func than(point int, on disk, what *quantity, c load.Case, left string, want float64, right string) Claim {
 	return Claim{Point: point, Left: Term{left, c, what}, Right: Term{right, c, what}, Want: want, disk: on,
 		AtMost: what != opsPerSecond}
@@ -139,8 +138,7 @@ func Claims() (list []Claim) {
 		than(7, durable, cpu, cycle50, "lockstep-3", 0.125, "zookeeper"))
 }
 
-// manyLocks are the claims about a million locks, and about a hundred thousand
-// leases that end within a second.
+// manyLocks returns the claims about a million locks, and about a hundred thousand leases that end within a second.
 func manyLocks() []Claim {
 	few, many, expire := workload("set", 50), workload("set", 50), workload("expire", 50)
 	few.Alive, many.Alive = 1000, 1_000_000
@@ -153,13 +151,12 @@ func manyLocks() []Claim {
 	}
 }
 
-// On reports whether the claim is made where the data are in memory, or where
-// they are not.
+// On reports whether the claim is made for a kind of disk: for a RAM disk if memory is true, and else for a real one.
 func (c Claim) On(memory bool) bool {
 	return c.disk == anyDisk || (c.disk == inMemory) == memory
 }
 
-// Needs are the measurements that a claim is about: peers by case.
+// Needs returns the terms that must be measured for the claim.
 func (c Claim) Needs() (terms []Term) {
 	for _, t := range []Term{c.Left, c.Right} {
 		if t.Peer != "" {
@@ -169,15 +166,15 @@ func (c Claim) Needs() (terms []Term) {
 	return terms
 }
 
-// Verdict is what a run says of a claim.
+// Verdict says whether a claim holds in a run.
 type Verdict struct {
 	Claim
 	LeftValue, RightValue float64
-	Got                   float64 // how many times the right value the left one is
+	Got                   float64 // the left value divided by the right one
 	Kept                  bool
 }
 
-// judge judges a claim, if its figures are there.
+// judge judges a claim. ok is false if the report lacks a figure for that.
 func (c Claim) judge(r *Report) (v Verdict, ok bool) {
 	left, there := c.Left.in(r)
 	right, too := c.Right.in(r)
@@ -192,7 +189,7 @@ func (c Claim) judge(r *Report) (v Verdict, ok bool) {
 	return v, true
 }
 
-// check judges the claims that are made on this disk.
+// check judges the claims that are made for this run's kind of disk. rest has those that it cannot judge.
 func (r *Report) check() (verdicts []Verdict, rest []Claim) {
 	for _, c := range Claims() {
 		if !c.On(r.Machine.Memory()) {
@@ -212,7 +209,7 @@ func (r *Report) unmeasured() []Claim {
 	return rest
 }
 
-// checkTable has a row for each claim that can be judged.
+// checkTable returns a table with a row for each claim that can be judged.
 func (r *Report) checkTable() (t table) {
 	verdicts, _ := r.check()
 	if len(verdicts) == 0 {
@@ -234,7 +231,7 @@ func (r *Report) checkTable() (t table) {
 	return t
 }
 
-// Missed says which claims do not hold, and nil if all do.
+// Missed returns an error that names the claims that do not hold; nil if all hold.
 func (r *Report) Missed() error {
 	verdicts, _ := r.check()
 	var missed []string

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// everything is a report in which every figure of every claim of a disk is
-// there: the left ones are as given, the right ones 100, fdatasync too.
+// everything returns a report with every figure of every claim. The figures of lockstep are left, and all others are 100, fdatasync
+// included.
 func everything(fileSystem string, left float64) *Report {
 	r := &Report{Machine: Machine{FileSystem: fileSystem}, Fsync: Fsync{P50: 100}}
 	r.Command = "lockstep bench --check"
@@ -38,7 +38,7 @@ func TestEveryClaimCanBeJudged(t *testing.T) {
 	}
 }
 
-// Each claim fails on the wrong side of what it wants, and holds at the edge.
+// Each claim holds at its limit, and fails just beyond it.
 func TestVerdicts(t *testing.T) {
 	for _, c := range Claims() {
 		for _, v := range []struct {
@@ -60,7 +60,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// set gives a term its value, and every other figure a wrong one.
+// set gives a term its value, and every other figure of its case a wrong one.
 func set(r *Report, term Term, v float64) {
 	if term.Peer == "" {
 		return
@@ -73,7 +73,7 @@ func set(r *Report, term Term, v float64) {
 	*term.what.of(m) = v
 }
 
-// What was not measured, or could not be had, is not judged.
+// A claim is not judged if one of its figures was not measured, or could not be measured.
 func TestUnmeasured(t *testing.T) {
 	r := &Report{Machine: Machine{FileSystem: "ext4"}, Fsync: Fsync{P50: 250}}
 	if verdicts, rest := r.check(); len(verdicts) != 0 || len(rest) != 27 || r.Missed() != nil {
@@ -86,7 +86,7 @@ func TestUnmeasured(t *testing.T) {
 	if _, rest := r.check(); len(rest) != 2 || rest[0].Left.what != cpu {
 		t.Errorf("without CPU times %v are left", rest)
 	}
-	// Nor is a case that failed in a later round than the first.
+	// A case is not judged either if it failed in a later round than the first.
 	r = everything("ext4", 100)
 	for _, res := range r.Results {
 		if res.Peer == "zookeeper" && res.Workload == "contended" {
@@ -109,7 +109,7 @@ func TestMissed(t *testing.T) {
 	}
 }
 
-// The claims as they are told.
+// These are the claims as the report words them.
 func TestClaimText(t *testing.T) {
 	var all []string
 	for _, c := range Claims() {
@@ -133,7 +133,7 @@ func TestClaimText(t *testing.T) {
 	}
 }
 
-// The table ends with the verdicts, and tells of those that it could not give.
+// The table ends with the verdicts, and names the claims that could not be judged.
 func TestVerdictsInTable(t *testing.T) {
 	r := everything("ext4", 100)
 	r.Results = r.Results[:2]

@@ -1,2 +1,2 @@
-// Package report shows what was measured: as a table, as JSON and as a plot.
+// Package report shows the results of a run as a table, as JSON and as a plot.
 package report

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// WriteMarkdown puts the report in the place of what stands between the marks
-// of a section in a document, so that no figure there is typed by hand.
+// WriteMarkdown writes the report into a document, between the marks of a section, in place of the text there. So nobody types a
+// figure by hand.
 func (r *Report) WriteMarkdown(file, section string) error {
 	head, tail, err := Section(file, section)
 	if err != nil {
@@ -18,8 +18,7 @@ func (r *Report) WriteMarkdown(file, section string) error {
 	return os.WriteFile(file, slices.Concat(head, []byte(r.markdown()), tail), 0o644)
 }
 
-// Section returns what stands before and behind a section of a document, marks
-// included.
+// Section returns the text before and after a section of a document, including the section's marks.
 func Section(file, section string) (head, tail []byte, err error) {
 	b, err := os.ReadFile(file)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// document is a file with two sections.
+// document makes a file with two sections.
 func document(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "p.md")
@@ -30,7 +30,7 @@ func TestMarkdown(t *testing.T) {
 	const begin, end = "# Head\n\n<!-- disk -->\n", "<!-- end of disk -->\n\nTail <!-- ram --><!-- end of ram -->\n"
 	file := document(t, begin+"old figures\n"+end)
 	r := example()
-	for range 2 { // the second time it stands in its own place
+	for range 2 { // the second report replaces the first
 		if err := r.WriteMarkdown(file, "disk"); err != nil {
 			t.Fatal(err)
 		}

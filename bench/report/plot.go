@@ -12,8 +12,8 @@ import (
 	"lockstep/bench/load"
 )
 
-// The plot has a panel for each workload: bars, or lines over the number of
-// clients if there are several. Both axes of the lines are logarithmic.
+// The plot has a panel for each workload. A panel has bars or, if there are several numbers of clients, lines over the number of
+// clients. Both axes of the lines are logarithmic.
 const (
 	plotWidth  = 760
 	labelWidth = 170
@@ -22,9 +22,8 @@ const (
 	gap        = 14
 )
 
-// Each family of peers has colours of its own, from dark to light, so that its lines
-// are recognized at once. People who do not see red and green can tell all colours
-// apart.
+// Each family of peers has colours of its own, from dark to light, so that its lines are recognized at once. People who cannot tell
+// red from green can tell all these colours apart.
 var families = []family{
 	{ours, []string{"#08306b", "#2171b5", "#6baed6", "#9ecae1"}},
 	{func(peer string) bool { return strings.HasPrefix(peer, "red") }, []string{"#7f2704", "#d94801", "#fd8d3c", "#c99700"}},
@@ -61,11 +60,11 @@ func (r *Report) svg() string {
 		`<rect width="100%%" height="100%%" fill="white"/>`+"\n%s</svg>\n", plotWidth, p.y+gap, p.b.String())
 }
 
-// panel is what is drawn into one frame.
+// panel is one frame of the plot with its results.
 type panel struct {
 	title   string
-	results []*Result // with medians, by peer in the order of the report
-	clients []int     // in order
+	results []*Result // results with medians, by peer in the order of the report
+	clients []int     // numbers of clients, in ascending order
 }
 
 // panels puts results into one panel if they differ only in the number of clients.
@@ -100,7 +99,7 @@ func (r *Report) panels() (list []panel) {
 	return list
 }
 
-// plot grows downwards.
+// plot collects the parts of the picture, which grows downwards.
 type plot struct {
 	b      strings.Builder
 	y      int
@@ -145,8 +144,7 @@ func (p *plot) bars(results []*Result) {
 	}
 }
 
-// ticks are 1, 2, 5, 10 and so on from below the lowest value to above the
-// highest.
+// ticks returns 1, 2, 5, 10 and so on, from below the lowest value to above the highest.
 func ticks(low, high float64) (list []float64) {
 	for power := math.Floor(math.Log10(low)); ; power++ {
 		for _, digit := range []float64{1, 2, 5} {
@@ -162,7 +160,7 @@ func ticks(low, high float64) (list []float64) {
 	}
 }
 
-// grouped formats a number with commas, as 15,900.
+// grouped formats a number with commas, such as 15,900.
 func grouped(v float64) string {
 	text := count(v)
 	for at := len(text) - 3; at > 0; at -= 3 {
@@ -171,7 +169,7 @@ func grouped(v float64) string {
 	return text
 }
 
-// scale maps the logarithm of a value to a place.
+// scale maps the logarithm of a value to a position in the picture.
 type scale struct{ low, high, from, to float64 }
 
 func (s scale) at(v float64) float64 {
@@ -205,7 +203,7 @@ func (p *plot) lines(in panel) {
 	p.y += lineHeight + 2*gap
 }
 
-// line draws the results of a peer, and returns where its name belongs.
+// line draws the results of a peer, and returns the label with its name.
 func (p *plot) line(peer string, points []*Result, x, y scale) label {
 	width := 1.5
 	if ours(peer) {
@@ -222,7 +220,7 @@ func (p *plot) line(peer string, points []*Result, x, y scale) label {
 	return end
 }
 
-// series are the results of each peer, by number of clients.
+// series iterates over the peers, with the results of each by number of clients.
 func series(results []*Result) func(yield func(string, []*Result) bool) {
 	return func(yield func(string, []*Result) bool) {
 		var peers []string
@@ -251,13 +249,12 @@ type label struct {
 
 const labelHeight = 14
 
-// apart moves labels that would lie on each other, half of them up and half of
-// them down.
+// apart moves labels that would overlap: half of them up, and half of them down.
 func apart(labels []label) []label {
 	slices.SortStableFunc(labels, func(a, b label) int { return cmp.Compare(a.at, b.at) })
 	for from := 0; from < len(labels); {
-		// The labels from here on that would touch form a block around their
-		// middle, below the block before.
+		// The labels from here on that would touch each other form a block. The block lies around their middle, but below the block
+		// before it.
 		to, sum := from, 0.0
 		var first float64
 		for to < len(labels) && (to == from || labels[to].at < first+float64(to-from)*labelHeight) {

@@ -9,7 +9,7 @@ import (
 	"lockstep/bench/load"
 )
 
-// Report is a run.
+// Report has the results of a run.
 type Report struct {
 	Command string    `json:"command"`
 	When    time.Time `json:"when"`
@@ -21,7 +21,7 @@ type Report struct {
 	Results []*Result `json:"results"`
 }
 
-// Machine is where it ran.
+// Machine describes where the run took place.
 type Machine struct {
 	CPUs       int    `json:"cpus"`
 	System     string `json:"system"`
@@ -39,7 +39,7 @@ type Fsync struct {
 	P99 float64 `json:"p99_us"`
 }
 
-// Peer is what was asked for; Skipped says why it is not there.
+// Peer is a peer that the options asked for. Skipped says why it was not measured.
 type Peer struct {
 	Name    string `json:"name"`
 	About   string `json:"about"`
@@ -47,7 +47,7 @@ type Peer struct {
 	Skipped string `json:"skipped,omitempty"`
 }
 
-// Result is a case of a peer: all its rounds, or why there are none.
+// Result has all rounds of a case for a peer, or says why there are none.
 type Result struct {
 	load.Case
 	Peer    string  `json:"peer"`
@@ -58,15 +58,14 @@ type Result struct {
 	Median  *Figure `json:"median,omitempty"`
 }
 
-// Turn is one round.
+// Turn has the results of one round.
 type Turn struct {
 	Seconds float64 `json:"seconds"`
 	Ops     int     `json:"ops"`
 	Figure
 }
 
-// Figure has the values of a turn, or their medians over all turns. -1 means that
-// a value could not be measured.
+// Figure has the values of a turn, or their medians over all turns. A value of -1 could not be measured.
 type Figure struct {
 	Rate       float64 `json:"ops_per_second"`
 	P50        float64 `json:"p50_us"`
@@ -79,12 +78,12 @@ type Figure struct {
 	Wire       float64 `json:"client_wire_bytes_per_op"`
 	Between    float64 `json:"bytes_between_servers_per_op"`
 	Fairness   float64 `json:"fairness"`
-	Memory     float64 `json:"memory_bytes_per_lock"` // of a server, for each lock held beside
-	Calm       float64 `json:"calm_p99_us"`           // before the leases end
+	Memory     float64 `json:"memory_bytes_per_lock"` // of a server, for each lock that is held in addition to the measured ones
+	Calm       float64 `json:"calm_p99_us"`           // of operations before the leases end
 	Gone       float64 `json:"gone_us"`
 }
 
-// parts are the figure's values, in one order.
+// parts returns pointers to the figure's values, always in the same order.
 func (f *Figure) parts() []*float64 {
 	return []*float64{&f.Rate, &f.P50, &f.P99, &f.P999, &f.ServerCPU, &f.ClientCPU, &f.ClientPart, &f.Disk, &f.Wire, &f.Between, &f.Fairness, &f.Memory, &f.Calm, &f.Gone}
 }
@@ -104,10 +103,10 @@ func (r *Result) Settle() {
 	}
 }
 
-// Micros is a duration in microseconds.
+// Micros returns a duration in microseconds.
 func Micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// WriteJSON writes everything that is known.
+// WriteJSON writes all results to a file.
 func (r *Report) WriteJSON(file string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -126,17 +125,17 @@ func Read(file string) (*Report, error) {
 	return r, json.Unmarshal(b, r)
 }
 
-// median returns a peer's medians in a case, nil if it was not measured.
+// median returns a peer's medians in a case; nil if the case was not measured.
 func (r *Report) median(peer string, c load.Case) *Figure {
 	for _, res := range r.Results {
-		if res.Peer == peer && res.Case == c && res.Failed == "" { // of a failed result, the rounds before the failure say little
+		if res.Peer == peer && res.Case == c && res.Failed == "" { // if a round has failed, the rounds before it say little
 			return res.Median
 		}
 	}
 	return nil
 }
 
-// cases are those of the results, in their order.
+// cases returns the cases of the results, in their order.
 func (r *Report) cases() (list []load.Case) {
 	seen := map[load.Case]bool{}
 	for _, res := range r.Results {
@@ -148,7 +147,7 @@ func (r *Report) cases() (list []load.Case) {
 	return list
 }
 
-// of are the results of a case.
+// of returns the results of a case.
 func (r *Report) of(c load.Case) (list []*Result) {
 	for _, res := range r.Results {
 		if res.Case == c {

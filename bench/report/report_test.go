@@ -16,7 +16,7 @@ import (
 	"lockstep/bench/load"
 )
 
-// example is two workloads, one of them with several numbers of clients.
+// example returns a report of two workloads, one of them with several numbers of clients.
 func example() *Report {
 	r := &Report{Command: "lockstep bench --clients 1,50", When: time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC), Machine: Machine{CPUs: 2, System: "Linux 6", Go: "go1.26", Dir: "/data", FileSystem: "ext4"}, Rounds: 3, For: "1s", Fsync: Fsync{P50: 250, P99: 1900},
 		Peers: []Peer{{Name: "redis", About: "one Redis", Version: "7.0.15"}, {Name: "etcd", About: "three etcd", Skipped: "not installed <here>"}, {Name: "lockstep-1", About: "one", Version: "0.1.0"}}}
@@ -108,7 +108,8 @@ func TestSVG(t *testing.T) {
 			count[e.Name.Local]++
 		}
 	}
-	// Two lines over 1 and 50 clients; the background and one bar: what failed has none.
+	// The plot has two lines, each over 1 and 50 clients. Its rectangles are the background and one bar: a failed result has no
+	// bar.
 	if count["polyline"] != 2 || count["circle"] != 4 || count["rect"] != 2 {
 		t.Errorf("%v", count)
 	}
@@ -129,8 +130,7 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// Names of lines that end at the same place can be read, and stay where they
-// can.
+// The names of lines that end at the same place are moved apart, so that they can be read. All other names stay at their lines.
 func TestApart(t *testing.T) {
 	place := func(ends ...float64) (places []float64) {
 		var labels []label
@@ -178,7 +178,7 @@ func TestGrouped(t *testing.T) {
 	}
 }
 
-// No two peers have one colour, whatever the order.
+// No two peers have the same colour, in whatever order they come.
 func TestPaint(t *testing.T) {
 	colour := paint([]Peer{{Name: "etcd"}, {Name: "redis"}, {Name: "lockstep-1"}, {Name: "redlock"}, {Name: "lockstep-3"}, {Name: "zookeeper"}})
 	seen := map[string]string{}
@@ -193,7 +193,7 @@ func TestPaint(t *testing.T) {
 	}
 }
 
-// A column of which nothing is known is not shown.
+// A column without any known value is not shown.
 func TestColumns(t *testing.T) {
 	r := example()
 	c := r.Results[0].Case

@@ -12,7 +12,7 @@ import (
 	"lockstep/bench/load"
 )
 
-// table is what text and Markdown have in common.
+// table is a table before it is written as text or as Markdown.
 type table struct {
 	head []string
 	rows [][]string
@@ -20,7 +20,7 @@ type table struct {
 
 func (t table) writeText(w io.Writer, align uint) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', align)
-	end := "" // a cell is aligned if a tab ends it
+	end := "" // the last cell of a row is aligned only if a tab ends it
 	if align == tabwriter.AlignRight {
 		end = "\t"
 	}
@@ -40,7 +40,7 @@ func (t table) writeMarkdown(w *strings.Builder) {
 	}
 }
 
-// WriteTable shows the report to people.
+// WriteTable writes the report as text.
 func (r *Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "%s\n\n", r.about())
 	if err := r.peerTable().writeText(w, 0); err != nil {
@@ -68,7 +68,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// about is where and how it was measured.
+// about says where and how the run was made.
 func (r *Report) about() string {
 	return fmt.Sprintf("%d CPUs, %s, %s; data in %s (%s); fdatasync of 4 KiB p50 %s, p99 %s\nmedians of %d interleaved rounds of %s; %s", r.Machine.CPUs,
 		r.Machine.System, r.Machine.Go, r.Machine.Dir, r.Machine.FileSystem, micros(r.Fsync.P50), micros(r.Fsync.P99), r.Rounds, r.For, r.When.Format("2006-01-02 15:04 MST"))
@@ -107,7 +107,7 @@ type column struct {
 	show func(*Result) string
 }
 
-// known makes a column of a figure that may be missing.
+// known makes a column of a value that may be unknown.
 func known(name, format string, value func(*Figure) float64) column {
 	return column{name, func(res *Result) string {
 		v := value(res.Median)
@@ -118,7 +118,7 @@ func known(name, format string, value func(*Figure) float64) column {
 	}}
 }
 
-// timed makes a column of a time that may be missing.
+// timed makes a column of a time that may be unknown.
 func timed(name string, value func(*Figure) float64) column {
 	return column{name, func(res *Result) string {
 		v := value(res.Median)
@@ -153,7 +153,7 @@ func rounds(res *Result) string {
 	return fmt.Sprintf("(%s-%s)", count(low), count(high))
 }
 
-// spread is the slowest and the fastest round.
+// spread returns the rates of the slowest and the fastest round.
 func spread(res *Result) (low, high float64) {
 	low = math.Inf(1)
 	for _, t := range res.Turns {
@@ -162,7 +162,7 @@ func spread(res *Result) (low, high float64) {
 	return low, high
 }
 
-// caseTable has the columns of which anything is known.
+// caseTable returns a case's table, with the columns for which at least one value is known.
 func (r *Report) caseTable(c load.Case) (t table) {
 	results := slices.DeleteFunc(r.of(c), func(res *Result) bool { return res.Median == nil })
 	t.rows = make([][]string, len(results))
@@ -183,8 +183,7 @@ func (r *Report) caseTable(c load.Case) (t table) {
 	return t
 }
 
-// notes are what a case's table cannot say: what is not in it and why, and the
-// ratios.
+// notes returns what a case's table cannot say: what is missing and why, and the ratios between systems.
 func (r *Report) notes(c load.Case) (lines []string) {
 	results := r.of(c)
 	for _, res := range results {
@@ -203,7 +202,7 @@ func (r *Report) notes(c load.Case) (lines []string) {
 
 func count(v float64) string { return strconv.FormatFloat(v, 'f', 0, 64) }
 
-// micros shows microseconds with the unit that suits them.
+// micros formats microseconds with a unit that suits them.
 func micros(us float64) string {
 	switch {
 	case us >= 1e6:
@@ -214,8 +213,8 @@ func micros(us float64) string {
 	return fmt.Sprintf("%.0fµs", us)
 }
 
-// ratios compare each lockstep with each other system: operations per second, the
-// servers' CPU time for an operation, and memory for a lock.
+// ratios compares each form of lockstep with each other system: by operations per second, by the servers' CPU time for an
+// operation, and by memory for a lock.
 func ratios(results []*Result) (lines []string) {
 	others := slices.DeleteFunc(slices.Clone(results), func(r *Result) bool { return r.Median == nil || ours(r.Peer) })
 	for _, res := range results {

@@ -21,13 +21,13 @@ const (
 	readyTimeout = 2 * time.Minute
 )
 
-// cluster is the nodes under test.
+// cluster has the nodes under test.
 type cluster struct {
 	plan  *plan
 	nodes []*node
 }
 
-// node is a process.
+// node is a node that runs as a process.
 type node struct {
 	id, addr, http, log string
 	args                []string
@@ -50,7 +50,7 @@ func newCluster(p *plan) *cluster {
 func (p *plan) at(i int) string       { return fmt.Sprintf("127.0.0.1:%d", p.port+i) }
 func (p *plan) peerAddr(i int) string { return p.at(3*i + 1) }
 
-// node describes the i-th node, which is not started yet.
+// node describes the i-th node. It does not start the node.
 func (p *plan) node(i int, flags ...string) *node {
 	n := &node{id: fmt.Sprintf("n%d", i+1), addr: p.at(3 * i), http: p.at(3*i + 2), bin: p.server}
 	n.log = filepath.Join(p.dir, n.id+".log")
@@ -95,8 +95,8 @@ func (n *node) kill() {
 	if n.cmd == nil {
 		return
 	}
-	_ = n.cmd.Process.Kill() // it may have ended
-	_ = n.cmd.Wait()         // how it ended is of no interest
+	_ = n.cmd.Process.Kill() // fails if the process has ended already
+	_ = n.cmd.Wait()         // the exit status says nothing
 	n.cmd = nil
 }
 
@@ -138,14 +138,14 @@ func (n *node) ask(args ...string) error {
 	return err
 }
 
-// size is the number of locks.
+// size returns the number of locks on the node.
 func (n *node) size() (int64, error) {
 	got, err := n.do("DBSIZE")
 	size, _ := got.(int64)
 	return size, err
 }
 
-// metric reads a figure of /metrics, which costs the node nothing.
+// metric reads a figure of /metrics. Reading it takes next to no time from the node.
 func (n *node) metric(name string) (value uint64, err error) {
 	resp, err := http.Get("http://" + n.http + "/metrics")
 	if err != nil {
@@ -179,7 +179,7 @@ func (c *cluster) leader() (*node, error) {
 	return nil, errors.New("there is no leader")
 }
 
-// caughtUp waits until a node has applied what the leader had.
+// caughtUp waits until a node has applied every entry that the leader has at the call.
 func (c *cluster) caughtUp(n, leader *node) error {
 	want, err := leader.metric("lockstep_applied_index")
 	if err != nil {
@@ -193,7 +193,7 @@ func (c *cluster) caughtUp(n, leader *node) error {
 	return fmt.Errorf("%s does not catch up", n.id)
 }
 
-// fill loads the locks, many in one write.
+// fill creates the locks, many of them in one write.
 func (c *cluster) fill() error {
 	const connections, batch = 4, 500
 	leader, err := c.leader()
@@ -237,13 +237,12 @@ func fillPart(addr string, from, step, locks, batch int) error {
 	return nil
 }
 
-// trailing is how many entries the nodes keep behind a snapshot.
+// trailing is how many of the entries that a snapshot includes stay in a node's log.
 const trailing = 10_000
 
-// outgrow writes until the log begins behind the last entry of the absent member.
-// It writes three snapshots: somewhat more than half of the trailing entries come
-// before the first and before the second, and more than all of them before the
-// third.
+// outgrow writes until the log no longer has the entry after the last entry of the absent member. It has three snapshots made.
+// Before the first and before the second it writes somewhat more than half as many entries as trailing, and before the third more
+// than trailing.
 func (c *cluster) outgrow(leader *node) error {
 	for range 2 {
 		if err := leader.grow(trailing/2 + 500); err != nil {

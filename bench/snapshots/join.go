@@ -13,9 +13,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// join measures while a node that has nothing is taken into the cluster: the
-// state is sent to it, and it gets its vote. From the time when it serves,
-// owners renew their leases through it, too. Afterwards it is taken out again.
+// join measures while a new node without data joins the cluster. The leader sends it the state, and it gets its vote. As soon as it
+// serves, owners renew leases through it, too. At the end, join removes it from the cluster.
 func (p *plan) join(c *cluster) (err error) {
 	var through []string
 	for i := range c.nodes {
@@ -25,7 +24,7 @@ func (p *plan) join(c *cluster) (err error) {
 	if err != nil {
 		return err
 	}
-	// As after hours of work: the beginning of the log is gone.
+	// Now the beginning of the log is gone, as it is after hours of work.
 	if err := c.outgrow(leader); err != nil {
 		return err
 	}
@@ -40,7 +39,7 @@ func (p *plan) join(c *cluster) (err error) {
 	})
 	c.nodes = append(c.nodes, n)
 	if err != nil {
-		return err // it is killed with the others
+		return err // the caller kills the new node with the others
 	}
 	fmt.Printf("while a node joins:      %v (from its start until it serves: %v, until it votes: %v; snapshots received: %d)\n",
 		during, served.Round(time.Millisecond), voted.Round(time.Millisecond), n.installs())
@@ -55,7 +54,7 @@ func (p *plan) join(c *cluster) (err error) {
 	return errors.Join(os.RemoveAll(filepath.Join(p.dir, n.id)), os.Remove(n.log))
 }
 
-// arrive starts a node that is to join and keeps leases through it until stop.
+// arrive starts a node that joins the cluster. From then on it renews leases through that node until stop is closed.
 func (n *node) arrive(stop <-chan struct{}) (served, voted time.Duration, err error) {
 	began := time.Now()
 	if err := n.start(); err != nil {
@@ -89,9 +88,8 @@ func (n *node) voter() error {
 	return fmt.Errorf("%s has no vote after %v; see %s", n.id, readyTimeout, n.log)
 }
 
-// agree compares the states of all nodes. The nodes must be at the same entry for
-// that, and an entry is written every second while leases run. So agree asks all
-// nodes at the same time, and again if an entry came in between.
+// agree compares the states of all nodes. The states can be compared only at the same entry, but an entry is written every second
+// while leases run. So agree asks all nodes at the same time, and asks again if an entry came in between.
 func (c *cluster) agree() error {
 	type answer struct {
 		index, hash string
@@ -117,7 +115,7 @@ func (c *cluster) agree() error {
 	return fmt.Errorf("the nodes did not come to the same entry in %v", readyTimeout)
 }
 
-// state returns the hash of a node's state, and the entry that the state ends with.
+// state returns the hash of a node's state, and the index of the last entry in that state.
 func (n *node) state() (index, hash string, err error) {
 	got, err := n.do("LOCKSTEP", "STATUS")
 	if err != nil {

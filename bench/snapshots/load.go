@@ -15,10 +15,10 @@ const (
 	lease     = 2 * time.Second
 	renewAt   = 500 * time.Millisecond
 	renewers  = 20
-	thinkTime = 5 * time.Millisecond // the machine is not to be saturated: that alone makes replies late
+	thinkTime = 5 * time.Millisecond // a pause between requests, because on a saturated machine all replies are late
 )
 
-// replies are what a measurement has seen.
+// replies has what a measurement has seen.
 type replies struct {
 	mu     sync.Mutex
 	times  []time.Duration
@@ -42,8 +42,8 @@ func (r *replies) String() string {
 	return fmt.Sprintf("worst reply %v, p99.9 %v, p99 %v, p50 %v of %d", at(1), at(0.999), at(0.99), at(0.5), len(r.times))
 }
 
-// measure keeps a load going until beside returns, and closes beside's stop after
-// the time last.
+// measure keeps a load going until the function beside returns. After the time last, it closes the channel stop that beside has
+// got.
 func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) error) (*replies, error) {
 	r, work := &replies{}, &sync.WaitGroup{}
 	stop, enough := make(chan struct{}), make(chan struct{})
@@ -73,7 +73,7 @@ func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) 
 	return r, err
 }
 
-// lockAndUnlock takes and releases locks and measures each reply.
+// lockAndUnlock takes and releases locks, and measures the time of each reply.
 func lockAndUnlock(addr string, client int, stop <-chan struct{}) (took []time.Duration, err error) {
 	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {
@@ -100,8 +100,8 @@ func lockAndUnlock(addr string, client int, stop <-chan struct{}) (took []time.D
 	}
 }
 
-// renew holds a lease and renews it as a watchdog does. If a renewal finds the
-// lease gone, renew returns an error: the lease was missed.
+// renew holds a lease and renews it as a watchdog does. If a renewal finds the lease gone, renew returns an error: the lease was
+// lost.
 func renew(addr string, client int, stop <-chan struct{}) error {
 	conn, err := respclient.Dial(addr, dialTimeout)
 	if err != nil {

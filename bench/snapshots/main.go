@@ -1,22 +1,19 @@
-// Snapshots shows what a large state costs: whether clients notice a snapshot,
-// how long a restart takes, and what happens while a member that was away is
-// sent the state.
+// Snapshots shows what a large state costs: whether clients notice a snapshot, how long a restart takes, and what happens while the
+// state is sent to a member that was away.
 //
 //	go build -o lockstep ./cmd/lockstep
 //	go -C bench run ./snapshots -server ../lockstep [-locks 1000000] [-nodes 3] [-clients 20] [-for 10s]
 //
-// It starts nodes of its own on loopback with their data in -dir, loads locks
-// that last an hour, and keeps a load of lock and unlock going, beside owners
-// that renew leases of two seconds. It prints
+// It starts nodes of its own on loopback, with their data in -dir, and creates locks that last an hour. Then some clients take and
+// release locks all the time, and some owners renew leases of two seconds. It prints
 //
-//   - the replies without and with snapshots being written all the time;
-//   - with three nodes, the same while a member that was down for so long that
-//     the log it needs is gone gets a snapshot, and while a fourth node that has
-//     nothing joins;
-//   - how long a leader that was killed takes from its start to Ready.
+//   - the times of replies, without snapshots and while snapshots are written all the time;
+//   - with three nodes, the same times while a member gets a snapshot, because it
+//     was down for so long that the log no longer has the entries that it lacks;
+//   - with three nodes, the same times while a fourth node without data joins;
+//   - how long a killed leader takes from its start until it is ready.
 //
-// It fails if a lease was missed, an error came, or the nodes' states differ in
-// the end.
+// It fails if a lease was lost, if an error came, or if the nodes' states differ in the end.
 package main
 
 import (
@@ -27,7 +24,7 @@ import (
 	"time"
 )
 
-// plan is what to do.
+// plan says what a run does.
 type plan struct {
 	server  string
 	dir     string
@@ -90,7 +87,7 @@ func (p *plan) run() (err error) {
 func (p *plan) measurements(c *cluster) error {
 	for _, m := range []struct {
 		name  string
-		nodes int // that it needs
+		nodes int // how many nodes the measurement needs
 		run   func(*cluster) error
 	}{{"snapshots", 1, p.snapshots}, {"install", 3, p.install}, {"join", 3, p.join}, {"restart", 1, p.restart}} {
 		if m.nodes > p.nodes || p.only != "" && p.only != m.name {
@@ -108,7 +105,7 @@ func (p *plan) measurements(c *cluster) error {
 	return nil
 }
 
-// snapshots measures without and with snapshots being written.
+// snapshots measures the load without snapshots, and while snapshots are written.
 func (p *plan) snapshots(c *cluster) error {
 	leader, err := c.leader()
 	if err != nil {
@@ -139,9 +136,8 @@ func (p *plan) snapshots(c *cluster) error {
 	return nil
 }
 
-// undisturbed measures with nothing beside the load. It runs again before each
-// measurement that is compared with it: on a machine that others use, too, a
-// figure of some minutes ago cannot be compared.
+// undisturbed measures with nothing beside the load. It runs again before each measurement that is compared with it. If others use
+// the machine, too, figures from different minutes cannot be compared.
 func (p *plan) undisturbed(c *cluster) error {
 	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
 		<-stop
@@ -153,7 +149,7 @@ func (p *plan) undisturbed(c *cluster) error {
 	return err
 }
 
-// install measures while a follower that has been away gets a snapshot.
+// install measures while a follower that was away gets a snapshot.
 func (p *plan) install(c *cluster) error {
 	leader, err := c.leader()
 	if err != nil {

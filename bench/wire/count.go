@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Traffic is what a client, or all clients of a system, have sent and received.
+// Traffic counts what a client, or all clients of a system, have sent and received.
 type Traffic struct{ sent, received atomic.Int64 }
 
-// Sent is the number of bytes that went out.
+// Sent returns the number of bytes sent.
 func (t *Traffic) Sent() int64 { return t.sent.Load() }
 
-// Received is the number of bytes that came in.
+// Received returns the number of bytes received.
 func (t *Traffic) Received() int64 { return t.received.Load() }
 
 // counted is a connection that counts its bytes.
@@ -36,7 +36,7 @@ func (c counted) Write(b []byte) (int, error) {
 
 const dialTimeout = 10 * time.Second
 
-// Dial connects, and counts into traffic.
+// Dial connects to an address, and counts the bytes of the connection into traffic.
 func Dial(ctx context.Context, addr string, traffic *Traffic) (net.Conn, error) {
 	d := net.Dialer{Timeout: dialTimeout}
 	conn, err := d.DialContext(ctx, "tcp", addr)

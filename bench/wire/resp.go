@@ -13,18 +13,17 @@ import (
 	"time"
 )
 
-// Resp is a RESP2 client that allocates nothing per command. Commands gather
-// until Flush; one goroutine uses it.
+// Resp is a RESP2 client that allocates nothing for a command. It gathers commands until Flush. Only one goroutine uses it.
 type Resp struct {
 	conn    net.Conn
 	r       *bufio.Reader
 	out     []byte
 	text    []byte
-	forgone int // replies that nobody waits for, and that come first
+	forgone int // replies that come before the next awaited one, and that nobody reads
 }
 
-// Reply is one reply, or the head of an array, whose elements are the next
-// Int replies. Text is valid until the next one is read.
+// Reply is one reply, or the head of an array: then the next Int replies are its elements. Text is valid until the next reply is
+// read.
 type Reply struct {
 	Kind byte // one of +:$*
 	Null bool
@@ -32,7 +31,7 @@ type Reply struct {
 	Text []byte
 }
 
-// ErrorReply is an error that the server replied.
+// ErrorReply is an error reply of the server.
 type ErrorReply string
 
 func (e ErrorReply) Error() string { return string(e) }
@@ -48,8 +47,7 @@ func DialResp(addr string, traffic *Traffic) (*Resp, error) {
 	return newResp(conn), nil
 }
 
-// DialRespTLS is DialResp for a server that speaks TLS. Traffic is what goes over the
-// wire, handshakes included.
+// DialRespTLS does what DialResp does, for a server that speaks TLS. traffic counts the encrypted bytes, handshakes included.
 func DialRespTLS(addr string, config *tls.Config, traffic *Traffic) (*Resp, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
@@ -71,7 +69,7 @@ func newResp(conn net.Conn) *Resp {
 // Close ends the connection.
 func (c *Resp) Close() error { return c.conn.Close() }
 
-// Command gathers a command.
+// Command adds a command to those that Flush sends.
 func (c *Resp) Command(args ...string) {
 	c.out = append(c.out, '*')
 	c.out = strconv.AppendInt(c.out, int64(len(args)), 10)
@@ -84,20 +82,20 @@ func (c *Resp) Command(args ...string) {
 	c.out = append(c.out, "\r\n"...)
 }
 
-// Forgo gathers a command whose reply is of no interest.
+// Forgo adds a command whose reply nobody reads.
 func (c *Resp) Forgo(args ...string) {
 	c.Command(args...)
 	c.forgone++
 }
 
-// Flush sends what has been gathered.
+// Flush sends the gathered commands.
 func (c *Resp) Flush() error {
 	_, err := c.conn.Write(c.out)
 	c.out = c.out[:0]
 	return err
 }
 
-// Do is one command and its reply.
+// Do sends one command and returns its reply.
 func (c *Resp) Do(args ...string) (Reply, error) {
 	c.Command(args...)
 	if err := c.Flush(); err != nil {
@@ -106,11 +104,10 @@ func (c *Resp) Do(args ...string) (Reply, error) {
 	return c.Reply()
 }
 
-// Before makes Reply fail if no reply comes before t; the zero time lifts the
-// limit.
+// Before makes Reply fail if no reply comes before t. The zero time removes the limit.
 func (c *Resp) Before(t time.Time) error { return c.conn.SetReadDeadline(t) }
 
-// Reply reads the next reply. One that was forgone must not be an array.
+// Reply reads the next reply. The reply to a command of Forgo must not be an array.
 func (c *Resp) Reply() (Reply, error) {
 	for c.forgone > 0 {
 		if _, err := c.next(); err != nil {

@@ -8,13 +8,12 @@ import (
 	"testing"
 )
 
-// replay is a client of a server that has said all it will say; what the client
-// sends can be read from the other end.
+// replay returns a client of a server that sends the bytes of said, and nothing else. The reader reads what the client sends.
 func replay(t *testing.T, said string) (*Resp, *bufio.Reader) {
 	t.Helper()
 	mine, its := net.Pipe()
 	t.Cleanup(func() { mine.Close(); its.Close() })
-	go func() { _, _ = io.WriteString(its, said) }() // the test may end before it is read
+	go func() { _, _ = io.WriteString(its, said) }() // fails if the test ends before everything is read
 	return newResp(mine), bufio.NewReader(its)
 }
 
@@ -23,7 +22,7 @@ func TestRespSends(t *testing.T) {
 	c.Command("SET", "k", "a b", "NX")
 	c.Command("PING")
 	const want = "*4\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\na b\r\n$2\r\nNX\r\n*1\r\n$4\r\nPING\r\n"
-	go func() { _ = c.Flush() }() // a fault is that nothing is read
+	go func() { _ = c.Flush() }() // if it fails, the test sees that nothing arrives
 	got := make([]byte, len(want))
 	if _, err := io.ReadFull(heard, got); err != nil || string(got) != want {
 		t.Errorf("sent %q, %v, want %q", got, err, want)
@@ -57,7 +56,7 @@ func TestRespReads(t *testing.T) {
 	}
 }
 
-// The reply that nobody waits for is not taken for the next one.
+// The reply to a command of Forgo is not taken for the next reply.
 func TestRespForgo(t *testing.T) {
 	c, heard := replay(t, ":1\r\n:1\r\n+PONG\r\n")
 	go func() { _, _ = io.Copy(io.Discard, heard) }() // until the pipe is closed

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ZooKeeper is one session. One goroutine uses it, with one request at a time.
+// ZooKeeper is one session. Only one goroutine uses it, and it has only one request at a time.
 type ZooKeeper struct {
 	conn    net.Conn
 	r       *bufio.Reader
@@ -27,13 +27,13 @@ type ZooKeeperError int32
 
 func (e ZooKeeperError) Error() string { return "zookeeper: error " + strconv.Itoa(int(e)) }
 
-// The codes that locks meet.
+// These are the error codes that can come up when a client uses locks.
 const (
 	ErrNoNode     ZooKeeperError = -101
 	ErrNodeExists ZooKeeperError = -110
 )
 
-// Types of requests, from ZooDefs.
+// These are types of requests, from ZooKeeper's class ZooDefs.
 const (
 	opCreate      = 1
 	opDeleteNode  = 2
@@ -43,7 +43,7 @@ const (
 	opClose       = -11
 )
 
-// Flags of Create.
+// These are flags of Create.
 const (
 	Ephemeral  = 1
 	Sequential = 2
@@ -57,8 +57,7 @@ const (
 	maxZooKeeper = 4 << 20
 )
 
-// DialZooKeeper opens a session that lives until Close, or for timeout after
-// its last request.
+// DialZooKeeper opens a session. It lives until Close, or until timeout has passed since its last request.
 func DialZooKeeper(addr string, timeout time.Duration, traffic *Traffic) (*ZooKeeper, error) {
 	conn, err := Dial(context.Background(), addr, traffic)
 	if err != nil {
@@ -71,8 +70,8 @@ func DialZooKeeper(addr string, timeout time.Duration, traffic *Traffic) (*ZooKe
 	return z, nil
 }
 
-// connect is the first exchange: protocol 0, nothing seen, no session, no
-// password, not read-only.
+// connect makes the first exchange of a new session. The request has protocol version 0, no transaction seen, no session id, no
+// password, and is not read-only.
 func (z *ZooKeeper) connect() error {
 	z.begin()
 	z.putInt(0)
@@ -99,7 +98,7 @@ func (z *ZooKeeper) connect() error {
 	return nil
 }
 
-// Close ends the session and with it its ephemeral nodes.
+// Close ends the session, which deletes its ephemeral nodes.
 func (z *ZooKeeper) Close() error {
 	z.request(opClose)
 	_, err := z.answer()
@@ -124,7 +123,7 @@ func (z *ZooKeeper) Create(path, data string, flags int32) (string, error) {
 	return path, err
 }
 
-// Delete removes a node, whatever its version.
+// Delete deletes a node, whatever the node's version is.
 func (z *ZooKeeper) Delete(path string) error {
 	z.request(opDeleteNode)
 	z.putText(path)
@@ -133,7 +132,7 @@ func (z *ZooKeeper) Delete(path string) error {
 	return err
 }
 
-// Exists asks for a node; with watch, the server will report its deletion.
+// Exists reports whether a node exists. With watch, the server will report the deletion of the node.
 func (z *ZooKeeper) Exists(path string, watch bool) (bool, error) {
 	z.request(opExists)
 	z.putText(path)
@@ -165,8 +164,7 @@ func (z *ZooKeeper) Children(path string) ([]string, error) {
 	return names, nil
 }
 
-// AwaitDeletion waits until the server reports the deletion of a watched node, and
-// keeps the session alive meanwhile.
+// AwaitDeletion waits until the server reports the deletion of a watched node. Meanwhile it keeps the session alive.
 func (z *ZooKeeper) AwaitDeletion(path string) error {
 	for {
 		if err := z.conn.SetReadDeadline(time.Now().Add(z.timeout / 3)); err != nil {
@@ -191,10 +189,10 @@ func (z *ZooKeeper) AwaitDeletion(path string) error {
 	}
 }
 
-// deletionOf reads a message: is it the event that path has been deleted?
+// deletionOf reports whether a message is the event that path has been deleted.
 func deletionOf(b []byte, path string) (bool, error) {
 	if xid(b) != watchXID {
-		return false, nil // a ping's answer
+		return false, nil // the answer to a ping
 	}
 	b = b[headerSize:]
 	if len(b) < 8 {
@@ -204,7 +202,7 @@ func deletionOf(b []byte, path string) (bool, error) {
 	return name == path && int32(binary.BigEndian.Uint32(b)) == nodeDeleted, err
 }
 
-// ping does not wait for the answer.
+// ping sends a ping, and does not wait for the answer.
 func (z *ZooKeeper) ping() error {
 	z.begin()
 	z.putInt(pingXID)
@@ -212,7 +210,7 @@ func (z *ZooKeeper) ping() error {
 	return z.send()
 }
 
-// begin leaves place for the length.
+// begin begins a request. It leaves room for the length of the request.
 func (z *ZooKeeper) begin() { z.out = append(z.out[:0], 0, 0, 0, 0) }
 
 func (z *ZooKeeper) request(op int32) {
@@ -244,14 +242,13 @@ func (z *ZooKeeper) send() error {
 	return err
 }
 
-// headerSize is that of a reply: xid, zxid, error code.
+// headerSize is the size in bytes of the header of a reply: xid, zxid and error code.
 const headerSize = 16
 
 func xid(b []byte) int32 { return int32(binary.BigEndian.Uint32(b)) }
 
-// answer sends the request and returns the body of its reply, which is valid
-// until the next message. Events and answers to pings that come before the reply
-// are dropped: a client that waits for an event sets its watch anew.
+// answer sends the request and returns the body of its reply, which is valid until the next message. It drops events and answers to
+// pings that come before the reply. That loses nothing, because a client that waits for an event sets its watch again.
 func (z *ZooKeeper) answer() ([]byte, error) {
 	if err := z.send(); err != nil {
 		return nil, err
@@ -278,8 +275,8 @@ func (z *ZooKeeper) answer() ([]byte, error) {
 	}
 }
 
-// receive reads a message. The caller may go on after a timeout before the message
-// begins; a timeout within the message is a fault.
+// receive reads a message. If a timeout comes before the message begins, the caller may go on. A timeout within the message is an
+// error.
 func (z *ZooKeeper) receive() ([]byte, error) {
 	var head [4]byte
 	if n, err := io.ReadFull(z.r, head[:]); err != nil {
@@ -311,7 +308,7 @@ func short(have, want int) error {
 	return nil
 }
 
-// text reads a length-prefixed text.
+// text reads a text that has its length before it.
 func text(b []byte) (string, []byte, error) {
 	if len(b) < 4 {
 		return "", nil, errJute

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// ensembleOf is a server that gives one answer after the other; each is told
-// the request.
+// ensembleOf is a server that gives one answer after the other. Each function in answers gets a request and returns the answer to
+// it.
 func ensembleOf(t *testing.T, answers ...func(request []byte) [][]byte) *ZooKeeper {
 	t.Helper()
 	mine, its := net.Pipe()
@@ -38,7 +38,7 @@ func ensembleOf(t *testing.T, answers ...func(request []byte) [][]byte) *ZooKeep
 	return &ZooKeeper{conn: mine, r: bufio.NewReader(mine), timeout: time.Minute}
 }
 
-// reply is a header and a body.
+// reply returns a reply that has a header and a body.
 func reply(xid, code int32, body ...byte) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(xid))
 	b = binary.BigEndian.AppendUint64(b, 99)
@@ -56,7 +56,7 @@ func TestZooKeeperCreate(t *testing.T) {
 	var sent string
 	z := ensembleOf(t, func(request []byte) [][]byte {
 		sent = hex.EncodeToString(request)
-		// A ping's answer and an event may come before.
+		// The answer to a ping and an event may come before the reply.
 		return [][]byte{reply(pingXID, 0), event(1, "/x"), reply(1, 0, jute("/a0000000007")...)}
 	})
 	path, err := z.Create("/a", "me", Ephemeral|Sequential)
@@ -98,8 +98,7 @@ func TestZooKeeperChildren(t *testing.T) {
 	}
 }
 
-// Only the deletion of the node ends the waiting, and the session is kept alive
-// meanwhile.
+// Only the deletion of the node ends the wait. Meanwhile the session is kept alive.
 func TestZooKeeperAwaitDeletion(t *testing.T) {
 	pinged := false
 	z := ensembleOf(t,

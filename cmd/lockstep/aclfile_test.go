@@ -17,7 +17,7 @@ import (
 
 var recordACLFiles = flag.Bool("record-aclfiles", false, "record what redis-server says of ACL files")
 
-// adminLine is the first line of each ACL file. It gives the default user, as which the tests log in, all rights.
+// adminLine is the first line of each ACL file. The tests log in as the default user, so this line gives that user all rights.
 const adminLine = "user default on >of-all ~* &* +@all\n"
 
 // aclFiles are contents of ACL files. Each is written after adminLine.
@@ -32,7 +32,7 @@ var aclFiles = []string{
 	"user Default on\nuser ñandú on ~ü\n", "user a on %~x\n", "user a %RW~x %R~y %W~y %X~z\n", "user a &a &* &b\nuser b allchannels resetchannels &x\n",
 }
 
-// aclFileAnswers has a server read each of aclFiles, and returns what the server answers.
+// aclFileAnswers has a server read each of aclFiles, and returns the server's replies.
 func aclFileAnswers(t *testing.T, c *respclient.Conn, file string) string {
 	t.Helper()
 	var b strings.Builder
@@ -125,9 +125,9 @@ func recordRedis(t *testing.T, file string) {
 	}
 }
 
-// TestACLFileOfACluster: an ACL file gives three nodes their first users. ACL LOAD at a follower replaces the
-// users on every node, and no node is without users in between. The nodes cut off the connections of a removed
-// user, and no others. After a restart the nodes use the users of the cluster, and log that the file differs.
+// TestACLFileOfACluster: an ACL file gives three nodes their first users. ACL LOAD at a follower replaces the users on every node,
+// and no node is without users in between. The nodes disconnect the clients of a removed user, and no others. After a restart the
+// nodes use the users of the cluster, and log that the file differs.
 func TestACLFileOfACluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -271,8 +271,8 @@ func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
 	}
 }
 
-// TestACLFileOfAnOldCluster: a node's ACL file has a line for the default user. After the users of the cluster have been set,
-// the node no longer applies this line, neither to commands nor to scripts. An earlier version applied it to commands.
+// TestACLFileOfAnOldCluster: a node's ACL file has a line for the default user. Once the users of the cluster have been set, the
+// node ignores that line, both for commands and for scripts. An earlier version applied the line to commands.
 func TestACLFileOfAnOldCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -339,7 +339,7 @@ func TestACLFileAtTheStart(t *testing.T) {
 		if got := ask(t, c, "ACL", "USERS"); got != "[a default]" {
 			t.Error(got)
 		}
-		// After this, Redis would have a default user without a password.
+		// In Redis, this ACL LOAD would leave the default user without a password.
 		ask(t, c, "ACL", "LOAD")
 		c = list[0].Dial()
 	}

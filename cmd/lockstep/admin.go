@@ -40,7 +40,7 @@ func administer(name string, args []string, stdout io.Writer) error {
 	}
 	reply, err := askNode(o, append([]string{"LOCKSTEP", name}, rest...))
 	if name == "remove" && err != nil && strings.HasPrefix(err.Error(), "ERR "+cluster.ErrNoMember.Error()) {
-		// This is no failure: an earlier remove may have taken effect although its reply was lost.
+		// An earlier remove may have taken effect although its reply was lost, so this is no failure.
 		_, err = fmt.Fprintf(stdout, "%s is no member: there is nothing to remove\n", rest[0])
 		return err
 	}
@@ -95,8 +95,8 @@ func printReply(w io.Writer, name string, reply any) error {
 	return tw.Flush()
 }
 
-// visible replaces everything that could command a terminal, such as an escape sequence, by a form that can be read. The text
-// may be a stranger's, who answers in the place of a node. Lines stay lines.
+// visible replaces everything that could control a terminal, such as an escape sequence, by a readable form. It keeps line breaks.
+// The text may come from a stranger who answers in place of a node.
 func visible(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

@@ -99,8 +99,8 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	return err
 }
 
-// takeBackup writes a node's backup to the file path. Until the backup is whole, on disk and verified, the file's name ends in
-// .part. If anything ends takeBackup before that, also SIGINT or SIGTERM, takeBackup removes the file.
+// takeBackup writes a node's backup to the file path. The file's name ends in .part until the backup is complete, on disk and
+// verified. If takeBackup fails or is interrupted by SIGINT or SIGTERM before that, it removes the file.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.BackupFacts, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return facts, errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
@@ -149,10 +149,10 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 	return facts, errors.Join(d.Sync(), d.Close())
 }
 
-// receivePart writes a node's backup to the part f of the backup to path, closes the part, and reads it back. The command may run
-// beside a node that takes most of the memory, so receivePart does not build the state.
+// receivePart writes a node's backup to the part f of the backup to path, closes the part, and reads it back. It does not build the
+// state from the backup, because a node on the same machine may need most of the memory.
 func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (facts raftfsm.BackupFacts, complete bool, err error) {
-	_ = lockPart(f) // some file systems have no locks; on these, no backup removes the parts of others
+	_ = lockPart(f) // some file systems have no locks; on these, removeLeftovers removes no part
 	if err = removeLeftovers(path, f.Name()); err == nil {
 		complete, err = receiveBackup(o, c, f)
 	}
@@ -165,7 +165,8 @@ func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (f
 // lockPart locks the part of a backup as long as this process has it open.
 func lockPart(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// removeLeftovers removes the parts of earlier backups to path that were interrupted: nobody locks them. It spares the part own.
+// removeLeftovers removes the parts that interrupted earlier backups to path have left: no process locks them. It spares the part
+// own.
 func removeLeftovers(path, own string) error {
 	parts, err := filepath.Glob(escapeGlob(path) + ".*.part")
 	for _, part := range parts {
@@ -210,13 +211,13 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 	if len(begun) != 2 {
 		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
-	// A stranger may answer in the place of a node. CheckBackup gives up at the first byte that no backup can have there, and a
-	// transfer that takes longer than server.BackupMost is cut off, as the node does it, too. What a stranger has sent is removed.
+	// A stranger may answer in place of a node. So CheckBackup gives up at the first byte that no backup can have there. A transfer
+	// that takes longer than server.BackupMost is cut off; a node cuts it off, too. In both cases the part is removed.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
 	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer, w: w}
 	_, err = raftfsm.CheckBackup(in)
 	if in.err != nil && in.err != io.EOF {
-		return false, in.err // the cause, not only that the backup is cut short
+		return false, in.err // in.err is the cause; err would say only that the backup is cut short
 	}
 	if err != nil {
 		err = fmt.Errorf("the node at %s sent no backup: %w", o.addr, err)
@@ -255,7 +256,7 @@ func (p *pieces) Read(b []byte) (int, error) {
 func (p *pieces) next() (string, error) {
 	p.timer.Reset(p.o.timeout)
 	reply, err := p.c.Do("LOCKSTEP", "BACKUP", "READ", p.name)
-	p.timer.Stop() // the disk may take its time
+	p.timer.Stop() // the caller's disk may take its time before the next call
 	if err != nil {
 		return "", p.o.answerError(err)
 	}

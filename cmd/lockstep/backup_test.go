@@ -31,8 +31,8 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// TestBackupProcess takes a backup of three nodes under load, through one of them and with a password. It then begins a new
-// cluster from the backup.
+// TestBackupProcess takes a backup of a cluster of three nodes under load, through one node and with a password. It then begins a
+// new cluster from the backup.
 func TestBackupProcess(t *testing.T) {
 	list := nodes.Start(t, 3, "--requirepass", "secret")
 	do := func(n *nodes.Node, args ...string) any {
@@ -133,7 +133,7 @@ func TestBackupProcess(t *testing.T) {
 	}
 }
 
-// Whoever makes a backup file chooses the name of the node in it. So the name is printed in a form that cannot control the
+// Whoever makes a backup file chooses the name of the node in it. So the command prints the name in a form that cannot control the
 // terminal.
 func TestNameInABackup(t *testing.T) {
 	for name, want := range map[string]string{"n1": "taken on n1 at", "größe": "taken on größe at", "\x1b]0;x\a": `taken on "\x1b]0;x\a" at`, "a\nb": `taken on "a\nb" at`, "\xff": `taken on "\xff" at`} {
@@ -244,7 +244,7 @@ func TestBackupWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestBackupToASlowDisk: the disk takes longer for each piece than a node may take. The backup goes on.
+// TestBackupToASlowDisk: a backup goes on even if the disk takes longer for a piece than a node may take to answer.
 func TestBackupToASlowDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := backupBehindPipe(t)
@@ -256,7 +256,7 @@ func TestBackupToASlowDisk(t *testing.T) {
 	})
 }
 
-// TestBackupToAFullDisk: the error names the disk's fault, and does not blame the node.
+// TestBackupToAFullDisk: the error names the fault of the disk, and does not blame the node.
 func TestBackupToAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := backupBehindPipe(t)
@@ -320,7 +320,7 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// giveBackup answers the commands of a client that takes a backup. If meanwhile is set, it calls do before the first piece.
+// giveBackup answers the commands of a client that takes a backup. If meanwhile is true, it calls do before the first piece.
 func giveBackup(conn net.Conn, begin string, pieces []string, meanwhile bool, do func()) {
 	defer conn.Close()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {

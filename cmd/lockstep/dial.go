@@ -115,7 +115,8 @@ func (o *adminOptions) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// mostReply is how much memory a reply to this program may take: a piece of a backup is the largest that a node sends.
+// mostReply is how many bytes of memory a reply to this program may take. A piece of a backup is the largest reply that a node
+// sends.
 const mostReply = 2 * server.BackupPiece
 
 // askNode connects to a node, sends it one command and returns the reply.
@@ -186,7 +187,8 @@ func (o *adminOptions) checkAddr() error {
 	return nil
 }
 
-// handshakeError explains why the handshake failed: the port does not speak TLS, or its certificate is not trusted.
+// handshakeError explains why the TLS handshake failed: for example because the port does not speak TLS, or because its certificate
+// is not trusted.
 func (o *adminOptions) handshakeError(err error) error {
 	var plain tls.RecordHeaderError
 	if errors.As(err, &plain) {

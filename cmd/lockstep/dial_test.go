@@ -21,8 +21,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestAdminAsAUser: an administration command may log in as any ACL user with the right to it,
-// and the password need not be on the command line.
+// TestAdminAsAUser: an administration command may log in as any ACL user who has the right to that command. The password need not
+// be on the command line.
 func TestAdminAsAUser(t *testing.T) {
 	n := nodes.Start(t, 1, "--requirepass", "secret")[0]
 	c := n.Dial()

@@ -10,9 +10,9 @@ import (
 	"lockstep/server"
 )
 
-// advertised returns the address that clients get for a listener: the given one or, without it, the
-// address on which the node listens. If the node listens on all interfaces, advertised replaces the
-// host by one at which others find this node, if such a host is known.
+// advertised returns the address that clients get for a listener. That is the given address or, if none is given, the address on
+// which the node listens. If the node listens on all interfaces, advertised replaces the host by one at which others find this
+// node, if it knows one.
 func (o *options) advertised(given, listen string) string {
 	if listen == "" {
 		return ""
@@ -131,8 +131,8 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 	if secret {
 		sc.Port, sc.TLSPort = 0, portOf(ln)
 	}
-	// The node's server decides who may log in, and which commands for operators a user may run. The users of the ACL file at the start
-	// may no longer be those of the cluster.
+	// The node's server decides who may log in, and which administration commands a user may run. The Sentinel must not use the
+	// users of the ACL file, because the cluster may have other users by now.
 	sc.ACLFile, sc.ACLUsers = "", nil
 	if o.sentinelAuth == "no" {
 		// Any client may ask for the leader without a password, but no client may stop the node by SHUTDOWN.
@@ -141,8 +141,8 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 	return server.NewSentinel(sc, node, o.masterName, secret)
 }
 
-// serve starts to serve every listener. When serving a listener ends, its result goes into the channel, which has room for the
-// results of all listeners.
+// serve starts to serve every listener. When it can no longer serve a listener, the result goes into the channel ended. The channel
+// has room for the results of all listeners.
 func (p *parts) serve() (ended chan error) {
 	ended = make(chan error, 6)
 	for _, l := range []struct {

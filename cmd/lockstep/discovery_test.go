@@ -171,8 +171,8 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	shard := speak(t, old.o.clusterListen)
 	shard.ask("SSUBSCRIBE news")
 
-	// SENTINEL FAILOVER is refused while a failover is in progress. A second election at the start counts as one, so the test
-	// tries again.
+	// SENTINEL FAILOVER is refused while a failover is in progress. If the nodes elected twice at their start, the second election
+	// counts as a failover. So the test tries again.
 	until(t, "a failover", func() bool { return speak(t, list[0].o.sentinelListen).ask("SENTINEL FAILOVER mymaster") == "+OK" })
 	var event string
 	for i, s := range subs {

@@ -48,8 +48,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestCleanKeepsTheData: make clean removes what was built, but not the directory in which a node keeps its data if no flag
-// names another one.
+// TestCleanKeepsTheData: make clean removes what was built. It does not remove the directory in which a node keeps its data by
+// default.
 func TestCleanKeepsTheData(t *testing.T) {
 	_, clean, found := strings.Cut(read(t, root+"/Makefile"), "\nclean:\n")
 	if data := cluster.Default().Data; !found || strings.Contains(clean, data) {

@@ -18,8 +18,8 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// echoClient is a client that sends pipelines. No two replies to its commands, or to those of another echoClient, can be taken
-// for each other.
+// echoClient is a client that sends pipelines. Each command has a unique reply, so a reply that belongs to another command or to
+// another echoClient is noticed.
 type echoClient struct {
 	name string
 	resp int
@@ -41,13 +41,13 @@ type echoCall struct {
 	wants func(v transcript.Value) bool
 }
 
-// keptValue is a write, with what its reply has told about its effect.
+// keptValue is a write, with what the reply has told about the write's effect.
 type keptValue struct {
 	key, value    string
 	known, absent bool // neither is true: the write may or may not have had an effect
 }
 
-// told notes what v, the reply to the write, says about its effect. succeeded means that v says that the write was executed.
+// told notes what v, the reply to the write, says about the write's effect. succeeded says whether v confirms the write.
 func (k *keptValue) told(v transcript.Value, succeeded bool) bool {
 	k.known = succeeded
 	k.absent = !succeeded && excuse(v) && strings.HasPrefix(v.Text, "CLUSTERDOWN ")
@@ -292,9 +292,9 @@ func ledAway(t *testing.T, list []*nodes.Node, home *nodes.Node) (leader *nodes.
 	return leader
 }
 
-// J9: an earlier version confused replies. When a node forwarded pipelines to the leader, a reply could go to another request,
-// or to another client. Here each reply that a follower's client gets is the reply to its own request, or an error. That holds
-// while the leader hands over, dies, or is suspended for longer than an election.
+// J9: an earlier version confused replies. When a node forwarded pipelines to the leader, a reply could go to another request, or
+// to another client. Here each reply to a follower's client must be the reply to the client's own request, or an error. That holds
+// while the leader hands over, dies, or is suspended for longer than an election takes.
 func TestJ9RepliesBelongToTheirRequests(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

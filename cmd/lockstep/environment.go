@@ -40,9 +40,9 @@ func parseEnvironment(fs *flag.FlagSet) error {
 	return nil
 }
 
-// emptyFlags returns an error if one of the given flags was set to nothing, by the command line or by its environment variable.
-// The usual reason is that a variable in the caller's own script is not set. It would be dangerous to take the flag as left
-// out: a node with an empty --join would become a cluster of its own.
+// emptyFlags returns an error if one of the given flags was set to an empty value, by the command line or by its environment
+// variable. The usual reason is that a variable in the caller's own script is not set. It would be dangerous to ignore such a flag:
+// a node with an empty --join would become a cluster of its own.
 func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 	fs.Visit(func(f *flag.Flag) {
 		if slices.Contains(names, f.Name) && strings.TrimSpace(f.Value.String()) == "" {
@@ -55,9 +55,9 @@ func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 	return faults
 }
 
-// unknownVariables returns an error for variables that have this program's prefix but belong to none of
-// its flags: usually the name is mistyped, and the intended flag is not set. Variables of other
-// commands' flags are accepted, because all commands in a container have the same environment.
+// unknownVariables returns an error for variables that have this program's prefix but belong to no flag. Usually the name is
+// mistyped, and the intended flag is not set. It accepts the variables of other commands' flags, because all commands in a
+// container have the same environment.
 func unknownVariables(environ []string) (faults error) {
 	known := []string{peerSecretEnv}
 	for _, group := range flagGroups() {
@@ -82,8 +82,8 @@ var (
 	serviceURL      = regexp.MustCompile(`^LOCKSTEP_(\w+_)?PORT=(tcp|udp|sctp)://`)
 )
 
-// ofAService reports whether a variable is one that Kubernetes gives every container for a service
-// whose name begins with "lockstep". A variable like LOCKSTEP_PORT=6379 is a user's mistake.
+// ofAService reports whether Kubernetes gives a variable to every container for a service whose name begins with "lockstep". A
+// variable like LOCKSTEP_PORT=6379 is a user's mistake.
 func ofAService(name, value string) bool {
 	return serviceVariable.MatchString(name) || serviceURL.MatchString(name+"="+value)
 }

@@ -15,7 +15,7 @@ func TestUnknownVariables(t *testing.T) {
 		{"LOCKSTEP_WHATEVER_THIS_MEANS=", "see `lockstep help`"},
 		{"LOCKSTEP_PORT=6379", "LOCKSTEP_PORT is the variable of no flag"},
 		{"LOCKSTEP_=1", "see `lockstep help`"},
-		// Flags of this command and of another one, and variables of other programs.
+		// These are flags of this command and of another one, and variables of other programs.
 		{"LOCKSTEP_LISTEN=127.0.0.1:1", ""},
 		{"LOCKSTEP_USER=bob", ""},
 		{"LOCKSTEPPER=1", ""},

@@ -88,8 +88,8 @@ func mustDo(t *testing.T, n *nodes.Node, want string, args ...string) {
 	}
 }
 
-// TestEventsOnEveryNode turns keyspace notifications on through a follower. Subscribers of all nodes get the notifications,
-// also from the next leader, and after a restart of all nodes.
+// TestEventsOnEveryNode turns keyspace notifications on through a follower. Subscribers of all nodes get the notifications. They
+// also get them from the next leader, and after a restart of all nodes.
 func TestEventsOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -173,7 +173,7 @@ func TestTrackingOnEveryNode(t *testing.T) {
 				l.expectInvalid(key)
 			}
 		}
-		// A client with NOLOOP is not told of its own change, but of that of another client.
+		// A client with NOLOOP is not told of its own change, but is told of another client's change.
 		writer.send("GET " + key)
 		writer.expect("$1", "v")
 		plain[i].send("DEL " + key)

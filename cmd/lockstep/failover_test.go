@@ -10,7 +10,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// waitEqual waits until all nodes report one applied index and one state hash.
+// waitEqual waits until all nodes report the same applied index and the same state hash.
 func waitEqual(t *testing.T, list []*nodes.Node) {
 	t.Helper()
 	var seen []string
@@ -66,7 +66,7 @@ func TestAllKilled(t *testing.T) {
 		if n >= 2000 {
 			break
 		}
-		time.Sleep(10 * time.Millisecond) // the pause between two looks at a counter; no lease depends on it
+		time.Sleep(10 * time.Millisecond) // the pause between two looks at a counter; the time limits of no lease depend on it
 	}
 	for _, n := range list {
 		if err := n.Process().Kill(); err != nil {

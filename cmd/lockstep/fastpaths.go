@@ -17,7 +17,7 @@ const (
 
 var fastPaths = []string{eventLoops, ioUring, fastScripts, directIO, slowMonitor}
 
-// withoutPaths is the value of --without: the fast paths that a node does not take, with commas between.
+// withoutPaths is the value of --without: the names of the fast paths that a node does not take, separated by commas.
 type withoutPaths string
 
 func (w *withoutPaths) String() string { return string(*w) }

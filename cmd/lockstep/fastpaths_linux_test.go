@@ -21,7 +21,7 @@ func TestWithout(t *testing.T) {
 	if all[ioUring] == 0 {
 		t.Log("the system does not allow io_uring")
 	}
-	if all[eventLoops] < 2 { // one of Go's runtime, the others of the event loops
+	if all[eventLoops] < 2 { // Go's runtime has one epoll instance, the event loops have the others
 		t.Errorf("%d epoll instances", all[eventLoops])
 	}
 	got := usedBy(t, "--without", strings.Join(fastPaths, ","))

@@ -103,8 +103,8 @@ func (w worded) IsBoolFlag() bool {
 	return is && b.IsBoolFlag()
 }
 
-// word puts the values of duration, bool and integer flags into worded. String flags accept every value, and the flags of this
-// package's own types have such errors already.
+// word puts the values of duration, bool and integer flags into worded. String flags accept every value, and the errors of this
+// package's own flag types already name the accepted values.
 func word(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		got, is := f.Value.(flag.Getter)
@@ -285,13 +285,14 @@ LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 	return b.String()
 }
 
-// flagGroup has the flags that some commands have in common. flagGroup.of names these commands.
+// flagGroup has flags that several commands share; of names these commands.
 type flagGroup struct {
 	of    string
 	flags *flag.FlagSet
 }
 
-// flagGroups returns the flags of all commands except bench, whose flags belong to benchProgram and have no environment variables.
+// flagGroups returns the flags of all commands except bench. The flags of bench belong to benchProgram and have no environment
+// variables.
 func flagGroups() []flagGroup {
 	group := func(of string, define func(*flag.FlagSet)) flagGroup {
 		fs := flag.NewFlagSet(of, flag.ContinueOnError)

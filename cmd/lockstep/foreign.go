@@ -8,8 +8,8 @@ import (
 )
 
 // foreignFlags has flags of redis-server and redis-cli that users may try, with what they should write instead. It omits a flag
-// that lockstep has with the same meaning. It also omits a flag with almost the name of the right lockstep flag, because
-// flagFault finds the right one by its name.
+// that lockstep has with the same meaning. It also omits a flag whose name is almost the name of the right lockstep flag: flagFault
+// finds the right one by its name.
 var foreignFlags = map[string]string{
 	"port":                    "--listen HOST:PORT, such as --listen 127.0.0.1:6379",
 	"bind":                    "--listen HOST:PORT, such as --listen 0.0.0.0:6379, which needs --requirepass-file or --aclfile",

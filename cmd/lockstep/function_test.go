@@ -9,8 +9,9 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestFunctionsOnEveryNode loads a library through a follower. Its functions can then be called through every node, also when
-// the leader has gone, and after a restart of all nodes. The deletion of the library has effect in the same cases.
+// TestFunctionsOnEveryNode loads a library through a follower. Its functions can then be called through every node, after a change
+// of leader and after a restart of all nodes, too. After FUNCTION FLUSH no node has the functions, and after FUNCTION RESTORE every
+// node has them again.
 func TestFunctionsOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -128,8 +129,8 @@ func TestEndlessFunction(t *testing.T) {
 	}
 }
 
-// spin calls the endless function, again if need be, until the server is busy with it. An election on a machine with too little
-// processor time may end the first call. spin returns the channel that will get the result of the call.
+// spin calls the endless function until the server is busy with it. It may have to call it again: on a machine with too little
+// processor time, an election may end the first call. spin returns the channel that will get the result of the call.
 func spin(t *testing.T, from *nodes.Node) <-chan error {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// healthOptions are the flags of `lockstep health`. --http-listen and --http-tls have the names of flags
-// of serve, and so the same environment variables: in a container both commands read the same ones.
+// healthOptions are the flags of `lockstep health`. --http-listen and --http-tls have the same names as flags of serve, so they
+// have the same environment variables. In a container, both commands read these variables.
 type healthOptions struct {
 	addr    string
 	tls     bool

@@ -32,8 +32,8 @@ const (
 	httpRate        = 100  // requests per second, after a burst of httpBurst
 	httpBurst       = 200  // requests in such a burst
 	figuresRate     = 4    // computations of /metrics per second, after a burst of figuresBurst
-	figuresBurst    = 8    // burst of computations of /metrics; other requests for /metrics get the last result
-	probeRate       = 1000 // requests per second to /healthz and /readyz, which cost little: a flood of requests must not keep a supervisor from its answer
+	figuresBurst    = 8    // how large that burst may be; a request beyond these limits gets the result of the last computation
+	probeRate       = 1000 // requests per second to /healthz and /readyz: they cost little, and supervisors need them even in a flood
 )
 
 // guardian decides which clients may see a page.
@@ -42,9 +42,10 @@ type guardian struct {
 	protected func() bool // asked at each request: CONFIG SET may turn protected mode on or off
 }
 
-// only returns a handler that shows page to a client if the client's ACL user may run command, a command of the Redis protocol.
-// The client names its user by Basic authentication. A client that names none is the default user, if that user needs no password.
-// In protected mode, a client on another machine, or with a foreign host name (nearHost), must name a user that needs a password.
+// only returns a handler that shows page to a client if the client's ACL user may run command, a command of the Redis protocol. The
+// client names its user by Basic authentication. A client that names none is the default user, if that user needs no password. In
+// protected mode, some clients must name a user that needs a password: a client on another machine, and a client whose request has
+// a foreign host name (nearHost).
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
@@ -72,9 +73,9 @@ func unknown(w http.ResponseWriter) {
 // near reports whether a client is on this machine.
 func near(addr string) bool { return loopback(addr) }
 
-// nearHost reports whether a request names its host as localhost or by an IP address. Requests with another name do not count as
-// this machine's own: a foreign web page in a browser here could make its own name lead to this machine (DNS rebinding) and read
-// the answer.
+// nearHost reports whether a request names its host as localhost or by an IP address. A request with another name does not count as
+// this machine's own. A foreign web page in a browser on this machine could make its own host name lead to this machine (DNS
+// rebinding), and read the answer.
 func nearHost(host string) bool {
 	if bare, _, err := net.SplitHostPort(host); err == nil {
 		host = bare
@@ -139,10 +140,10 @@ func serveHTTP(o options, p *parts, log *slog.Logger) (*http.Server, error) {
 // newHTTPServer makes a server with limits, so that clients cannot make it take much memory.
 func newHTTPServer(pages http.Handler, log *slog.Logger) *http.Server {
 	few := newConnectionCap()
-	// Without DisableGeneralOptionsHandler, net/http would answer OPTIONS * itself, at any rate of requests, and would read
-	// bodies.
+	// Without DisableGeneralOptionsHandler, net/http itself would answer OPTIONS *. It would do so at any rate of requests, and
+	// would read their bodies.
 	return &http.Server{Handler: withoutBody(pages), DisableGeneralOptionsHandler: true, MaxHeaderBytes: httpHeaderBytes, ReadHeaderTimeout: httpHeaderTime, ReadTimeout: httpReadTime,
 		WriteTimeout: httpWriteTime, IdleTimeout: httpIdleTime, ConnState: few.note, ConnContext: few.context,
-		// At a higher level, strangers would decide how many lines the log gets.
+		// At a higher level than debug, strangers could fill the log by their faulty requests.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 }

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connectionCap limits the number of connections. When there are too many, it closes a connection of the address that has the
-// most connections. So a supervisor can connect, however many connections strangers open and whatever they request.
+// connectionCap limits the number of connections. When there are too many, it closes a connection of the address that has the most.
+// So a supervisor can always connect, whatever strangers do.
 type connectionCap struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]*httpConnection
 	changes int
 }
 
-// httpConnection is a connection. end cancels the context of its requests, so that a waiting request gives up when the
-// connection is closed. net/http itself does not notice the close while further requests on the connection are unread.
+// httpConnection is a connection. end cancels the context of its requests, so that a waiting request gives up when the connection
+// is closed. net/http itself does not notice the close as long as the connection has further unread requests.
 type httpConnection struct {
 	end   context.CancelFunc
 	from  netip.Addr // an IPv6 network of 64 bits counts as one address
@@ -35,8 +35,8 @@ func newConnectionCap() *connectionCap {
 	return &connectionCap{conns: map[net.Conn]*httpConnection{}}
 }
 
-// context returns the context of a new connection's requests, and records the connection. If there are now more than httpConnections,
-// it closes one. net/http calls it.
+// context returns the context of a new connection's requests, and records the connection. If there are now more than
+// httpConnections, it closes one of them. net/http calls context for each new connection.
 func (c *connectionCap) context(ctx context.Context, conn net.Conn) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -73,10 +73,9 @@ func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// leastWanted returns the connection to close, which is never the newest. It looks only at the address with the most
-// connections. Of these, it chooses the one that has been idle for longest. If none is idle, it chooses the one that has been
-// in its state for longest. A new connection does not count as idle, because it may be a probe, whose request comes within
-// milliseconds. The requests of strangers may last for as long as they like.
+// leastWanted returns the connection to close, which is never the newest. It looks only at the address with the most connections.
+// Of these connections, it chooses the one that has been idle for longest. If none is idle, it chooses the one that has been in its
+// present state for longest. A new connection does not count as idle: it may be a probe, whose request comes within milliseconds.
 func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
 	count := map[netip.Addr]int{}
 	for _, one := range c.conns {
@@ -101,7 +100,8 @@ func (h *httpConnection) wantedLess(other *httpConnection, count map[netip.Addr]
 	return h.since < other.since
 }
 
-// network returns the IPv4 address of a client, or its IPv6 network of 64 bits: whoever has one address of the network has all of them.
+// network returns the IPv4 address of a client, or its IPv6 network of 64 bits, because whoever has one address of such a network
+// has all of them.
 func network(a net.Addr) netip.Addr {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -142,7 +142,7 @@ func (r *rendering) page() []byte {
 	return r.last
 }
 
-// oneAtATime refuses a request while the page is sent to another client: a profile takes megabytes of memory until the client has
+// oneAtATime refuses a request while the page is sent to another client: a profile takes megabytes of memory until that client has
 // read it.
 func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 	turn := make(chan struct{}, 1)
@@ -159,11 +159,11 @@ func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 
 const errProfile = "another client reads a profile: try again when it has it"
 
-// paced returns a handler that lets at most limit requests per second through, after a burst, and delays the others: strangers
-// decide how many requests there are, and each answer takes processor time from Redis clients.
+// paced returns a handler that lets at most limit requests per second through, after a burst, and delays the others. Strangers can
+// send any number of requests, and each answer takes processor time from Redis clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
-	first := make(chan struct{}, 1) // only one request at a time waits for pace, which keeps the places of clients that disconnect
+	first := make(chan struct{}, 1) // only one request at a time waits for pace, because pace keeps the turn of a client that disconnects
 	return func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case first <- struct{}{}:
@@ -178,8 +178,8 @@ func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	}
 }
 
-// promptly returns a handler that limits the rate of probes and the rate of all other requests separately. No http.ServeMux
-// stands before the two limits. A ServeMux answers some requests itself, with a redirect, or with 400 for the path *: such
+// promptly returns a handler that limits the rate of probes and the rate of all other requests separately. No http.ServeMux may
+// stand before the two limits. A ServeMux answers some requests itself, with a redirect, or with 400 for the path *, and such
 // answers would have no limit.
 func promptly(probes, other http.Handler) http.HandlerFunc {
 	quick, slow := paced(probes, probeRate, probeRate), paced(other, httpRate, httpBurst)

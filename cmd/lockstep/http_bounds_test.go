@@ -38,8 +38,8 @@ func (c *fakeHTTPConn) Close() error {
 	return nil
 }
 
-// Strangers keep all connections busy. A probe can still connect, and is not closed in favour of strangers. Of the strangers'
-// connections, an idle one is closed first, then the one that has waited for longest.
+// Strangers keep all connections busy. A probe can still connect, and its connection is not closed in favour of strangers. Of the
+// strangers' connections, an idle one is closed first, then the one that has waited for longest.
 func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	for _, from := range []string{"192.0.2.1:%d", "[2001:db8::%x]:9"} {
 		c := newConnectionCap()
@@ -80,9 +80,9 @@ func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	}
 }
 
-// A new connection may be a probe whose request has not been read yet. It is not closed in favour of strangers from many
-// addresses whose requests take long. Such requests are easy to make: net/http keeps a connection for half a second after it
-// has refused a long header.
+// A new connection may be a probe whose request has not been read yet. It is not closed even if strangers from many addresses send
+// requests that take long. Such requests are easy to make: net/http keeps a connection for half a second after it has refused a
+// long header.
 func TestNewConnectionsAreNotIdle(t *testing.T) {
 	c := newConnectionCap()
 	open := func(n int) *fakeHTTPConn {
@@ -201,8 +201,7 @@ func TestFiguresAreComputedSeldom(t *testing.T) {
 	})
 }
 
-// A request with a body is answered before the body has come, and its connection is closed. Without that, net/http would read
-// the body.
+// A request with a body is answered before the body has come, and its connection is closed. Otherwise net/http would read the body.
 func TestBodiesAreNotRead(t *testing.T) {
 	served := false
 	srv := newHTTPServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { served = true }), slog.New(slog.DiscardHandler))
@@ -251,9 +250,9 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestEveryRequestHasAPace: a client repeats one request on one connection without end. Whatever the request is, the client
-// gets few answers per second, or the connection is closed. Some of these requests net/http answers without a handler, and
-// others a ServeMux would answer itself.
+// TestEveryRequestHasAPace: a client repeats one request on one connection without end. Whatever the request is, the client gets
+// few answers per second, or the connection is closed. net/http answers some of these requests without a handler. A ServeMux would
+// answer others itself.
 func TestEveryRequestHasAPace(t *testing.T) {
 	for _, request := range []string{
 		"GET /nothing HTTP/1.1\r\nHost: localhost", "GET //x HTTP/1.1\r\nHost: localhost", "POST /healthz HTTP/1.1\r\nHost: localhost",
@@ -267,7 +266,7 @@ func TestEveryRequestHasAPace(t *testing.T) {
 			ln := &pipeListener{conns: make(chan net.Conn, 1), over: make(chan struct{})}
 			ln.conns <- there
 			go srv.Serve(ln)
-			defer time.Sleep(time.Minute) // net/http misses that a client has gone while the client's next request waits for its pace
+			defer time.Sleep(time.Minute) // net/http does not notice a disconnect while the client's next request waits for its pace
 			defer srv.Close()
 			go func() {
 				for err := error(nil); err == nil; { // until the connection ends

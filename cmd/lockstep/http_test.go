@@ -226,7 +226,7 @@ func TestHTTPLimits(t *testing.T) {
 	}
 }
 
-// TestProbesAreAnsweredInAFlood: a hundred connections request figures as fast as they can. A probe is answered without a wait.
+// TestProbesAreAnsweredInAFlood: a probe is answered at once while a hundred connections request figures as fast as they can.
 func TestProbesAreAnsweredInAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pages := pages(options{}, &parts{})
@@ -260,7 +260,7 @@ func TestProbesAreAnsweredInAFlood(t *testing.T) {
 	})
 }
 
-// TestHTTPIsPaced: a client that sends requests without end has to wait, and a client that has disconnected is not answered.
+// TestHTTPIsPaced: a client that sends requests without end has to wait. A client that has disconnected gets no answer.
 func TestHTTPIsPaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answered := 0

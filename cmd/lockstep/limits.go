@@ -23,8 +23,8 @@ import (
 const memoryShare = 0.9
 
 // memoryPlan is the division of a limited memory (planMemory). If no limit is known, planMemory leaves all fields 0, and the
-// defaults apply. The memory that the plan does not assign is for entries on their way to the disk and to the other nodes, and for
-// garbage, so that the collector does not run all the time.
+// defaults apply. The plan leaves some memory unassigned: entries on their way to the disk and to the other nodes need it. It also
+// holds garbage, so that the collector does not run all the time.
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // the memory of one script
@@ -35,8 +35,8 @@ type memoryPlan struct {
 	files  int   // the process's limit of open files; 0: not known; runNode sets it
 }
 
-// perClient is how much of the planned memory there must be for each client that maxclients allows. An idle connection takes up to
-// 13 KB, with TLS up to 53 KB, so maxclients idle clients take at most about a fifth of that memory.
+// perClient is how many bytes of the planned memory there must be for each client that maxclients allows. An idle connection takes
+// up to 13 KB, with TLS up to 53 KB. So maxclients idle clients take at most about a fifth of that memory.
 const perClient = 256 << 10
 
 // planMemory divides limit, the bytes to which Go's memory may grow. Measurements decided the shares: see TestGrowth and
@@ -45,7 +45,7 @@ func planMemory(limit int64) memoryPlan {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return memoryPlan{}
 	}
-	// fixedMemory is set aside first, but no more than three quarters of the limit.
+	// First, fixedMemory is set aside, but at most three quarters of the limit.
 	free := max(limit-fixedMemory, limit/4)
 	return memoryPlan{data: min(limit*2/5, free/2), script: min(limit/8, 256<<20), client: min(limit/8, free/8),
 		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
@@ -56,7 +56,7 @@ func planMemory(limit int64) memoryPlan {
 const fixedMemory = 72 << 20
 
 // ofMachine sets p.client for a node without a memory limit: clients may hold an eighth of the machine's memory, so that a stranger
-// cannot fill it. It does not bound the data, which the operator does by maxmemory.
+// cannot fill it. ofMachine sets no limit for the data: the operator does that by maxmemory.
 func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if p.client > 0 {
 		return
@@ -66,9 +66,9 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	}
 }
 
-// fewestFiles is the least limit of open files with which a node starts. reservedFiles is how many open files are not for
-// clients, but for the log and its segments, snapshots, the connections of members, and those of strangers at the peer port and
-// the HTTP port.
+// fewestFiles is the least limit of open files with which a node starts. reservedFiles is how many open files clients never get.
+// They are for the log and its segments, for snapshots, and for the connections of members. Strangers at the peer port and the HTTP
+// port use them, too.
 const (
 	fewestFiles   = 1024
 	reservedFiles = 640
@@ -87,13 +87,13 @@ func openFiles() (int, error) {
 	return n, nil
 }
 
-// clientsWithin divides a limit of open files among the clients. Otherwise strangers could hold all files, and the node could
-// not open the next file of its log. The result clients is the largest maxclients of each server. The result most, no higher
-// than handshakes, is how many clients of one server may be at the TLS handshake.
+// clientsWithin divides a limit of open files among the clients. Without that, strangers could hold all files, and the node could
+// not open the next file of its log. The result clients is the largest maxclients of each server. The result most is how many
+// clients of one server may be in the TLS handshake; it is at most handshakes.
 //
-// Each server needs more files than that. For a moment it may have an eighth more sessions than maxclients (Server.makeRoom).
-// While most clients of a TLS server are at the handshake, twice as many may wait for it, half as many were cut off and are
-// ending, and a quarter as many wait for room after it.
+// Each server needs more files than clients and most say. For a moment it may have an eighth more sessions than maxclients
+// (Server.makeRoom). While most clients of a TLS server are in the handshake, three other groups hold files: twice as many wait for
+// the handshake, half as many were cut off and are ending, and a quarter as many wait for room after the handshake.
 func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	servers, secret := 1, 0
 	if o.sentinelListen != "" {
@@ -103,11 +103,11 @@ func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 		servers, secret = servers+1, secret+1
 	}
 	if o.tls.listen != "" || o.tls.clusterListen != "" || o.httpListen != "" && o.http.tls {
-		secret++ // the handshakes of the HTTP port are those of the server for data
+		secret++ // the HTTP port's TLS handshakes count with those of the server for data
 	}
 	left := files - reservedFiles
 	if most = handshakes; secret > 0 {
-		most = min(handshakes, left/(16*secret)) // then handshakes take a quarter of the files at most
+		most = min(handshakes, left/(16*secret)) // with this bound, handshakes take a quarter of the files at most
 		left -= (3*most + (most+1)/2 + most/4) * secret
 	}
 	return left / servers * 8 / 9, most
@@ -125,8 +125,8 @@ func memoryOf(providers ...memlimit.Provider) (least int64) {
 
 // limitMemory finds the limit of Go's memory: GOMEMLIMIT or, without it, memoryShare of the memory of the container or service in
 // which the node runs. From this limit it derives the limits for the garbage collector and for package brake, sets them, and
-// returns the plan for the memory. Without a limit, the heap could double before it is collected, and the kernel would kill a
-// process whose live data has room enough.
+// returns the plan for the memory. If the collector had no limit, the heap could double before a collection. The kernel would then
+// kill a process whose live data has room enough.
 func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if got, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare)); err != nil {
 		// A machine without cgroups limits nothing.
@@ -167,9 +167,10 @@ var memoryLimit struct {
 
 // collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. It subtracts an eighth of
 // limit, at most 256 MiB. Memory grows while the collector runs, and grows without bound once the collector takes half of the
-// processor time. So in a flood, a collection must begin and end before all memory is used. Then collectorLimit adds the size
-// of the ballast, which takes no physical memory, but which the collector counts. Otherwise the collector would run all the
-// time in a small container.
+// processor time. So in a flood, a collection must begin and end before all memory is used.
+//
+// Then collectorLimit adds the size of the ballast, which takes no physical memory, but which the collector counts. Without that,
+// the collector would run all the time in a small container.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit
@@ -178,9 +179,9 @@ func collectorLimit(limit int64) int64 {
 }
 
 // brakeLimit returns the limit for package brake: if more memory is in use, goroutines that bring in data wait for the collector.
-// It is the collector's own limit without the ballast, which brake does not count. From this limit on, the collector runs all the
-// time, and new data and garbage would come in during each of its cycles. brakeLimit returns 0, which is no limit for brake, if
-// limit is math.MaxInt64.
+// The limit is the collector's own without the ballast, which brake does not count. From the collector's limit on, the collector
+// runs all the time, and without a brake new data and garbage would come in during each of its cycles. If limit is math.MaxInt64,
+// brakeLimit returns 0, which stands for no limit.
 func brakeLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -212,8 +213,9 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 // limitProcessors makes a durable node's Go code use all processors but one. The kernel needs that one for sockets and the disk.
 // limitProcessors does nothing if the environment sets GOMAXPROCS.
 //
-// A durable node's work is a chain of goroutines that wake one another. At each wake-up, the runtime wakes a thread for an idle
-// processor, to look for work that another thread does already. With two processors, that costs more than the second one gains.
+// A durable node's work is a chain of goroutines that wake one another. At each wake-up, the runtime also wakes a thread for an
+// idle processor. That thread looks for work, but another thread already does all the work. With two processors, this costs more
+// than the second processor gains.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return

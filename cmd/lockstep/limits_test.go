@@ -66,8 +66,8 @@ func TestMemoryOf(t *testing.T) {
 	}
 }
 
-// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory is more than its memory, whether the value is from
-// its flag or from the cluster.
+// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory is more than the node's memory. The value may come from
+// the node's flag or from the cluster.
 func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
 	addrs := ports.Addrs(t, 2)
 	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,
@@ -140,8 +140,8 @@ func TestLimitProcessors(t *testing.T) {
 	}
 }
 
-// TestClientsWithin: even if clients make the servers open as many files as they can, the reserved files are left. Clients get
-// a useful number of files.
+// TestClientsWithin: even if clients make the servers open as many files as they can, the reserved files stay free. Still the
+// clients get a useful number of files.
 func TestClientsWithin(t *testing.T) {
 	for _, o := range []options{
 		{}, {sentinelListen: "x"}, {tls: tlsOptions{listen: "x"}}, {tls: tlsOptions{clusterListen: "x"}},
@@ -168,8 +168,7 @@ func TestClientsWithin(t *testing.T) {
 	}
 }
 
-// TestFewFiles: a node does not start if its limit of open files is too low, because strangers could keep it from opening its
-// log.
+// TestFewFiles: a node does not start if its limit of open files is so low that strangers could keep it from opening its log.
 func TestFewFiles(t *testing.T) {
 	cmd := exec.Command("sh", "-c", "ulimit -n 256; exec \"$0\" --ephemeral --listen 127.0.0.1:0 --http-listen ''", nodes.Binary(t))
 	out, err := cmd.CombinedOutput()

@@ -13,18 +13,19 @@ import (
 const (
 	// queuedLines is how many bytes of lines may wait in a lineQueue.
 	queuedLines = 1 << 20
-	// lastWordsStall is how long a process that ends waits while it can write none of the lines that are left, and lastWordsTime is
-	// how long it waits in all. While somebody reads, a line takes microseconds.
+	// lastWordsStall is how long a process that ends waits while no line can be written; lastWordsTime is how long it waits in all.
+	// If somebody reads, writing a line takes microseconds.
 	lastWordsStall = 250 * time.Millisecond
 	lastWordsTime  = 2 * time.Second
 )
 
 // lineQueue is what a process writes to its standard error: the log of a node, and the error with which a command ends. Nobody who
-// writes to it ever waits: its own goroutine passes the lines on, in order. If nobody reads the pipe behind the standard error, the
-// goroutine hangs in its write. A leader must not hang there: it would go on with its heartbeats and serve nobody.
+// writes to the queue ever waits: the queue's own goroutine passes the lines on, in order. If the standard error is a pipe that
+// nobody reads, only that goroutine hangs in its write. A leader must not hang there: it would go on with its heartbeats and serve
+// nobody.
 //
-// If more than queuedLines would wait, the queue leaves lines out until half of that has been written. Where lines are missing, one
-// line says how many these are.
+// If more than queuedLines would wait, the queue leaves lines out until half of the waiting bytes have been written. Where lines
+// are missing, one line says how many are.
 type lineQueue struct {
 	to    io.Writer
 	more  chan struct{} // tells run that lines has a new line or over is set; has room for one signal
@@ -62,7 +63,7 @@ func nudge(c chan struct{}) {
 func (q *lineQueue) Write(line []byte) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	// Without the second condition, a reader who is too slow would get a line about missing lines before every other line.
+	// Without the second condition, a slow reader would get a line about missing lines before every other line.
 	if q.size > 0 && q.size+len(line) > queuedLines || q.skipped > 0 && q.size > queuedLines/2 {
 		q.skipped++
 		q.lost.Add(1)
@@ -110,8 +111,8 @@ func (q *lineQueue) run() {
 	}
 }
 
-// take takes all queued lines. If there are none, but lines were left out, take returns a line that says so. It does not leave
-// that to the next call of Write, which may come only hours later.
+// take takes all queued lines. If there are none, but lines were left out, take returns a line that says how many. The next call of
+// Write would queue that line, too, but may come only hours later.
 func (q *lineQueue) take() (lines [][]byte, over bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,8 +124,8 @@ func (q *lineQueue) take() (lines [][]byte, over bool) {
 	return lines, q.over
 }
 
-// write writes one line. Nobody can be told of an error, such as that of a full disk: the line is lost, and the next one that can be
-// written has the number of lost lines before it.
+// write writes one line. If that fails, as on a full disk, nobody can be told: the line is lost. Before the next line that can be
+// written, write writes the number of lost lines.
 func (q *lineQueue) write(line []byte) {
 	var err error
 	if q.failed > 0 {
@@ -150,7 +151,8 @@ func (q *lineQueue) saying(missing uint64) []byte {
 	return q.say(missing)
 }
 
-// sayBy has a logger write the line about missing lines, so that it has the format of the others. loggerTo makes the logger for a writer.
+// sayBy has a logger write the line about missing lines, so that this line has the format of the others. loggerTo makes the logger
+// for a writer.
 func (q *lineQueue) sayBy(loggerTo func(io.Writer) (*slog.Logger, error)) error {
 	var b bytes.Buffer
 	log, err := loggerTo(&b)

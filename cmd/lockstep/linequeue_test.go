@@ -58,8 +58,8 @@ func (p *pipe) lines() []string {
 	return strings.Split(strings.TrimSuffix(p.got.String(), "\n"), "\n")
 }
 
-// A goroutine that logs never waits for the reader of the log. Lines for which there is no room are left out, and a line in
-// their place says how many they were.
+// A goroutine that logs never waits for the reader of the log. Lines for which there is no room are left out. In their place, one
+// line says how many are missing.
 func TestNobodyWaitsForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -104,8 +104,8 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 	})
 }
 
-// When the queue has left lines out, it takes no further line until it is half empty. The line that says how many are missing
-// stands before the next line.
+// When the queue has left lines out, it takes no further line until half of its bytes are free. The line that says how many lines
+// are missing comes before the next line.
 func TestLinesAreMissingWhereTheLogSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -160,7 +160,8 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// A process that ends writes all lines that are left if somebody reads them, even slowly. If nobody reads, it does not wait.
+// A process that ends first writes all lines that are left, if somebody reads them, even slowly. If nobody reads them, the process
+// does not wait.
 func TestEndOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()

@@ -2,4 +2,4 @@
 
 package main
 
-func keepMainThread() error { return nil } // only Linux is known to give a signal to a thread that cannot take it
+func keepMainThread() error { return nil } // only Linux is known to give a signal to a thread that hangs

@@ -72,7 +72,7 @@ func TestMembershipCommands(t *testing.T) {
 			return err == nil && strings.Contains(fmt.Sprint(got), "connected_slaves:2")
 		})
 	}
-	// The same command changes nothing when it is given again, also after a restart of the node.
+	// The same command again changes nothing, even after a restart of the node.
 	n4.Kill()
 	n4.Run()
 	n4.WaitReady()
@@ -184,7 +184,7 @@ func TestJoinRefused(t *testing.T) {
 	refused(t, exitUsage, []string{"--ephemeral", "--join"}, "--ephemeral", "--join", n1.PeerAddr)
 	refused(t, exitUsage, []string{"--join", "--peers"}, "--join", n1.PeerAddr, "--peers", "n1=127.0.0.1:7379")
 	refused(t, exitUsage, []string{"--peer-advertise"}, "--join", n1.PeerAddr, "--peer-listen", "0.0.0.0:7399")
-	// A node that asked to join and never became a member does not begin a cluster of its own with its directory.
+	// A node has asked to join, but has never become a member. It does not begin a cluster of its own with its directory.
 	waits := nodes.Newcomer(t, "n3", []*nodes.Node{{PeerAddr: ports.Addrs(t, 1)[0]}})
 	waits.Run()
 	until(t, "its asking", func() bool { return readyz(t, waits) == "not a member yet" })
@@ -207,8 +207,8 @@ func TestAdminNeedsThePassword(t *testing.T) {
 	}
 }
 
-// TestFlagsBehindArguments: flags may stand behind the arguments, as in docs/operations.md. They override the environment
-// there, too.
+// TestFlagsBehindArguments: flags may stand behind the arguments, as in docs/operations.md. They override the environment, as flags
+// before the arguments do.
 func TestFlagsBehindArguments(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	t.Setenv("LOCKSTEP_ADDR", ports.Addrs(t, 1)[0])

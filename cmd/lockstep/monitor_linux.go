@@ -14,25 +14,25 @@ import (
 // monitorSlack is how much later than requested the kernel may wake the Go runtime's monitor thread (sysmon).
 const monitorSlack = 2 * time.Millisecond
 
-// errThreads is the error if some threads that run goroutines may not have got their old timer slack back.
+// errThreads says that the old timer slack may not have been set again for some threads that run goroutines.
 var errThreads = errors.New("the timer slack of some threads could not be set")
 
-// relaxMonitor makes the runtime's monitor check less often whether a system call has ended. The caller must call it before it
-// starts other work.
+// relaxMonitor makes the runtime's monitor check less often whether a system call has ended. The caller must call relaxMonitor
+// before it starts other work.
 //
-// While a thread is in a system call, the monitor checks every 20 µs whether the call still lasts. If it does, the
-// monitor gives the thread's processor (a P of Go's scheduler) to another thread. A write to a fast disk lasts for a few of these
-// checks. So each batch of writes to the log costs a switch to a thread that finds nothing to do, the switch back, and a kernel
-// timer for every check: a fifth to a quarter of a durable node's CPU time. With a timer slack (prctl(2),
-// PR_SET_TIMERSLACK) these timers fire when the kernel has something else to do, at the latest after
-// the slack. The monitor still notices a long system call, some milliseconds later.
+// While a thread is in a system call, the monitor checks every 20 µs whether the call still lasts. If it does, the monitor gives
+// the thread's processor (a P of Go's scheduler) to another thread. A write to a fast disk lasts for a few of these checks. So each
+// batch of writes to the log costs a switch to a thread that finds nothing to do, the switch back, and a kernel timer for every
+// check. Together these take a fifth to a quarter of a durable node's CPU time. With a timer slack (prctl(2), PR_SET_TIMERSLACK)
+// the kernel may let these timers fire later by up to the slack, when it has something else to do. The monitor still notices a long
+// system call, some milliseconds later.
 //
-// Nothing identifies the monitor's thread. So all threads get the slack, and then the threads that run
-// goroutines get the old value back, because the node's timers depend on them. Threads that these start
-// inherit the old value.
+// Nothing identifies the monitor's thread. So relaxMonitor gives all threads the slack. Then it gives the threads that run
+// goroutines the old value back, because the node's timers depend on these threads. The threads that they start inherit the old
+// value.
 //
-// With --without slow-monitor, serve does not call relaxMonitor. docs/performance-history.md says what relaxMonitor brings, and which
-// command measures that.
+// With --without slow-monitor, serve does not call relaxMonitor. docs/performance-history.md says how much CPU time relaxMonitor
+// saves, and which command measures that.
 func relaxMonitor() error {
 	usual, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_TIMERSLACK, 0, 0)
 	switch {
@@ -41,7 +41,7 @@ func relaxMonitor() error {
 	case usual >= uintptr(monitorSlack):
 		return nil
 	}
-	// While GOMAXPROCS is 1, no thread starts another one that would only look for work.
+	// With GOMAXPROCS 1, no thread starts another thread only to look for work.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if err := setAllSlack(uintptr(monitorSlack)); err != nil {
 		return err
@@ -60,7 +60,7 @@ func setAllSlack(slack uintptr) error {
 	return nil
 }
 
-// restoreSlack sets the timer slack of all threads that run goroutines, which are all threads except the two below.
+// restoreSlack sets the timer slack of all threads that run goroutines. These are all threads but two (see below).
 func restoreSlack(slack uintptr) error {
 	// If a thread is needed and none is idle, the monitor itself may start one, which inherits the monitor's slack. So the
 	// first round leaves some idle threads (the constant stock). Two threads run no goroutines, so setSlack cannot reach them:
@@ -89,8 +89,9 @@ func restoreSlack(slack uintptr) error {
 		}
 		// During this sleep the threads become idle. A thread that waits for the runtime's next timer is free again when the sleep ends.
 		time.Sleep(time.Millisecond)
-		// A round is complete if it missed only the unreachable threads. But a thread that an earlier round had not reached may
-		// have started another one during this round. After two complete rounds in a row, all have been reached.
+		// A round is complete if it missed only the unreachable threads. A complete round is not enough: a thread that earlier
+		// rounds had missed may have started another one during this round. After two complete rounds in a row, all threads have
+		// been reached.
 		if missed > unreachable {
 			complete = 0
 		} else if complete++; complete == 2 {

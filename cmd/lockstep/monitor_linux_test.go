@@ -13,8 +13,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestMonitorSlack: in a durable node, one thread has a timer slack, the runtime's monitor. That is still so after the node has
-// been busy. An ephemeral node sets no slack, because it waits for no disk.
+// TestMonitorSlack: in a durable node, exactly one thread has a timer slack: the runtime's monitor. That is still true after the
+// node has been busy. An ephemeral node sets no slack, because it waits for no disk.
 func TestMonitorSlack(t *testing.T) {
 	for name, c := range map[string]struct {
 		processors string

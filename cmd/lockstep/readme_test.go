@@ -77,8 +77,8 @@ func matches(pattern *regexp.Regexp, line string) (found []string) {
 	return found
 }
 
-// facts returns everything that a section and its translation must have in common. Except for code blocks, the order may differ
-// between the languages.
+// facts returns everything that a section and its translation must have in common. The order of code blocks counts. The order of
+// all else may differ between the languages.
 func (s section) facts() []string {
 	facts := []string{fmt.Sprint("level ", s.level), fmt.Sprint(s.rows, " rows of tables"), fmt.Sprint(s.items, " items")}
 	for i, block := range s.blocks {
@@ -96,7 +96,7 @@ func (s section) facts() []string {
 	return facts
 }
 
-// without returns the elements of x that occur more often in x than in y.
+// without returns the elements that occur more often in x than in y.
 func without(x, y []string) (rest []string) {
 	y = slices.Clone(y)
 	for _, fact := range x {

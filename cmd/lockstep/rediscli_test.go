@@ -141,8 +141,8 @@ func (m mode) check(t *testing.T, port string) {
 	}
 }
 
-// TestRedisCLIOnACluster: with the flag -c, redis-cli follows the redirection from a follower to the leader. Its cluster
-// manager finds no fault.
+// TestRedisCLIOnACluster: with the flag -c, redis-cli follows the redirection from a follower to the leader. The cluster manager of
+// redis-cli finds no fault.
 func TestRedisCLIOnACluster(t *testing.T) {
 	needRedisCLI(t)
 	s := &scene{startMembers(t)}
@@ -160,8 +160,8 @@ func TestRedisCLIOnACluster(t *testing.T) {
 	}
 }
 
-// TestRedisBenchmark: the default tests of redis-benchmark run. The test leaves out the option --cluster, which needs at least
-// two masters, even of a real Redis Cluster.
+// TestRedisBenchmark: the default tests of redis-benchmark run. The option --cluster is left out: it needs at least two masters,
+// with a real Redis Cluster, too.
 func TestRedisBenchmark(t *testing.T) {
 	bench := func(t *testing.T, args ...string) {
 		t.Helper()

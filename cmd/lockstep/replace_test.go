@@ -16,8 +16,7 @@ import (
 
 const (
 	heldLocks = 60
-	// A lease of this length is renewed every watchdogPause. So it is never close to its end, unless the cluster does not
-	// serve.
+	// A lease of this length is renewed every watchdogPause. As long as the cluster serves, it is never close to its end.
 	watchdogLease = "6000"
 	watchdogPause = 200 * time.Millisecond
 )
@@ -67,7 +66,7 @@ func allHeld(t *testing.T, list []*nodes.Node) {
 	}
 }
 
-// flipIn flips bits in every file below a directory that holds the owners of locks, as a disk does that returns other bits than
+// flipIn flips bits in every file below a directory that holds the owners of locks: so does a disk that returns other bits than
 // were written.
 func flipIn(t *testing.T, dir string) {
 	t.Helper()
@@ -88,10 +87,9 @@ func flipIn(t *testing.T, dir string) {
 	}
 }
 
-// TestReplaceDamagedVoter follows docs/operations.md for a node that has lost its disk or a part of
-// it, while owners renew their leases through the other nodes. The damaged node does not start, or
-// ends when it reads the damaged part; its last line says what to do. After the repair it is a
-// voter again and has every lock.
+// TestReplaceDamagedVoter follows docs/operations.md for a node whose disk is lost or damaged, while owners renew their leases
+// through the other nodes. The damaged node does not start, or ends when it reads the damaged part. Its last line says what to do.
+// After the repair, the node is a voter again and has every lock.
 func TestReplaceDamagedVoter(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -150,7 +148,7 @@ func TestReplaceDamagedVoter(t *testing.T) {
 					}
 				}
 			}
-			// If the old node has not been removed yet, the new node says that this step is missing.
+			// If the old node has not been removed yet, the new node's log says that this step is missing.
 			replacement := victim.Replacement(rest)
 			if err := os.RemoveAll(victim.Data); err != nil {
 				t.Fatal(err)

@@ -26,7 +26,7 @@ type crowd struct {
 	t     *testing.T
 	list  []*nodes.Node
 	addrs []string
-	away  [3]atomic.Bool // a node that is being restarted: its connections may break
+	away  [3]atomic.Bool // whether a node is being restarted: then its connections may break
 	dial  func(addr string) (*respclient.Conn, error)
 	stays int // number of cycles on one connection; 0: no limit
 	done  atomic.Int64
@@ -53,8 +53,8 @@ func (c *crowd) begin() {
 	c.more()
 }
 
-// work is one client. It fails the test if a reply is an error, or if a connection breaks to a node that is not being
-// restarted.
+// work is one client. It fails the test if a reply is an error. It also fails the test if a connection breaks, unless its node is
+// being restarted.
 func (c *crowd) work(node int, lock string) {
 	var conn *respclient.Conn
 	for cycles := 1; ; cycles++ {
@@ -168,9 +168,9 @@ func (c *crowd) end() {
 	c.t.Logf("%d cycles", c.done.Load())
 }
 
-// TestFromPlainToTLS: a cluster goes from plain connections to TLS. For that, each node is restarted twice, one after the
-// other. Then the secret of the cluster is changed without a restart, $LOCKSTEP_ROTATIONS times. No client gets an error, and
-// clients of nodes that are not being restarted keep their connections.
+// TestFromPlainToTLS: a cluster goes from plain connections to TLS. For that, all nodes are restarted one after the other, and then
+// once more. Then the secret of the cluster is changed without a restart, $LOCKSTEP_ROTATIONS times. No client gets an error.
+// Clients of nodes that are not being restarted keep their connections.
 func TestFromPlainToTLS(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers")
 	write := func(lines ...string) {
@@ -206,7 +206,7 @@ func TestFromPlainToTLS(t *testing.T) {
 	}
 }
 
-// asked is read here because TestMain later takes such variables away from the program under test.
+// asked is read before TestMain runs, because TestMain removes such variables from the environment of the program under test.
 var asked = os.Getenv("LOCKSTEP_ROTATIONS")
 
 // rotations returns how many rotations the test makes.
@@ -222,13 +222,13 @@ func rotations(t *testing.T) int {
 	return n
 }
 
-// TestClientCertificatesUnderLoad: nodes and clients show each other certificates. These are replaced, and then the CA, while
-// clients work over TLS and connect again and again. No client gets an error. A client whose certificate is no longer trusted
-// is refused.
+// TestClientCertificatesUnderLoad: nodes and clients show each other certificates. First these certificates are replaced, then the
+// CA is, while clients work over TLS and connect again and again. No client with a trusted certificate gets an error. A client
+// whose certificate is no longer trusted is refused.
 func TestClientCertificatesUnderLoad(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	var now atomic.Pointer[tls.Config]
-	// change first makes the nodes, and then the clients, show a certificate of one authority and trust some authorities.
+	// change makes first the nodes and then the clients show a certificate of one authority, and trust the given authorities.
 	c := &crowd{t: t, list: list, stop: make(chan struct{}), stays: 4}
 	change := func(by *certs.Authority, trusted ...*certs.Authority) *tls.Config {
 		t.Helper()

@@ -27,8 +27,8 @@ func isError(err error, code string) bool {
 	return ok && strings.HasPrefix(string(reply), code)
 }
 
-// waitBusy sends commands until the server answers that it is busy with a script. If a command is in the same batch as the
-// script, its answer comes only when the script ends. So waitBusy sends further commands without waiting for the answers.
+// waitBusy sends commands until the server answers that it is busy with a script. A command in the same batch as the script gets
+// its answer only when the script ends. So waitBusy sends further commands without waiting for the answers.
 func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -158,8 +158,7 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// TestExpiryAcrossNodes checks the keyspace of a follower: an expired key is
-// deleted through the log, not by a timer of each node.
+// TestExpiryAcrossNodes checks the keyspace of a follower: the log deletes an expired key on all nodes, not a timer on each node.
 func TestExpiryAcrossNodes(t *testing.T) {
 	list := nodes.Start(t, 3)
 	for i := range 50 {
@@ -185,7 +184,7 @@ func TestExpiryAcrossNodes(t *testing.T) {
 	}
 }
 
-// TestScriptOnEphemeralNode: a node without a log runs scripts on the goroutines that serve connections. All the same, a script
+// TestScriptOnEphemeralNode: a node without a log runs scripts on the goroutines that serve connections. Even there, a script
 // delays only the clients that need its outcome.
 func TestScriptOnEphemeralNode(t *testing.T) {
 	node, stop := startInProcess(t, nil)
@@ -234,7 +233,7 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 		if _, err := victim.Receive(); !isError(err, "ERR ") || !strings.Contains(err.Error(), "killed by user") {
 			t.Errorf("the script's caller got %v", err)
 		}
-		// These requests may be in one batch with the script, before it. Then they are answered when the script ends.
+		// These requests may be before the script in the same batch. If they are, they are answered when the script ends.
 		if got, err := writer.Receive(); got != "OK" && !isError(err, "BUSY ") {
 			t.Errorf("SET beside a script: %v, %v", got, err)
 		}
@@ -247,8 +246,8 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 	}
 }
 
-// TestScriptHoldsNobodyUp: a node answers some commands by itself. It does so while a script runs,
-// while other clients queue writes in a transaction, and while they call scripts during a pause.
+// TestScriptHoldsNobodyUp: a node answers some commands by itself. It still answers them while a script runs. It does so, too,
+// while other clients queue writes in a transaction, or call scripts during a pause.
 func TestScriptHoldsNobodyUp(t *testing.T) {
 	n := nodes.Start(t, 1, "--script-time-limit", "20s")[0]
 	c, queue := n.Dial(), n.Dial()
@@ -262,13 +261,14 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 	if got, err := queue.Do("MULTI"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// The first command adds data, which a full node refuses. The second one is long, and the length is limited.
+	// The first command adds data, and a full node refuses such a command. The second one is long, and the length of commands is
+	// limited.
 	for _, value := range []string{"short", strings.Repeat("long", 1<<18)} {
 		if err := queue.Send("SET", "k", value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// While a pause stops writes, the node has to find out whether the script of an EVALSHA writes.
+	// While a pause stops writes, the node has to find out whether the script that an EVALSHA names writes.
 	if got, err := n.Do("CLIENT", "PAUSE", "60000", "WRITE"); got != "OK" {
 		t.Fatal(got, err)
 	}
@@ -283,7 +283,7 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 			t.Fatal(got, err)
 		}
 	}
-	// The script may be killed when it has run for a second.
+	// A script may be killed only after it has run for a second.
 	var got any
 	var err error
 	until(t, "the script to be killed or to end", func() bool {

@@ -34,9 +34,8 @@ func secretsIn(args []string, hide func(i, from int)) {
 	}
 }
 
-// takeArgs returns a copy of the process's arguments, and overwrites the secrets in the originals: ps
-// and /proc show the originals. args must be a part of os.Args, whose strings lie where the system has
-// put the arguments.
+// takeArgs returns a copy of the process's arguments, and overwrites the secrets in the originals, because ps and /proc show these.
+// args must be a part of os.Args, whose strings lie where the system has put the arguments.
 func takeArgs(args []string) []string {
 	list := make([]string, len(args))
 	for i, arg := range args {
@@ -51,7 +50,7 @@ func takeArgs(args []string) []string {
 	return list
 }
 
-// pipePatience is how long readSecret waits for a pipe before it says so.
+// pipePatience is how long readSecret waits for a pipe before it says that it waits.
 const pipePatience = 2 * time.Second
 
 // readSecret returns the first line of a file, which must not be empty. It reads no further: the file may be a pipe, such as <(pass lock)

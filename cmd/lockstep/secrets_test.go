@@ -13,7 +13,7 @@ import (
 	"lockstep/server"
 )
 
-// TestLongPasswords: a password that is longer than a client could send is refused, whether it is from a flag, a file or the
+// TestLongPasswords: a password that is longer than a client could send is refused, whether it comes from a flag, a file or the
 // environment. A file with such a password is not read to its end.
 func TestLongPasswords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")

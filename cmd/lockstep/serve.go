@@ -86,8 +86,8 @@ type parts struct {
 	lines       *lineQueue     // what takes the lines of the log; nil in a test
 }
 
-// newEngine makes the engine that runs scripts. Scripts may call INFO and similar commands, which the server answers; srv gets
-// the server later, because the server is made after the engine.
+// newEngine makes the engine that runs scripts. Scripts may call commands such as INFO, which the server answers. The server is
+// made after the engine, so srv gets it later.
 func newEngine(o options, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, srv *atomic.Pointer[server.Server]) *luavm.Engine {
 	lines, faults := scriptLog(log, clock.Monotonic)
 	return luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,
@@ -185,8 +185,8 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 }
 
 // runNode runs a node until the context stop is cancelled or a listener for clients fails. Then it hands leadership over and stops
-// the parts: the servers for clients first, then the node, and the HTTP server last. SHUTDOWN calls the function shutdown, which
-// cancels stop.
+// the parts: the servers for clients first, then the node, and the HTTP server last. SHUTDOWN calls the parameter shutdown, which
+// must cancel stop.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger, lines *lineQueue) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
@@ -254,8 +254,8 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	}
 }
 
-// die ends the process at once, or after a moment if nobody reads its log. It is the node's Config.Fatal, for errors after which the
-// node could not keep its promises, such as a disk that fails.
+// die ends the process at once; if nobody reads the log, it first waits for a moment. It is the node's Config.Fatal. The node calls
+// it for errors after which it could not keep its promises, such as a disk that fails.
 func (q *lineQueue) die(err error) {
 	q.last(fmt.Sprintf("lockstep: %v\n", err))
 	q.flush()
@@ -374,8 +374,9 @@ func writeClientMemory(w io.Writer, srv *server.Server) {
 	}
 }
 
-// writeLeaderless writes the metrics of times without a leader. All leases were lengthened by these times, because no client could
-// renew a lease. Only the node that wins an election counts the time before it, so the cluster's total is the sum over all nodes.
+// writeLeaderless writes the metrics of times without a leader. No client could renew a lease in these times, so all leases were
+// lengthened by them. Only the node that wins an election counts the time before it. So the cluster's total is the sum over all
+// nodes.
 func writeLeaderless(w io.Writer, s cluster.Status) {
 	for _, m := range []struct {
 		name, kind, help string

@@ -16,9 +16,8 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// TestSignals: only the signals that are meant to end a node end it. A hangup (a closed terminal,
-// or a supervisor that asks for a reload) and similar signals cost no lock, no connection and no
-// leadership. The node logs the hangup.
+// TestSignals: only the signals that are meant to end a node end it. SIGHUP (a closed terminal, or a supervisor that asks for a
+// reload) and similar signals cost no lock, no connection and no leadership. The node logs a SIGHUP.
 func TestSignals(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	c := n.Dial()

@@ -112,9 +112,9 @@ func (s *soak) taker(blocking ...[]string) func(c *respclient.Conn) error {
 	}
 }
 
-// J6: in an earlier version, clients of a healthy cluster got the error that there is no leader. This soak has no faults, but
-// takes snapshots all the time. No client on any node gets an error, not even a blocked one. Every element goes to a client,
-// and the leader stays the same.
+// J6: in an earlier version, clients of a healthy cluster got the error that there is no leader. In this test the cluster has no
+// faults, but takes snapshots all the time. No client on any node gets an error, not even a blocked one. Every element goes to a
+// client, and the leader stays the same.
 func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	list := startMembersWith(t, cluster.Default().FailoverWait, func(cfg *cluster.Config) {
 		// The machine may have other work. That must not count as a fault of the cluster, so the timeouts are longer than the

@@ -102,7 +102,7 @@ func TestUsageErrors(t *testing.T) {
 	} {
 		refused(t, exitUsage, c.words, c.args...)
 	}
-	// An address that cannot be parsed is not said to be open to other machines.
+	// An address that cannot be parsed gets no error that says that it is open to other machines.
 	if _, out := start(t, "--listen", "6379"); strings.Contains(out, "open to other machines") {
 		t.Errorf("a false fault: %s", out)
 	}
@@ -132,7 +132,7 @@ func TestForeignFlags(t *testing.T) {
 	}
 }
 
-// A node does not start with an AUTOMEMLIMIT that cannot be parsed, because it would have no memory limit.
+// A node does not start if AUTOMEMLIMIT cannot be parsed, because the node would then have no memory limit.
 func TestFractionOfMemory(t *testing.T) {
 	for _, value := range []string{"half", "1.1", "0", "-1", "NaN", ""} {
 		t.Setenv("AUTOMEMLIMIT", value)
@@ -185,7 +185,8 @@ func TestHelpOfOneCommand(t *testing.T) {
 	refused(t, exitUsage, []string{`unexpected argument "x"`}, "version", "x")
 }
 
-// TestSecretGivenTwice: a secret that is given by two flags, or by two variables, is refused. A flag overrides a variable.
+// TestSecretGivenTwice: a node refuses a secret that two flags give, or two variables. If a flag and a variable give it, the flag
+// wins.
 func TestSecretGivenTwice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte("of the file\n"), 0o600); err != nil {
@@ -305,9 +306,8 @@ func TestEnvironment(t *testing.T) {
 	refused(t, exitUsage, []string{"LOCKSTEP_FAILOVER_WAIT", "such as 2.5s"})
 }
 
-// A node opens a peer port beyond loopback only with a secret or certificates, or if the operator
-// explicitly allows a port without them. If the secret is unusable, the node ends before it opens any
-// port.
+// A node opens a peer port beyond loopback only with a secret or certificates, or if the operator explicitly allows a port without
+// them. If the secret is unusable, the node ends before it opens any port.
 func TestPeerPortIsProtected(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "secret")

@@ -48,8 +48,7 @@ func stopping(t *testing.T, list []*nodes.Node, atOnce bool) []time.Duration {
 	return took
 }
 
-// busyClients starts clients that lock, unlock and wait for locks through all nodes until the test ends. They go on whatever
-// the replies are.
+// busyClients starts clients that lock, unlock and wait for locks through all nodes until the test ends. No reply makes them stop.
 func busyClients(t *testing.T, list []*nodes.Node) {
 	stop := make(chan struct{})
 	var work sync.WaitGroup
@@ -101,8 +100,8 @@ func busyClient(addr, key string, stop <-chan struct{}) {
 	}
 }
 
-// TestStopIsPrompt: a node that is told to stop does not wait for something that cannot come. That holds in whatever order the
-// nodes of a cluster are stopped, and when no node is left that could take over.
+// TestStopIsPrompt: a node that is told to stop does not wait for something that cannot come. The nodes of a cluster may be stopped
+// in any order, and no node may be left that could take over.
 func TestStopIsPrompt(t *testing.T) {
 	byLead := func(leaderFirst bool) func([]*nodes.Node) []*nodes.Node {
 		return func(list []*nodes.Node) []*nodes.Node {

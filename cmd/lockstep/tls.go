@@ -39,9 +39,8 @@ func (o *tlsOptions) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.files.Ciphersuites, "tls-ciphersuites", "", "`suites` of TLS 1.3; all are spoken, so another list than the whole one is refused")
 }
 
-// secretVar defines a flag for a secret, and a flag for a file with the secret in its first line. It is
-// an error to give both on the command line, or both in the environment. The command line overrides
-// the environment.
+// secretVar defines two flags: one for a secret, and one for a file with the secret in its first line. It is an error to give both
+// on the command line, or both in the environment. The command line overrides the environment.
 func secretVar(fs *flag.FlagSet, to *string, name, usage string) {
 	given := &givenOnce{name: name}
 	fs.Var(secretValue{given, "", func(s string) error {
@@ -117,9 +116,9 @@ func (o *options) advertiseTo(c *cluster.Config) {
 	c.TLSClusterAdvertise = o.advertised(o.tls.clusterAdvertise, o.tls.clusterListen)
 }
 
-// open reports whether protected mode forbids the port p, as far as the flags say: the node listens on p, other machines can
-// reach p, and --requirepass sets no password. The users in --aclfile may still make p safe (aclUsers). With --protected-mode
-// no, open returns false.
+// open reports whether protected mode forbids the port p: the node listens on p, other machines can reach p, and --requirepass sets
+// no password. open looks only at the flags; the users in --aclfile may still make p safe (aclUsers). With --protected-mode no,
+// open returns false.
 func (o *options) open(p clientPort) bool {
 	return *p.addr != "" && o.protected == "yes" && o.password == "" && !loopback(*p.addr)
 }

@@ -183,9 +183,8 @@ func TestSecretsOfTheProcess(t *testing.T) {
 	}
 }
 
-// TestSecretsAtRest: a password that a client sends appears in none of these places: the data
-// directory, a backup, the log, INFO, the slow log, the output of MONITOR, CLIENT LIST, ACL LOG,
-// the metrics. At most its hash does.
+// TestSecretsAtRest: a password that a client sends appears in none of these places: the data directory, a backup, the log, INFO,
+// the slow log, the output of MONITOR, CLIENT LIST, ACL LOG, the metrics. They show at most its hash.
 func TestSecretsAtRest(t *testing.T) {
 	const secret = "sehrgeheim"
 	n := nodes.Start(t, 1, "--requirepass", secret+"0")[0]

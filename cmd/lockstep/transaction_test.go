@@ -30,8 +30,8 @@ func (s session) expect(want any, args ...string) {
 	}
 }
 
-// TestTransactionsThroughFollowers runs transactions of clients that know nothing of the cluster. Each client is connected to
-// another node. The leader is killed between WATCH and EXEC.
+// TestTransactionsThroughFollowers runs transactions of clients that know nothing of the cluster. The clients are connected to
+// different nodes. The leader is killed between WATCH and EXEC.
 func TestTransactionsThroughFollowers(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -79,11 +79,11 @@ func TestTransactionsThroughFollowers(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// follower plays transcripts against a process that does not lead.
+// follower plays transcripts against a node that does not lead.
 type follower struct{ addr string }
 
 func (f follower) Dial() (net.Conn, error) { return net.Dial("tcp", f.addr) }
-func (f follower) Advance(time.Duration)   {} // no transcript that is played here moves the clock
+func (f follower) Advance(time.Duration)   {} // none of these transcripts moves the clock
 
 // TestTransactionTranscriptsThroughAFollower plays the recorded transactions through a follower. It
 // leaves out transcripts with waits, and those whose replies depend on the node, such as the

@@ -52,14 +52,15 @@ func startInProcess(t *testing.T, settings [][2]string) (*inProcess, func()) {
 	return startInProcessOn(t, settings, func(ln net.Listener) net.Listener { return ln })
 }
 
-// withoutLoops hides from the server that ln is a TCP listener. So the server uses a goroutine for
-// each connection, as on systems without epoll.
+// withoutLoops hides from the server that ln is a TCP listener. The server then uses a goroutine for each connection, as on systems
+// without epoll.
 func withoutLoops(ln net.Listener) net.Listener { return struct{ net.Listener }{ln} }
 
 func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener) net.Listener) (*inProcess, func()) {
 	t.Helper()
-	// Redis has no script-time-limit, so no recorded answer depends on it. The limit is long here: if a slow machine stopped a
-	// script of a transcript, the limit would be half as long for the rest of the transcripts.
+	// Redis has no script-time-limit, so no recorded answer depends on this limit. It is long here, because a slow machine could
+	// reach a shorter one. If a script of a transcript were stopped, the limit would be half as long for the rest of the
+	// transcripts.
 	o := options{id: "n1", listen: "127.0.0.1:0", protected: "yes", sentinelAuth: "yes", ephemeral: true,
 		failoverWait: time.Second, scriptLimit: 10 * time.Minute}
 	for _, kv := range settings {
@@ -96,7 +97,7 @@ func startInProcessOn(t *testing.T, settings [][2]string, wrap func(net.Listener
 	return &inProcess{t: t, addr: parts.listeners.plain.Addr().String(), clock: clock, wrap: wrap}, stop
 }
 
-// notYet names the transcripts that are not played, with the reason.
+// notYet names the transcripts that the tests do not play, with the reason.
 var notYet = map[string]string{
 	"differs/": "where lockstep knowingly differs: each file says how",
 }

@@ -68,8 +68,8 @@ func (row clusterRow) check(t *testing.T, s *scene) {
 	}
 }
 
-// checkRedirection: a client gets a lock from the leader. A follower answers with the address of the leader and with the slot
-// of the key.
+// checkRedirection: a client takes a lock at the leader. A follower answers the same command with the address of the leader and
+// with the slot of the key.
 func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string) {
 	t.Helper()
 	slot := c.value("CLUSTER KEYSLOT {" + key + "}:b").Text
@@ -94,8 +94,8 @@ func (s *scene) checkRedirection(t *testing.T, m *member, c *speaker, key string
 	}
 }
 
-// checkSlots checks an answer to CLUSTER SLOTS: it covers all slots, and for each range it has the leader first and then its
-// replicas, each with host, port, id and metadata.
+// checkSlots checks an answer to CLUSTER SLOTS. It must cover all slots. Each range of slots must name the leader first and then
+// its replicas, each with host, port, id and metadata.
 func (s *scene) checkSlots(t *testing.T, v transcript.Value) {
 	t.Helper()
 	next := 0

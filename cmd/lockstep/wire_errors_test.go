@@ -12,8 +12,8 @@ import (
 // them: if it cannot serve a request itself, it waits for a leader and forwards the request.
 var codesNeverSent = []string{"-LOADING", "-READONLY", "-ASK", "-TRYAGAIN", "-MASTERDOWN", "-NOREPLICAS", "-UNAVAILABLE", "-REDIRECT"}
 
-// TestErrorRows checks the answers of one node of three when the other two are gone. Clients try a request again on
-// CLUSTERDOWN. A request that needs no leader is answered at once.
+// TestErrorRows checks the answers of one node of three when the other two are gone. A request that needs a leader gets
+// CLUSTERDOWN, because clients then try again. Any other request is answered at once.
 func TestErrorRows(t *testing.T) {
 	list := startMembersWith(t, time.Second)
 	left := list[0]
@@ -21,7 +21,7 @@ func TestErrorRows(t *testing.T) {
 	if got := plain.ask("SET held v PX 600000"); got != "+OK" {
 		t.Fatal(got)
 	}
-	// A node that has just started first has to learn which users may send such commands.
+	// This command makes the test wait: a node that has just started first has to learn which users may send such commands.
 	if got := plain.ask("CONFIG GET databases"); !strings.HasPrefix(got, "*2 ") {
 		t.Fatal(got)
 	}
@@ -80,8 +80,8 @@ func TestErrorRows(t *testing.T) {
 			}
 		}
 	})
-	// Rows 1, 6, 7 and 8: CLUSTERDOWN is the only error that says that there is no leader. A node answers what it can without a
-	// leader.
+	// Rows 1, 6, 7 and 8: CLUSTERDOWN is the only error that says that there is no leader. A node without a leader still answers
+	// what it can answer by itself.
 	t.Run("row-5-01-loading", func(t *testing.T) {
 		for _, q := range []string{"PING", "HELLO 3", "INFO", "CLIENT SETNAME c", "SELECT 3", "CLUSTER NODES", "SUBSCRIBE c", "UNSUBSCRIBE c", "COMMAND COUNT", "CONFIG GET databases"} {
 			v := plain.value(q)
@@ -102,7 +102,7 @@ func TestErrorRows(t *testing.T) {
 	})
 }
 
-// notServed checks that a reply is CLUSTERDOWN: the only code on which all cluster clients and Redisson wait and try again. It
+// notServed checks that a reply is CLUSTERDOWN. On no other code do all cluster clients and Redisson wait and try again. The code
 // also says that nothing was executed.
 func notServed(t *testing.T, question, reply string) {
 	t.Helper()
@@ -130,8 +130,8 @@ func movedToTheLeader(t *testing.T, s *scene) {
 	}
 }
 
-// codeFirst checks that the first word of an error is its code, because clients look only at that word. A script that passes an
-// error on keeps the word.
+// codeFirst checks that the first word of an error is its code, because clients look only at that word. If a script passes an error
+// on, the word stays the first one.
 func codeFirst(t *testing.T, c *speaker) {
 	c.ask("RPUSH list 1")
 	for body, code := range map[string]string{

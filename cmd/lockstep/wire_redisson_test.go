@@ -43,8 +43,8 @@ func (s *scene) load(t *testing.T, m *member, body string) string {
 	return v.Text
 }
 
-// polling: Redisson finds a new leader by asking repeatedly, never by an error. All commands by which it asks name the same
-// leader.
+// polling: Redisson learns of a new leader by asking again and again, never by an error. All commands with which it asks name the
+// same leader.
 func polling(t *testing.T, s *scene) {
 	for _, m := range s.members {
 		role := "role:slave\r\n"
@@ -78,9 +78,9 @@ func polling(t *testing.T, s *scene) {
 // redissonRetries are the codes on which Redisson sends a lock script again.
 var redissonRetries = []string{"LOADING", "TRYAGAIN", "CLUSTERDOWN", "MASTERDOWN", "BUSY ", "NOREPLICAS", "WAIT", "ERR WAIT", "READONLY", "MOVED", "ASK", "REDIRECT", "NOSCRIPT"}
 
-// TestRedissonSurprise04RetriedErrors: Redisson decides by the code of an error whether to send the request again. If a request
-// was certainly not executed, its error has a code on which Redisson does so. If the request may have been executed, its error
-// has no such code. TestNoMajority and TestFateUnknown of package cluster show which request gets which error.
+// TestRedissonSurprise04RetriedErrors: the code of an error tells Redisson whether to send the request again. An error for a
+// request that was certainly not executed has a code on which Redisson sends it again. An error for a request that may have been
+// executed has no such code. TestNoMajority and TestFateUnknown of package cluster show which request gets which error.
 func TestRedissonSurprise04RetriedErrors(t *testing.T) {
 	retried := func(text string) bool {
 		for _, code := range redissonRetries {

@@ -8,11 +8,11 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// The tests of this file and of wire_*_test.go are named after the rows of the tables in conformance/WIRE.md whose answers need
-// several nodes, or the Sentinel and the Cluster listener. What one node answers on its plain port is in the transcripts
-// of conformance/transcript/testdata/clients.
+// The tests of this file and of wire_*_test.go are named after rows of the tables in conformance/WIRE.md. They test the rows whose
+// answers need several nodes, or the Sentinel or Cluster listener. The transcripts in conformance/transcript/testdata/clients have
+// the answers of one node on its plain port.
 
-// scene has three nodes, as a client sees them that looks for the leader.
+// scene has three nodes, as a client that looks for the leader sees them.
 type scene struct {
 	members []*member
 }
@@ -83,8 +83,8 @@ func TestWireRows(t *testing.T) {
 		})
 		if when == "before a failover" {
 			old := s.leader()
-			// SENTINEL FAILOVER is refused while a failover is in progress. A second election at the start counts as one, so
-			// the test tries again.
+			// SENTINEL FAILOVER is refused while a failover is in progress. If the nodes elected twice at their start, the second
+			// election counts as a failover. So the test tries again.
 			until(t, "a failover", func() bool { return speak(t, old.o.sentinelListen).ask("SENTINEL FAILOVER mymaster") == "+OK" })
 			until(t, "another leader", func() bool {
 				for _, m := range s.members {

@@ -16,9 +16,8 @@ import (
 
 const root = "../.."
 
-// Every mutation fits the program as it is, and every broken program compiles:
-// a test that fails on it then fails because of the bug.
-// Mutations of different files are built together.
+// Every mutation fits the present program, and every broken program compiles. So if a test fails on a broken program, it fails
+// because of the bug. Mutations of different files are built together.
 func TestMutationsFit(t *testing.T) {
 	mutations, err := readMutations("testdata")
 	if err != nil {
@@ -65,7 +64,7 @@ func TestEveryClassIsBroken(t *testing.T) {
 	}
 }
 
-// The mutations of two classes are run against their tests; `make broken` runs all.
+// This test checks the mutations of two classes; `make broken` checks all of them.
 func TestBrokenProgramsAreNoticed(t *testing.T) {
 	mutations, err := readMutations("testdata")
 	if err != nil {
@@ -136,8 +135,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// docs/guarantees.md and docs/failures.md name tests that exist, and for each class those that fail
-// on the broken program.
+// docs/guarantees.md and docs/failures.md name only tests that exist. For each class they name the tests that fail on the broken
+// program.
 func TestGuaranteesNameTests(t *testing.T) {
 	var doc []byte
 	for _, name := range []string{"guarantees.md", "failures.md"} {
@@ -171,7 +170,7 @@ func TestGuaranteesNameTests(t *testing.T) {
 	for _, m := range mutations {
 		row := regexp.MustCompile(`(?m)^\| ` + m.class + ` \|.*$`).FindString(string(doc))
 		if m.class[0] != 'J' {
-			row = string(doc) // a bug that was lockstep's own
+			row = string(doc) // the bug was lockstep's own
 		}
 		if !strings.Contains(row, "`"+strings.Trim(m.run, "^$")+"`") {
 			t.Errorf("%s: the row of %s does not name %s", m.name, m.class, m.run)

@@ -68,7 +68,7 @@ func readMutations(dir string) ([]*mutation, error) {
 	return list, nil
 }
 
-// sortable returns a text by which J2 is sorted before J10.
+// sortable returns a text for sorting: that of J2 comes before that of J10.
 func sortable(class string) string {
 	letters := strings.TrimRight(class, "0123456789")
 	n, err := strconv.Atoi(class[len(letters):])

@@ -56,8 +56,7 @@ const (
 	unclear outcome = "unclear" // the test was not built, does not exist, or was skipped
 )
 
-// judge reads the output of go test -v. A program that cannot be built, or a
-// test that is not there, proves nothing.
+// judge reads the output of go test -v. If the program cannot be built or the test does not exist, the outcome is unclear.
 func judge(out string, err error) outcome {
 	switch {
 	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"), !strings.Contains(out, "=== RUN"):
@@ -74,7 +73,7 @@ func judge(out string, err error) outcome {
 type checker struct {
 	root string
 	real map[string]outcome // outcomes on the real program, by package and test
-	log  io.Writer          // what went wrong
+	log  io.Writer          // gets what went wrong
 }
 
 func (c *checker) test(ctx context.Context, m *mutation, flag string) (outcome, string) {

@@ -58,15 +58,14 @@ func NewAuthority(name string) (*Authority, error) {
 // PEM returns the authority's own certificate.
 func (a *Authority) PEM() []byte { return a.pem }
 
-// Pool returns a pool with this authority alone, for a peer that trusts no other.
+// Pool returns a pool that contains only this authority. A peer with that pool trusts no other authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Issue signs a certificate for this machine, which servers and clients may show. The certificate is valid for the 48 hours before
-// until.
+// Issue signs a certificate for this machine. Servers and clients may show it. It is valid for the 48 hours before until.
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {
@@ -102,8 +101,8 @@ func Write(dir string, a *Authority, p Pair) (Files, error) {
 	return f, errors.Join(os.WriteFile(f.CA, a.PEM(), 0o644), os.WriteFile(f.Cert, p.Cert, 0o644), os.WriteFile(f.Key, p.Key, 0o600))
 }
 
-// Make writes a new set, valid for a day, to the directory dir. It also returns the TLS configuration of a client that trusts the
-// set.
+// Make writes a new set of certificates, valid for a day, to the directory dir. It also returns the TLS configuration of a client
+// that trusts the set.
 func Make(dir string) (Files, *tls.Config, error) {
 	a, err := NewAuthority("lockstep test authority")
 	if err != nil {

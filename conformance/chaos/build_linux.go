@@ -21,8 +21,8 @@ const clockVariable = "CHAOS_CLOCK"
 // testEdits returns the edits that make the test build.
 func testEdits() []edit { return slices.Concat(settableClock(), shortLogs()) }
 
-// shortLogs makes logs so short that a node needs a snapshot after it was away for a second. With
-// the sizes that users have, that would take hours.
+// shortLogs makes logs so short that a node needs a snapshot after it was away for a second. With the log sizes of real clusters,
+// it would have to be away for hours.
 func shortLogs() []edit {
 	return []edit{
 		{"cluster/config.go", "SnapshotThreshold: 50_000", "SnapshotThreshold: 100"},
@@ -31,12 +31,12 @@ func shortLogs() []edit {
 	}
 }
 
-// settableClock gives each node a wall clock that can be set. libfaketime could not do that, because a static program does not load
-// it. Nor could a time namespace, because it has no wall clock of its own.
+// settableClock gives each node a wall clock that can be set. libfaketime cannot do that, because a static program does not load
+// it. A time namespace cannot do it either, because it has no wall clock of its own.
 //
 // A time.Time has a wall reading and a monotonic one. Setting a clock moves only the wall reading, so it does not change the
-// difference of two times. Time.Add would move both readings. So the edit changes the seconds where package time keeps the wall
-// reading.
+// difference of two times. Time.Add would move both readings. So the edit changes the seconds at the place where package time keeps
+// the wall reading.
 func settableClock() []edit {
 	return []edit{
 		{"cluster/internal/clock/source.go", "import (\n", "import (\n\t\"os\"\n\t\"unsafe\"\n"},

@@ -14,8 +14,7 @@ import (
 	"lockstep/conformance/chaos/network"
 )
 
-// testSuite makes a cluster of a build with edits, or says why this machine
-// cannot have one.
+// testSuite makes a cluster of a build with edits. If this machine cannot have one, it skips the test and says why.
 func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
 	t.Helper()
 	s := &suite{seed: seed, dir: t.TempDir(), out: t.Output(), busy: 6 * time.Second}
@@ -48,7 +47,7 @@ func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
 	return s
 }
 
-// testBuild is the build without edits, one for all tests.
+// testBuild makes the build without edits. All tests use the same one.
 var testBuild func() (string, error)
 
 func TestMain(m *testing.M) {
@@ -81,20 +80,19 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// TestChaosFindsEarlyAcknowledgement breaks what all else rests on: this build
-// acknowledges a write before it is replicated.
+// TestChaosFindsEarlyAcknowledgement breaks the guarantee on which all others rest: the build acknowledges a write before it is
+// replicated.
 func TestChaosFindsEarlyAcknowledgement(t *testing.T) {
 	finds(t, "not linearizable", "leader alone",
 		edit{"cluster/sequencer.go", "\ts.node.pending.begin(b, s.node.cfg.FailoverWait)\n", "\ts.node.pending.begin(b, s.node.cfg.FailoverWait)\n\tb.answer(nil)\n"})
 }
 
-// TestChaosFindsLostMessages leaves subscribers connected when a snapshot has
-// jumped over messages.
+// TestChaosFindsLostMessages runs a build whose nodes leave subscribers connected after a snapshot has skipped messages.
 func TestChaosFindsLostMessages(t *testing.T) {
 	finds(t, "heard later messages, but not", "one alone", edit{"server/hub.go", "\ts.out.abort()\n", "\t_ = s\n"})
 }
 
-// finds breaks a build by an edit and wants a failure that says a thing.
+// finds runs a build with a fault, and checks that a failure is found whose text contains says.
 func finds(t *testing.T, says, only string, broken edit) {
 	s := testSuite(t, 1, only, broken)
 	s.busy = 4 * time.Second

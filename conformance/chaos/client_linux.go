@@ -13,7 +13,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// mode is how a client finds the servers.
+// mode says how a client finds the servers.
 type mode string
 
 const (
@@ -22,14 +22,14 @@ const (
 	clusterMode  mode = "cluster"
 )
 
-// outcome is what a client knows after a command.
+// outcome says what a client knows after a command.
 type outcome int
 
 const (
 	done    outcome = iota // there is a reply
-	refused                // an error reply that says it was not executed
-	unknown                // executed, or not, or not yet
-	unsent                 // there was no connection to send it on
+	refused                // an error reply that says that the command was not executed
+	unknown                // the command was executed, was not, or will be
+	unsent                 // the command was not sent, because there was no connection
 	wrong                  // an error reply that no working server gives
 	aborted                // a transaction that was not executed, because a key that it watched was changed
 )
@@ -138,8 +138,9 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// transaction executes commands in one transaction. The function then returns the commands; it gets the value of the watched key,
-// if a key is watched. If another client changes that key meanwhile, nothing is executed.
+// transaction executes commands in one transaction. If watched is not empty, it first watches and reads that key, and passes the
+// value to then. The function then returns the commands. If another client changes the watched key meanwhile, no command is
+// executed.
 func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
 	reply, known, err := c.try(func() (any, error) {
 		var value any
@@ -171,8 +172,8 @@ func (c *client) transaction(watched string, then func(value string) [][]string)
 	return reply, known, err
 }
 
-// try does something on a connection and says what is known of its outcome. A node that redirects the client has executed nothing,
-// so try does it again at the node that the redirection names.
+// try does something on a connection, and says what is known of its outcome. A node that redirects the client has executed nothing.
+// In that case try does the same at the node that the redirection names.
 func (c *client) try(something func() (any, error)) (string, outcome, error) {
 	if c.conn == nil {
 		if err := c.connect(); err != nil {
@@ -231,7 +232,7 @@ func (c *client) once(args []string) (any, error) {
 	return reply, err
 }
 
-// flat converts a reply to the form that histories have: a nil becomes empty, and a comma follows each element of a list.
+// flat converts a reply to the form that histories use: nil becomes the empty text, and a comma follows each element of a list.
 func flat(reply any) string {
 	switch v := reply.(type) {
 	case nil:

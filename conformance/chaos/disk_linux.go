@@ -16,7 +16,7 @@ import (
 )
 
 // disk is an ext4 file system for one node alone. It is stored in a file, and mounted only in the node's mount namespace. It can be
-// full, stall, fail, and lose what was not synced, as after a power cut.
+// full, stall and fail. It can also lose what was not synced, as a disk does in a power cut.
 type disk struct {
 	host  *network.Host
 	image string
@@ -186,7 +186,7 @@ func (d *disk) empty() error {
 	})
 }
 
-// need writes large values, which make the logs grow: so a node notices that its disk is full.
+// need writes large values, because a node notices only when its log grows that its disk is full.
 func (x *breaker) need() {
 	for range 4 {
 		n := x.leading()
@@ -195,7 +195,7 @@ func (x *breaker) need() {
 	}
 }
 
-// try records the error of an action on a disk. It is no failure, because the disk may have been cut.
+// try records the error of an action on a disk. The error does not fail the run, because the disk may have been cut.
 func (x *breaker) try(err error) {
 	if err != nil {
 		x.note("disk: %v", err)
@@ -266,8 +266,7 @@ func diskFaults() []*fault {
 	}
 }
 
-// fullDisk leaves a node without room; one time in three it also restarts the
-// node in that state.
+// fullDisk leaves a node without room on its disk. One time in three, it also restarts the node while there is no room.
 func fullDisk(x *breaker) {
 	n := x.mostly()
 	x.note("disk of %s is full", n.id)

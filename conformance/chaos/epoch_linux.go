@@ -66,8 +66,8 @@ func (e *epoch) count(op history.Op, known outcome) {
 	e.ops[string(op.Kind)]++
 }
 
-// runEpoch runs one epoch. It records failures of lockstep in the epoch. An error ends the whole run: this program has failed, or
-// the cluster did not come back.
+// runEpoch runs one epoch. Failures of lockstep are recorded in the epoch. An error ends the whole run: either this program has
+// failed, or the cluster did not come back.
 func (s *suite) runEpoch(n int) (*epoch, error) {
 	e := &epoch{s: s, n: n, keys: newKeys(n), stop: make(chan struct{}), ops: map[string]int{},
 		path: filepath.Join(s.dir, fmt.Sprintf("epoch-%04d.jsonl", n))}
@@ -134,7 +134,7 @@ func (e *epoch) heal() error {
 	leaving := e.s.f.leaving
 	e.s.f.mu.Unlock()
 	for _, n := range leaving {
-		// Without the vote of this node, its removal may find no majority.
+		// A paused node may be needed for the majority that removes it.
 		n.resume()
 		if err := n.start(); err != nil {
 			return err

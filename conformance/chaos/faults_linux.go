@@ -12,7 +12,7 @@ import (
 // fault is one way to break something. A fault ends by itself. What it leaves broken is repaired at the end of the epoch.
 type fault struct {
 	name string
-	area string // only one fault of an area happens at a time
+	area string // faults of the same area never happen at the same time
 	run  func(x *breaker)
 }
 
@@ -41,7 +41,7 @@ func (x *breaker) leading() *node {
 	return x.any()
 }
 
-// mostly returns the leader two times out of three, else any node: faults of the leader do most harm.
+// mostly returns the leader two times out of three, and otherwise any node: faults of the leader do most harm.
 func (x *breaker) mostly() *node {
 	if x.rng.IntN(3) > 0 {
 		return x.leading()
@@ -140,7 +140,7 @@ func processFaults() []*fault {
 		{"restart rolling", "process", func(x *breaker) {
 			for _, n := range x.s.f.nodes {
 				x.note("SIGTERM %s", n.id)
-				// While other things are broken, too, nobody judges whether the node ends in time and with which code.
+				// Other things are broken, too, so nobody checks whether the node ends in time and with the right exit code.
 				if err := n.stop(); err != nil {
 					x.note("%v", err)
 				}
@@ -162,8 +162,8 @@ func pauseTwo(x *breaker) {
 	a.resume()
 }
 
-// ways sets the link of each direction between nodes. If clients is true, it also sets the links between the nodes and their
-// clients.
+// ways sets the link between each two nodes, in each direction. If clients is true, it also sets the links between the nodes and
+// their clients.
 func (x *breaker) ways(clients bool, l func(from, to *node) network.Link) {
 	for _, a := range x.s.f.nodes {
 		for _, b := range x.s.f.nodes {

@@ -18,7 +18,7 @@ type fleet struct {
 	net     *network.Switch
 	nodes   []*node
 	clients *network.Host // where the clients are; its links may be broken
-	control *network.Host // where this program asks from; its links are never broken
+	control *network.Host // the host from which this program asks the nodes; its links are never broken
 	binary  string
 	flags   []string // for every node, in addition to the common ones
 	noDisks error    // why the nodes have no disks of their own
@@ -39,7 +39,7 @@ type fleetConfig struct {
 
 const prefix = "10.77.0."
 
-// newFleet makes the hosts. startAll starts the nodes.
+// newFleet makes the hosts. The method startAll starts the nodes.
 func newFleet(c fleetConfig) (_ *fleet, err error) {
 	f := &fleet{net: network.NewSwitch(c.seed), binary: c.binary}
 	defer func() {
@@ -127,8 +127,8 @@ func (f *fleet) waitReady(limit time.Duration) error {
 	return nil
 }
 
-// leader returns the node that says that it leads, or nil if none does. A node that was deposed without knowing it says so, too:
-// leader then returns the one with the highest term.
+// leader returns the node that says that it leads, or nil if none does. A deposed node that does not know it yet says so, too. So
+// if several nodes say it, leader returns the one with the highest term.
 func (f *fleet) leader() *node {
 	var found *node
 	best := ""
@@ -148,7 +148,7 @@ func (f *fleet) leader() *node {
 	return found
 }
 
-// waitEqual waits until all nodes report one applied index and one state hash.
+// waitEqual waits until all nodes report the same applied index and the same state hash.
 func (f *fleet) waitEqual(limit time.Duration) error {
 	var seen []string
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); {

@@ -8,8 +8,8 @@ import (
 	"lockstep/conformance/chaos/history"
 )
 
-// A key gives way to a new one when its history has become expensive to check: each operation whose outcome is unknown may belong
-// anywhere after it was sent.
+// After usesPerKey uses or lostPerKey unknown outcomes, a new key replaces a key, because the history of the old one has become
+// expensive to check. An operation whose outcome is unknown may have taken effect at any time after it was sent.
 const (
 	usesPerKey  = 200
 	lostPerKey  = 4
@@ -25,8 +25,8 @@ type keys struct {
 	of    map[string]*slot
 }
 
-// slot counts the uses of a key, and how many of them have an unknown outcome. generation numbers the keys that follow each other
-// in the slot.
+// slot counts the uses of its present key, and how many of them have an unknown outcome. generation is the number of that key among
+// the keys that the slot has had.
 type slot struct{ generation, uses, lost int }
 
 func newKeys(epoch int) *keys {

@@ -11,11 +11,11 @@ import (
 	"lockstep/server/respclient"
 )
 
-// hearLimit is how long a message may take to reach the listeners after everything is healed. TCP may send a lost segment again
-// only after twice the time for which the connection was cut off.
+// hearLimit is how long a message may take to reach the listeners after everything is healed. It is long, because TCP may send a
+// lost segment again only after twice the time for which the connection was cut off.
 const hearLimit = 30 * time.Second
 
-// listener subscribes at one node, and again whenever its connection ends.
+// listener subscribes at one node, and subscribes again whenever its connection ends.
 type listener struct {
 	e    *epoch
 	n    *node
@@ -31,7 +31,7 @@ func (e *epoch) channel() string { return fmt.Sprintf("e%d:messages", e.n) }
 // run listens until it is told to stop.
 func (l *listener) run() {
 	for !ended(l.stop) {
-		// The network breaks connections; what was heard on each is checked later.
+		// An error is no failure here, because the network breaks connections. What was heard on each connection is checked later.
 		if err := l.listen(); err != nil && !ended(l.stop) {
 			l.e.note("the subscriber at %s: %v", l.n.id, err)
 		}
@@ -84,8 +84,7 @@ func (l *listener) listen() error {
 	}
 }
 
-// hears waits until the message has come, or the connection that should have
-// brought it has ended.
+// hears waits until the message has come, or until the connection that should have brought it has ended.
 func (l *listener) hears(text string) error {
 	l.mu.Lock()
 	conn, at := l.conn, len(l.subs)-1
@@ -93,7 +92,7 @@ func (l *listener) hears(text string) error {
 	if conn == nil {
 		return nil
 	}
-	// If the node was killed, only this end of the connection may be left. A write lets TCP find that out.
+	// If the node was killed, its end of the connection is gone, but this end may still be open. A write makes TCP notice that.
 	if err := respclient.NewConn(conn).Send("PING"); err != nil {
 		return nil // the connection has ended
 	}
@@ -137,8 +136,8 @@ func (e *epoch) published(p history.Publication) {
 	e.sent = append(e.sent, p)
 }
 
-// listeners makes a subscriber at some nodes, or at none. A leader sends its entries to nodes with subscribers in another way, and
-// both ways are to be tested.
+// listeners makes a subscriber at some nodes, or at none. A leader sends entries in one way to nodes with subscribers, and in
+// another way to all other nodes. The test needs both.
 func (e *epoch) listeners(r *rand.Rand) (list []*listener) {
 	for _, n := range e.s.f.nodes {
 		if r.IntN(2) == 0 {

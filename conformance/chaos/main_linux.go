@@ -93,7 +93,7 @@ func chaos(o options) (err error) {
 	return s.clean()
 }
 
-// chosen returns the faults that the argument only names, by their own names or by their areas.
+// chosen returns the faults that only names, by their own names or by the names of their areas.
 func chosen(all []*fault, only string, clocks, disks bool) ([]*fault, error) {
 	names := strings.Split(only, ",")
 	used := map[string]bool{"": true}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// A spare is a node that joins the running cluster and leaves it again. Each spare is a new node with an empty disk; no number is
-// given twice.
+// A spare is a node that joins the running cluster and leaves it again. Each spare is a new node with an empty disk, and has a
+// number that no spare before it had.
 
 // addSpare makes the host of the next spare.
 func (f *fleet) addSpare(dir string) (*node, error) {
@@ -21,7 +21,7 @@ func (f *fleet) addSpare(dir string) (*node, error) {
 	number := len(f.nodes) + f.spares
 	f.mu.Unlock()
 	id := fmt.Sprintf("n%d", number)
-	// Addresses are used again after 50 spares: the earlier spare with this address is long gone.
+	// An address is used again after 50 spares. By then the spare that had it is long gone.
 	addr := netip.MustParseAddr(fmt.Sprint(prefix, 40+number%50))
 	n := &node{id: id, addr: addr, dir: filepath.Join(dir, id), f: f}
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
@@ -70,7 +70,7 @@ func (n *node) memberIDs() (map[string]bool, error) {
 // memberTimeout is how long the removal of a member may take after everything is healed.
 const memberTimeout = 60 * time.Second
 
-// removed removes a member. It tries until no node counts that member any more: the leader may be lost at any moment, and may
+// removed removes a member. It tries again until no node counts that member any more: the leader may be lost at any moment, and may
 // itself be the member to remove.
 func (f *fleet) removed(id string) error {
 	var last error
@@ -116,7 +116,7 @@ func memberFaults() []*fault {
 				_, err = leader.ask("LOCKSTEP", "REMOVE", n.id)
 				x.note("%s: remove %s: %v", leader.id, n.id, err)
 			}
-			// If this failed, the spare is removed after everything is healed.
+			// If the removal failed, the spare is removed after everything is healed.
 			x.s.f.leave(n)
 		}},
 	}
@@ -163,8 +163,8 @@ func (e *epoch) sendOff() error {
 	return nil
 }
 
-// sendStraysOff removes spares of earlier epochs that became members late: the request of a spare to join may still have been on
-// its way when no node counted the spare as a member.
+// sendStraysOff removes spares of earlier epochs that became members late. A spare's request to join may still have been under way
+// when no node counted the spare as a member.
 func (e *epoch) sendStraysOff(leaving []*node) error {
 	f := e.s.f
 	for _, n := range f.nodes {

@@ -13,7 +13,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// trio starts three nodes and returns the suite and who leads.
+// trio starts three nodes, and returns the suite and the leader.
 func trio(t *testing.T) (*suite, *node) {
 	t.Helper()
 	s := testSuite(t, 1, "")
@@ -100,17 +100,16 @@ func readsAfterPause(t *testing.T, ask ...string) {
 	}
 }
 
-// TestJ5StaleReadPausedLeader: a leader that slept through its deposition does
-// not answer from the state that it had.
+// TestJ5StaleReadPausedLeader: a leader that was paused while it was deposed does not answer reads from its old state.
 func TestJ5StaleReadPausedLeader(t *testing.T) { readsAfterPause(t, "GET") }
 
-// TestJ16StaleReadInScriptAfterPause: neither does a script.
+// TestJ16StaleReadInScriptAfterPause: a script on such a paused leader does not answer from the old state either.
 func TestJ16StaleReadInScriptAfterPause(t *testing.T) {
 	readsAfterPause(t, "EVAL", `return redis.call('GET', KEYS[1])`, "1")
 }
 
-// TestJ14StalledLeaderRevokesNothing: the leader's disk stalls, the owners of
-// locks renew them with the next leader, and the old leader ends none of them
+// TestJ14StalledLeaderRevokesNothing: the leader's disk stalls, another leader is elected, and the owners of locks renew them
+// there. When the old leader's disk goes on, the old leader ends none of these locks.
 // when its disk goes on.
 func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	s, old := trio(t)
@@ -133,12 +132,11 @@ func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	if err := old.disk.freeze(); err != nil {
 		t.Fatal(err)
 	}
-	// Something to write, so that the stall is met.
+	// This write makes the leader wait for the stalled disk.
 	if err := old.speak(t).resp.Send("SET", "stalled", "1"); err != nil {
 		t.Fatal(err)
 	}
-	// A stalled disk alone deposes nobody: heartbeats need no disk. The leader's
-	// peers must lose it, too.
+	// A stalled disk alone does not depose a leader, because heartbeats need no disk. So the leader is paused, too.
 	old.pause()
 	s.leads(t, old)
 	renewed := time.Now()
@@ -165,8 +163,8 @@ func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	}
 }
 
-// TestJ13BusyLeaderKeepsLeading: scripts that keep the leader busy, and a disk
-// that stutters at the same time, do not depose it.
+// TestJ13BusyLeaderKeepsLeading: a leader stays leader although scripts keep it busy and its disk stalls again and again at the
+// same time.
 func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 	s, leader := trio(t)
 	before, err := leader.status()
@@ -179,7 +177,7 @@ func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 		c := n.speak(t)
 		busy.Go(func() {
 			for !ended(stop) {
-				// About a tenth of a second each.
+				// Each of these scripts takes about a tenth of a second.
 				c.wants("1", "EVAL", `for i = 1, 2000000 do end redis.call('INCR', KEYS[1]) return 1`, "1", "busy")
 			}
 		})
@@ -205,9 +203,9 @@ func TestJ13BusyLeaderKeepsLeading(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a node whose log has no room on the disk is not ready, and says so. The other nodes
-// go on without it. The node goes on when there is room. A node that is started without room
-// reports the full disk and ends; it starts when there is room.
+// TestFullDisk: a node whose disk has no room for its log is not ready, and says why. The other nodes go on without it. The node
+// goes on when there is room again. A node that is started without room reports the full disk and ends. It starts when there is
+// room.
 func TestFullDisk(t *testing.T) {
 	s, leader := trio(t)
 	if leader.disk == nil {
@@ -249,7 +247,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	until("a full disk", func() bool { err := n.ready(); return err != nil && strings.Contains(err.Error(), " 503 ") })
 	user.wants("OK", "SET", "lock", "me", "NX", "PX", "60000")
-	n.speak(t).wants("me", "GET", "lock") // it still carries requests to the leader
+	n.speak(t).wants("me", "GET", "lock") // the node still passes requests on to the leader
 	well()
 
 	if err := n.disk.fill(); err != nil {

@@ -95,11 +95,10 @@ func (n *node) logPath() string   { return filepath.Join(n.dir, "log") }
 func (n *node) diskPath() string  { return filepath.Join(n.dir, "disk") }
 func (n *node) clockPath() string { return filepath.Join(n.dir, "clock") }
 
-// gaveUp is the exit code of a node that cannot go on without breaking a
-// promise.
+// gaveUp is the exit code of a node that ends because it could not go on without breaking a promise.
 const gaveUp = 1
 
-// noteEnd records how the process ended, unless somebody asked it to end or its disk is an excuse. The caller must hold n.mu.
+// noteEnd records how the process ended, unless somebody asked it to end, or it may blame its disk. The caller must hold n.mu.
 func (n *node) noteEnd() {
 	if !n.wanted || !ended(n.done) {
 		return
@@ -178,7 +177,7 @@ func (n *node) reap() {
 // signal sends a signal, unless the process has ended. The caller must hold n.mu.
 func (n *node) signal(s syscall.Signal) {
 	if n.cmd != nil && !ended(n.done) {
-		// The process may end at this very moment. Whoever waits for it learns that.
+		// The process may end at this very moment. Then whoever waits for the process learns that it has ended.
 		_ = n.cmd.Process.Signal(s)
 	}
 }
@@ -187,23 +186,23 @@ func (n *node) pause() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.signal(syscall.SIGSTOP)
-	// The signal reaches one thread after the other, and on a busy machine some go on
-	// for a while, and could still answer.
+	// The signal reaches one thread after the other. On a busy machine, some threads go on for a while, and could still answer a
+	// client.
 	for !n.stands() {
 		time.Sleep(time.Millisecond)
 	}
 	n.paused = true
 }
 
-// stands reports whether the process has stopped, or has ended: no thread of it runs. A
-// thread that waits for a disk stops as soon as the disk answers.
+// stands reports whether no thread of the process runs, because the process has stopped or ended. A thread that waits for a disk
+// stops as soon as the disk answers.
 func (n *node) stands() bool {
 	if n.cmd == nil || ended(n.done) {
 		return true
 	}
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", n.cmd.Process.Pid))
 	if err != nil {
-		return true // only for a bad pattern, which this is not
+		return true // Glob fails only for a bad pattern, and this pattern is good
 	}
 	stopped := false
 	for _, path := range tasks {
@@ -289,8 +288,7 @@ func (n *node) setClock(offset time.Duration) error {
 // statusTimeout is how long a node may take to report its status.
 const statusTimeout = 2 * time.Second
 
-// ask sends the node one command over the control host, whose links are never
-// broken.
+// ask sends the node one command from the control host, whose links are never broken.
 func (n *node) ask(args ...string) (any, error) {
 	conn, err := n.f.control.Dial(n.at(plainPort), statusTimeout)
 	if err != nil {
@@ -319,7 +317,7 @@ func (n *node) status() (map[string]string, error) {
 	return m, nil
 }
 
-// ready asks /readyz by hand: a request and the first line of its answer.
+// ready requests /readyz without an HTTP client: it sends a request, and reads the first line of the answer.
 func (n *node) ready() error {
 	conn, err := n.f.control.Dial(n.at(httpPort), statusTimeout)
 	if err != nil {

@@ -32,7 +32,7 @@ type suite struct {
 // errUnhealed says that a cluster did not come back. The run then ends, because every later epoch would fail, too.
 var errUnhealed = errors.New("the cluster did not come back")
 
-// failureLimit is how many failures end a run: further ones would tell little.
+// failureLimit is how many failures end a run: more of them would tell little that is new.
 const failureLimit = 20
 
 // now returns the time that histories use: nanoseconds since the run began.
@@ -110,7 +110,7 @@ func (s *suite) summary() {
 	fmt.Fprintf(s.out, "faults: %s\npackets: %d carried, %d lost\n", strings.Join(parts, ", "), carried, dropped)
 }
 
-// clean removes files that only a run with failures must leave.
+// clean removes the nodes' disks. It removes all other files only if the run had no failures.
 func (s *suite) clean() error {
 	var faults []error
 	for _, n := range s.f.nodes {

@@ -19,7 +19,7 @@ type worker struct {
 	e      *epoch
 	rng    *rand.Rand
 	serial int  // makes owners and values unique
-	fresh  bool // has connected again since everything was healed
+	fresh  bool // the client has connected again since everything was healed
 }
 
 // These scripts are like those of lock libraries.
@@ -74,7 +74,7 @@ func (w *worker) run() {
 	}
 }
 
-// often calls use one to eight times, each time with a key of the kind.
+// often calls use one to eight times, each time with a key for the given kind of history.
 func (w *worker) often(kind history.Kind, use func(key string)) {
 	for range 1 + w.rng.IntN(8) {
 		if w.e.over() {
@@ -144,7 +144,8 @@ func (w *worker) carryOut(op history.Op, how func() (string, outcome, error)) (s
 func (w *worker) attempt(op history.Op, how func() (string, outcome, error)) (_ history.Op, reply string, known outcome) {
 	quiet := w.e.quiet.Load()
 	if quiet && !w.fresh {
-		// A connection may show only at its next use that it was broken before everything was healed. So the client connects anew.
+		// A connection may have been broken before everything was healed, and show that only at its next use. So the client
+		// connects anew.
 		w.c.drop()
 		w.fresh = true
 	}
@@ -197,7 +198,7 @@ func sha(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// eval is call for a script.
+// eval does what call does, for an operation that is one script.
 func (w *worker) eval(op history.Op, script string, keys []string, args ...string) (string, bool) {
 	command := append([]string{"EVALSHA", sha(script), strconv.Itoa(len(keys))}, keys...)
 	return w.call(op, append(command, args...)...)
@@ -228,8 +229,7 @@ func (w *worker) useLock(key string) {
 			w.eval(as("renew"), renewScript, []string{key}, owner, millis(ttl))
 		}
 	}
-	// One client in five dies with the lock. A client that was refused releases,
-	// too: that must have no effect.
+	// One client in five dies while it has the lock. A client that did not get the lock releases it, too: that must have no effect.
 	if w.rng.IntN(5) > 0 {
 		w.eval(as("release"), releaseScript, []string{key}, owner)
 	}
@@ -309,7 +309,7 @@ func (w *worker) useList(key string) {
 		op.Call = "range"
 		w.call(op, "LRANGE", key, "0", "-1")
 	case 2:
-		// The two elements come at once: nobody may see one without the other.
+		// One transaction appends both elements, so nobody may see one without the other.
 		first, second := w.unique(), w.unique()
 		op.Owner = first + "," + second
 		w.carryOut(op, func() (string, outcome, error) {

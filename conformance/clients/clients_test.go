@@ -1,5 +1,5 @@
-// Package clients runs the suites of foreign clients, each with the real
-// library, against one lockstep node and against three.
+// Package clients runs test suites of clients in other languages. Each suite uses the real client library, and runs against one
+// lockstep node and against three.
 package clients
 
 import (
@@ -17,7 +17,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// suite is one language's clients.
+// suite is the test suite for the clients of one language.
 type suite struct {
 	name   string
 	needs  []string // tools on the PATH
@@ -31,7 +31,7 @@ var suites = []suite{
 	{name: "node", needs: []string{"node", "npm"}, script: "../run-node.sh"},
 	{name: "go", needs: []string{"go"}, script: "../run-go.sh"},
 	{name: "rust", needs: []string{"cargo"}, script: "../run-rust.sh"},
-	// Ruby's and PHP's libraries are those that Debian packages: .ci/install has the names.
+	// The libraries for Ruby and PHP are Debian's packages, which .ci/install names.
 	{name: "ruby", needs: []string{"ruby"}, script: "../run-ruby.sh",
 		probe: []string{"ruby", "-e", "%w[minitest redis active_support sidekiq].each { |name| require name }"}},
 	{name: "php", needs: []string{"php"}, script: "../run-php.sh",
@@ -51,7 +51,7 @@ func TestClients(t *testing.T) {
 				list, secret := nodes.StartSecret(t, 1)
 				results = append(results, s.run(t, list, secret, &failed)...)
 			})
-			// The suites use the first address most: a follower's.
+			// The suites send most commands to the first address, which is a follower's.
 			t.Run("three nodes through a follower", func(t *testing.T) {
 				list, secret := nodes.StartSecret(t, 3)
 				c := &control{list: list}
@@ -65,13 +65,13 @@ func TestClients(t *testing.T) {
 			}
 		})
 	}
-	// Once more at the end, where the log of a CI run is looked at first.
+	// The failures are printed again at the end, because readers of a CI log look there first.
 	for _, out := range failed {
 		t.Log(out)
 	}
 }
 
-// require skips the suite where its toolchain is missing; CI must have it.
+// require skips the suite if its tools are missing; on CI it fails instead.
 func (s suite) require(t *testing.T) {
 	t.Helper()
 	missing := func(what string) {
@@ -94,8 +94,7 @@ func (s suite) require(t *testing.T) {
 	}
 }
 
-// environment tells a suite where everything is. The first address of each
-// kind is a follower's when there are three nodes.
+// environment tells a suite all addresses and files. With three nodes, the first address of each kind is a follower's.
 func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, results string) []string {
 	a := addrsOf(list)
 	return append(os.Environ(),
@@ -115,7 +114,7 @@ func environment(t *testing.T, list []*nodes.Node, secret nodes.Secret, results 
 	)
 }
 
-// otherAuthority writes the certificate of an authority that has signed nothing.
+// otherAuthority writes the certificate of an authority that has signed no other certificate.
 func otherAuthority(t *testing.T) string {
 	t.Helper()
 	a, err := certs.NewAuthority("another authority")
@@ -129,8 +128,7 @@ func otherAuthority(t *testing.T) string {
 	return file
 }
 
-// run runs the suite and returns what it reported. What it printed when it failed
-// is added to failed.
+// run runs the suite, and returns the results that the suite reported. If the suite failed, run adds its output to failed.
 func (s suite) run(t *testing.T, list []*nodes.Node, secret nodes.Secret, failed *[]string) []compatibility.Result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "results.jsonl")

@@ -13,8 +13,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// control is an endpoint for test suites in other languages. In the middle of a test, a suite asks it for a failover: only the
-// suite knows when its locks are held.
+// control is an endpoint for test suites in other languages. A suite asks it for a failover in the middle of a test, because only
+// the suite knows when its locks are held.
 //
 //	GET  /addrs     addresses of the nodes, followers first
 //	POST /failover  kill -9 of the leader; answers when another node leads
@@ -30,7 +30,7 @@ const electionTimeout = 20 * time.Second
 // addrs is the answer of GET /addrs.
 type addrs struct {
 	faces
-	TLS faces `json:"tls"` // the same for TLS
+	TLS faces `json:"tls"` // the same addresses for TLS
 }
 
 // faces holds addresses of the nodes: a list for each way in which clients find them.
@@ -122,8 +122,8 @@ func electedOf(list []*nodes.Node) *nodes.Node {
 	}
 }
 
-// failover kills the leader, waits for another one, and restarts the killed node. If there is only one node, it is killed and
-// restarted.
+// failover kills the leader, waits until another node leads, and restarts the killed node. If there is only one node, failover
+// kills and restarts that node.
 func (c *control) failover() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

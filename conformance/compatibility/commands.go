@@ -9,7 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// States of a command.
+// These are the states of a command.
 const (
 	Done     = "done"
 	NoEffect = "accepted, no effect"
@@ -66,7 +66,7 @@ func has(table *store.Table, name string) bool {
 	return ok
 }
 
-// reason says why a command is not here. It returns "" if no reason is recorded.
+// reason returns why lockstep does not have a command; "" if no reason is recorded.
 func reason(group, name string) string {
 	container, _, _ := strings.Cut(name, "|")
 	for _, key := range []string{name, container} {

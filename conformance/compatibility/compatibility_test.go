@@ -47,7 +47,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestNothingFailed: a result that failed is not to be committed.
+// TestNothingFailed: nobody may commit a result that failed.
 func TestNothingFailed(t *testing.T) {
 	results, err := ReadAll("results")
 	if err != nil {
@@ -63,8 +63,7 @@ func TestNothingFailed(t *testing.T) {
 	}
 }
 
-// TestReasons: every command that is not done has a reason, and no reason is
-// left of a command that is done now.
+// TestReasons: every command that is not done has a reason, and no command that is done has one.
 func TestReasons(t *testing.T) {
 	table, names := Table(), map[string]bool{}
 	for _, c := range Commands(table) {
@@ -90,7 +89,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestVersions: the results are of the versions that are pinned.
+// TestVersions: the results come from the pinned versions of the clients.
 func TestVersions(t *testing.T) {
 	pinned := map[string]string{}
 	for suite, file := range map[string]string{"java": "pom.xml", "python": "requirements.txt", "node": "package.json", "go": "go.mod", "rust": "Cargo.lock"} {
@@ -164,8 +163,8 @@ func TestRedisCommands(t *testing.T) {
 	}
 }
 
-// documented turns the reply of COMMAND DOCS into lines "group name". A container
-// command stands there as its subcommands only.
+// documented turns the reply of COMMAND DOCS into lines "group name". It does not list a container command itself, only its
+// subcommands.
 func documented(docs any) (lines []string) {
 	list, _ := docs.([]any)
 	for i := 0; i+1 < len(list); i += 2 {
@@ -187,7 +186,7 @@ func documented(docs any) (lines []string) {
 	return lines
 }
 
-// TestResults: what is written is read again, in an order of its own.
+// TestResults: results that were written are read back unchanged, in a fixed order.
 func TestResults(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.jsonl")
 	in := []Result{

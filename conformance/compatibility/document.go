@@ -26,8 +26,8 @@ Clients that cannot be had here, and modes that a library does not have, are lis
 |---|---|---|---|---|
 `
 
-// Generate writes the document. Its parameters are the results, the commands, what the transcripts play of the commands, and the
-// section about Redis's suite.
+// Generate writes the document from the results of clients, the commands, what the transcripts play, and the section about Redis's
+// own test suite.
 func Generate(results []Result, commands []Command, corpus *Corpus, suite string) (string, error) {
 	var b strings.Builder
 	b.WriteString(head)
@@ -78,7 +78,7 @@ func writeClients(b *strings.Builder, results []Result, notes []string) {
 	}
 }
 
-// cell counts outcomes: "8 passed, 1 skipped [2]".
+// cell shows how many results have which outcome, such as "8 passed, 1 skipped [2]".
 func cell(results []Result, notes []string) string {
 	count := map[string]int{}
 	var why []string

@@ -9,8 +9,8 @@ import (
 
 // The maps below say what the transcripts need not show, and why. TestPlayed fails for an entry that is no longer true.
 
-// onlyErrors has the commands that Redis answers only with errors wherever a transcript can be recorded. Commands in refused count
-// as such commands, too.
+// onlyErrors has the commands for which transcripts have only error replies. On servers on which transcripts can be recorded, Redis
+// answers these commands only with errors. Commands in refused count as such commands, too.
 var onlyErrors = map[string]string{
 	"acl|load":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
 	"acl|save":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
@@ -35,8 +35,8 @@ var noErrors = map[string]string{
 
 const anyNames = "any number of names is right, and one that there is not is no error"
 
-// byShape has the commands of which transcripts compare only the types of the replies and the fields of aggregates. Most of their
-// replies cannot be equal to the letter.
+// byShape has the commands whose replies can hardly ever be equal byte by byte. Transcripts compare only the types of such replies
+// and the fields of aggregates.
 var byShape = map[string]string{
 	"acl|genpass":                   "random",
 	"asking":                        ofCluster,
@@ -77,8 +77,8 @@ const (
 	ownWords    = "a text for people, in lockstep's own words"
 )
 
-// played counts the commands that both servers have. It also counts how many of these the transcripts play with a reply, with an
-// error, and with a reply over RESP3.
+// played counts the commands that both servers have. Of these, it also counts those that the transcripts play with a reply, those
+// with an error, and those with a reply over RESP3.
 func played(commands []Command, corpus *Corpus) (both, replies, errors, resp3 int) {
 	for _, c := range commands {
 		if c.State == NotHere {

@@ -13,7 +13,7 @@ import (
 // Play counts how often transcripts play a command, by the kind of Redis's answer.
 type Play struct {
 	Replies int // answers that are no errors
-	Exact   int // how many of Replies are compared to the letter
+	Exact   int // how many of Replies are compared byte by byte
 	RESP3   int // how many of Replies came over RESP3
 	Errors  int
 }
@@ -25,12 +25,12 @@ type Corpus struct {
 	Plays    map[string]*Play
 }
 
-// notPlayed has the folders of transcripts that a node does not pass (transcript/README.md says why). They show nothing about a
-// node.
+// notPlayed has the folders of transcripts on which a node differs from Redis (transcript/README.md says why). They show nothing
+// about a node.
 var notPlayed = []string{"differs"}
 
-// ReadCorpus reads the transcripts of the folder dir. It also reads those in the folder shapes, of which only the shape is recorded
-// (conformance/discovery).
+// ReadCorpus reads the transcripts in the folder dir. It also reads those in the folder shapes, which contain only the shapes of
+// replies (conformance/discovery).
 func ReadCorpus(dir, shapes string) (*Corpus, error) {
 	c := &Corpus{Plays: map[string]*Play{}}
 	for line := range strings.Lines(redisCommands) {

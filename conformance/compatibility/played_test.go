@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlayed: for each command that both servers have, transcripts play a reply, a reply over
-// RESP3, a reply that is compared byte by byte, and an error. If one of these is missing, exempt.go
-// says why.
+// TestPlayed: for each command that both servers have, the transcripts play a reply, a reply over RESP3, a reply that is compared
+// byte by byte, and an error. If one of these is missing, exempt.go must say why.
 func TestPlayed(t *testing.T) {
 	corpus, err := ReadCorpus(filepath.Join("..", "transcript", "testdata"), filepath.Join("..", "discovery", "testdata"))
 	if err != nil {

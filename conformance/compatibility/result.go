@@ -21,7 +21,7 @@ import (
 	"slices"
 )
 
-// Outcomes of a test.
+// These are the outcomes of a test.
 const (
 	Passed  = "passed"
 	Skipped = "skipped"

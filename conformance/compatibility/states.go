@@ -44,13 +44,13 @@ const (
 	noReplicas    = "nodes replicate by Raft, not as replicas of Redis"
 )
 
-// absent has the commands that are not here, each with the reason.
+// absent has the commands that lockstep does not have, each with the reason.
 var absent = map[string]string{
 	"pfdebug":        "no HyperLogLog",
 	"restore-asking": "there is no slot migration",
 }
 
-// absentGroups has the data types that are not here at all.
+// absentGroups has the data types that lockstep does not have at all.
 var absentGroups = map[string]string{
 	"geo":         "no lock client uses geo indexes",
 	"hyperloglog": "no lock client uses HyperLogLog",

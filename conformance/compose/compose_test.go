@@ -20,9 +20,8 @@ const (
 
 const unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
 
-// TestCompose takes locks through all three containers, and cuts their network,
-// kills and restarts them, while clients contend. Every lock must stay with its
-// owner, no two clients may hold one lock, and the nodes must be equal in the end.
+// TestCompose takes locks through all three containers while clients contend. Meanwhile it cuts the containers' network, and kills
+// and restarts them. Every lock must stay with its owner, no two clients may hold one lock, and the nodes must be equal in the end.
 func TestCompose(t *testing.T) {
 	if os.Getenv("LOCKSTEP_COMPOSE") == "" {
 		t.Skip("`make compose` runs docker-compose.yml under a Docker engine")
@@ -44,7 +43,7 @@ func TestCompose(t *testing.T) {
 	stop := s.contend()
 	for _, f := range []struct {
 		name  string
-		short bool // in make test, too
+		short bool // make test plays it, too
 		do    func()
 	}{
 		{"the leader is cut off", true, s.cutLeader},
@@ -87,8 +86,7 @@ func (e *engine) requireContainers(image string) {
 	}
 }
 
-// requireNoRights checks that the containers have no right that a node does not
-// need.
+// requireNoRights checks that the containers have only the rights that a node needs.
 func (p *project) requireNoRights() {
 	p.t.Helper()
 	const want = "[ALL] [] false true [no-new-privileges:true]"
@@ -100,8 +98,7 @@ func (p *project) requireNoRights() {
 	}
 }
 
-// stage is the project with locks that are held throughout, and clients that
-// contend.
+// stage is the project with locks that are held all the time, and with clients that contend for other locks.
 type stage struct {
 	*project
 	held            map[string]string
@@ -121,8 +118,7 @@ func (s *stage) takeLocks() {
 	}
 }
 
-// checkHeld checks, through each of the services, that every lock is held by its
-// owner and is not granted to a thief.
+// checkHeld asks each of the services about every lock. The lock must have its owner, and must not be granted to a thief.
 func (s *stage) checkHeld(through ...string) {
 	s.t.Helper()
 	for _, service := range through {
@@ -151,8 +147,7 @@ func (s *stage) checkGoesOn(through ...string) {
 	}
 }
 
-// contend starts clients at all services; the function that it returns ends
-// them.
+// contend starts clients at all services. The function stop ends them.
 func (s *stage) contend() (stop func()) {
 	var over atomic.Bool
 	var wg sync.WaitGroup
@@ -204,7 +199,7 @@ func (s *stage) client(c conn, i int, over *atomic.Bool) error {
 	return nil
 }
 
-// cutLeader: the others elect, and go on; the leader knows that it is alone.
+// cutLeader cuts the leader off. The other nodes elect a new leader and go on, and the old leader knows that it is alone.
 func (s *stage) cutLeader() {
 	leader, others := s.leader()
 	s.cut(leader)
@@ -220,7 +215,7 @@ func (s *stage) cutLeader() {
 	s.mend(leader)
 }
 
-// cutFollowers: a leader without a majority grants nothing.
+// cutFollowers cuts the followers off: a leader without a majority grants nothing.
 func (s *stage) cutFollowers() {
 	leader, others := s.leader()
 	for _, service := range others {
@@ -236,7 +231,7 @@ func (s *stage) cutFollowers() {
 	}
 }
 
-// killLeader starts the container again: Docker does not, after `docker kill`.
+// killLeader kills the leader's container and starts it again, because Docker does not restart a container after `docker kill`.
 func (s *stage) killLeader() {
 	leader, others := s.leader()
 	s.run("docker", "kill", s.container(leader))

@@ -17,7 +17,7 @@ import (
 // startTimeout is how long a Docker daemon may take to answer.
 const startTimeout = 30 * time.Second
 
-// must reports whether the test must fail on a machine where it cannot run.
+// must reports whether a machine that cannot run the test must fail it instead of skipping it.
 func must() bool { return os.Getenv("LOCKSTEP_COMPOSE") == "must" }
 
 // impossible ends the test because the machine lacks what the test needs.
@@ -143,7 +143,7 @@ func (e *engine) tryWith(stdin []byte, args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// run is try for a command that must not fail.
+// run does what try does, for a command that must not fail.
 func (e *engine) run(args ...string) string {
 	e.t.Helper()
 	out, err := e.try(args...)
@@ -153,8 +153,8 @@ func (e *engine) run(args ...string) string {
 	return out
 }
 
-// buildImage builds the last stage of the Dockerfile around a binary that is built here: the first stage needs an image from the
-// network.
+// buildImage builds only the last stage of the Dockerfile, with a binary that was built on this machine. The first stage would need
+// an image from the network.
 func (e *engine) buildImage(root, tag string) {
 	t := e.t
 	t.Helper()
@@ -183,8 +183,8 @@ func (e *engine) buildImage(root, tag string) {
 	t.Cleanup(func() { e.run("docker", "image", "rm", tag) })
 }
 
-// lastStage returns the part of the Dockerfile that needs no other image. The part copies files from the build context that the
-// Dockerfile copies from the stage before.
+// lastStage returns the last stage of the Dockerfile, changed so that it needs no other image. Where the Dockerfile copies files
+// from the stage before, it copies them from the build context.
 func lastStage(file string) (string, error) {
 	_, stage, ok := strings.Cut(file, "\nFROM scratch\n")
 	if !ok || !strings.Contains(stage, "--from=build ") {

@@ -15,11 +15,11 @@ import (
 	"lockstep/server/respclient"
 )
 
-// password is the password of this project. It is not the default one, so the nodes can only have it from the file.
+// password is the password of this project. It is not the default one, so a node that has it must have read it from the file.
 const password = "of the test's own file"
 
-// readyTimeout is how long a container may take to become healthy. askTimeout is how long a command may take: a node may hold it
-// back while the node looks for a leader.
+// readyTimeout is how long a container may take to become healthy. askTimeout is how long a command may take: a node may delay it
+// while the node looks for a leader.
 const (
 	readyTimeout = 60 * time.Second
 	askTimeout   = 5 * time.Second
@@ -36,10 +36,11 @@ type project struct {
 	addrs        map[string]string // the RESP address of each service on this machine
 }
 
-// published matches an address in docker-compose.yml: the left side of a published port, or the address that a node advertises.
+// published matches an address in docker-compose.yml: the local side of a published port, or an address that a node advertises.
 var published = regexp.MustCompile(`127\.0\.0\.1:(\d+)`)
 
-// newProject reads docker-compose.yml, and replaces its ports by free ones and its image by image. All else is used as it is.
+// newProject reads docker-compose.yml. It replaces the ports in it by free ones, and the image by the image of the test. It uses
+// everything else unchanged.
 func newProject(t testing.TB, e *engine, root, image string) *project {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docker-compose.yml"))

@@ -20,7 +20,7 @@ type Module struct {
 	Path, Version string
 	License       string   // its SPDX identifier
 	Packages      int      // how many packages of the module are linked in
-	NeededBy      []string // the modules whose packages import them
+	NeededBy      []string // the modules whose packages import the module
 }
 
 // linked is a package as go list describes it.

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestLicenses: docs/licenses.md names what is linked in, and all of it may be.
+// TestLicenses: docs/licenses.md names the modules that are linked in, and their licences allow that.
 func TestLicenses(t *testing.T) {
 	list, err := List("../..")
 	if err != nil {
@@ -49,7 +49,7 @@ func TestRecognize(t *testing.T) {
 	}
 }
 
-// TestImageContext: the packages of the program are in what `docker build` is sent.
+// TestImageContext: the build context of `docker build` contains the packages of the program.
 func TestImageContext(t *testing.T) {
 	ignore, err := os.ReadFile("../../.dockerignore")
 	if err != nil {

@@ -6,10 +6,10 @@ type how int
 const (
 	exact    how = iota
 	sorted       // the order of elements is not defined
-	pairs        // as sorted, but the units are pairs
+	pairs        // the order of pairs of elements is not defined
 	scan         // a cursor and sorted elements
 	scan2        // a cursor and sorted pairs
-	near         // a time to live: 3 s apart at most
+	near         // a time to live; the two may be at most 3 s apart
 	shape        // the reply is random: only its kind is compared
 	encoding     // the encoding of a key; those of sorted sets count as equal in an episode with SORT
 	leaves       // the innermost values may come in any order, as for scripts
@@ -20,7 +20,7 @@ type command struct {
 	how    how
 }
 
-// commands are the commands that are drawn most of the time. What a command writes must not be random.
+// commands are the commands that are drawn most of the time. They must not write anything random.
 var commands = []command{
 	// Strings.
 	{"SET {str} {value} [NX|XX] [GET] [EX {ttl}|PX {ttlms}|EXAT {at}|PXAT {atms}|KEEPTTL]", exact},
@@ -65,7 +65,7 @@ var commands = []command{
 	{"MOVE {key} {db}", exact},
 	{"KEYS {pattern}", sorted},
 	{"SCAN 0 COUNT {all} [MATCH {pattern}] [TYPE (string|hash|list|set|zset|x)]", scan},
-	{"DBSIZE", shape}, // Redis counts expired keys that it has not yet deleted
+	{"DBSIZE", shape}, // Redis still counts keys that have expired but are not deleted yet
 	{"RANDOMKEY", shape},
 	{"DUMP {key}", shape}, // the order in sets is not defined
 	{"RESTORE {key} (0|{ttlms}) {dump} [REPLACE] [ABSTTL] [IDLETIME {small}]", exact},

@@ -16,8 +16,8 @@ func same(a, b transcript.Value, h how) bool {
 	return slices.Equal(normal(a, h), normal(b, h))
 }
 
-// nearMillis is how many ms two times to live may be apart. The servers get a command one after the other, and rounding to seconds
-// adds to the difference.
+// nearMillis is how many milliseconds two times to live may be apart. The servers get a command one after the other, and rounding
+// to seconds adds to the difference.
 const nearMillis = 3000
 
 func closeBy(a, b transcript.Value) bool {
@@ -47,7 +47,7 @@ func normal(v transcript.Value, h how) []string {
 	case shape:
 		return []string{string(v.Type)}
 	case encoding:
-		// After a SORT, Redis keeps a sorted set in its large form for good.
+		// In Redis, a sorted set on which SORT was used stays in its large form for good.
 		if v.Text == "skiplist" {
 			v.Text = "listpack"
 		}

@@ -90,9 +90,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestEvents: two things about events are undefined, and may differ from Redis: when a server
-// notices that a key has expired, and in which order SORT looks up the keys of its elements.
-// Everything else must be equal.
+// TestEvents: two things about keyspace notifications are undefined, and may differ from Redis: when a server notices that a key
+// has expired, and in which order SORT looks up the keys of its elements. Everything else must be equal.
 func TestEvents(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b []string
@@ -116,7 +115,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestReplyOfTransaction: each reply is compared as that of its command would be.
+// TestReplyOfTransaction: in the reply to EXEC, each element is compared like the reply to its command.
 func TestReplyOfTransaction(t *testing.T) {
 	list := func(s ...string) transcript.Value {
 		v := transcript.Value{Type: '*'}
@@ -161,7 +160,8 @@ func TestAsTranscript(t *testing.T) {
 	}
 }
 
-// TestEncodingsAreCompared: each second episode compares the encodings of sorted sets, and has no SORT, which changes them in Redis.
+// TestEncodingsAreCompared: every other episode compares the encodings of sorted sets. Such an episode has no SORT, because SORT
+// changes the encodings in Redis.
 func TestEncodingsAreCompared(t *testing.T) {
 	for seed := range uint64(4) {
 		sorted, asked := false, false

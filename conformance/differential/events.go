@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// listener has a connection to each server that is subscribed to keyspace notifications.
+// listener has two connections that are subscribed to keyspace notifications, one to each server.
 type listener struct {
 	*pair
 	marks int
@@ -24,8 +24,8 @@ func (l *listener) open() error {
 	return err2
 }
 
-// heard returns the notifications since the last call. It publishes a marker: the notifications of all earlier commands come before
-// the marker.
+// heard returns the notifications since the last call. It publishes a marker, and reads until the marker: the notifications of all
+// earlier commands come before it.
 func (l *listener) heard(control *pair) (ours, theirs []string, err error) {
 	l.marks++
 	mark := fmt.Sprint(l.marks)
@@ -75,10 +75,9 @@ func (l *listener) compare(control *pair, has traits) (*difference, error) {
 	return compareEvents(ours, theirs, has), nil
 }
 
-// compareEvents compares the notifications of a step, or of many steps without traits. Two orders
-// are undefined. SORT reads the elements of a set or sorted set, and the keys that belong to them,
-// in any order. A server may notice that a key has expired at any time before the next event of
-// that key.
+// compareEvents compares the notifications of one step or, without traits, of many steps. Two orders are undefined. SORT reads the
+// elements of a set or sorted set, and the keys that belong to them, in any order. A server may notice that a key has expired at
+// any time before the next event of that key.
 func compareEvents(ours, theirs []string, has traits) *difference {
 	if has.sorts {
 		sortMissed(ours)
@@ -128,7 +127,7 @@ func sortMissed(list []string) {
 
 func isExpired(event string) bool { return strings.Contains(event, "__:expired ") }
 
-// expiresAtOnce reports whether a command may leave a key whose time to live has already ended, as SET with EXAT or PXAT does.
+// expiresAtOnce reports whether a command may leave a key whose time to live is already over, as SET with EXAT or PXAT can.
 func expiresAtOnce(args []string) bool {
 	at := slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "EXAT") || strings.EqualFold(a, "PXAT") })
 	return at && slices.Contains(args, "1")

@@ -45,8 +45,8 @@ func newGenerator(seed uint64) *generator {
 	return &generator{r: rand.New(rand.NewPCG(seed, 0)), common: parseAll(list), seldom: parseAll(rare), blocking: parseAll(waiting)}
 }
 
-// encodings says how the encodings of keys are compared in the episode with this seed. Every other episode compares them exactly;
-// that episode has no SORT.
+// encodings returns how the episode with this seed compares the encodings of keys. Every other episode compares them exactly, and
+// has no SORT.
 func encodings(seed uint64) how {
 	if seed%2 == 1 {
 		return exact
@@ -110,9 +110,9 @@ func (g *generator) pick(list []drawn) step {
 
 // spoil makes one command in thirty wrong in some way.
 func (g *generator) spoil(s step) step {
-	// These commands stay as they are. With a smaller COUNT a scan would show the order of the keys. SPOP without a count is
-	// random. With another timeout a blocking command waits. ZRANK has one more argument since Redis 7.2, so the two servers report
-	// a fault in it differently.
+	// These commands stay as they are. With a smaller COUNT, a scan would show the order of the keys. SPOP without a count is
+	// random. With another timeout, a blocking command would wait. ZRANK has one more argument since Redis 7.2, so the two servers
+	// would report a mistake in its arguments differently.
 	if g.r.IntN(30) > 0 || s.how == shape || s.how == scan || s.how == scan2 || s.args[0] == "SPOP" || blocks(s.args[0]) ||
 		s.args[0] == "ZRANK" || s.args[0] == "ZREVRANK" {
 		return s
@@ -149,7 +149,7 @@ func (g *generator) script() []step {
 	s := g.spoil(g.pick(g.common))
 	switch s.how {
 	case near, shape, encoding:
-		return nil // the two results would differ by nature
+		return nil // the two results may differ although both servers are right
 	}
 	w := wrappers[g.r.IntN(len(wrappers))]
 	if s.how != exact || w.maps {
@@ -194,8 +194,8 @@ func (g *generator) transaction() []step {
 	return list
 }
 
-// expiry draws steps for a key whose time to live ends at once. (If the time of a PEXPIRE is over before Redis has looked up the
-// key, Redis deletes the key.)
+// expiry draws steps for a key whose time to live ends at once. For PEXPIRE that may even be too late: if the time is over before
+// Redis has looked up the key, Redis deletes the key.
 func (g *generator) expiry() []step {
 	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
 	if g.r.IntN(3) == 0 {

@@ -6,13 +6,12 @@ import (
 	"strings"
 )
 
-// A syntax describes the calls of a command, in the notation of the Redis
-// documentation:
+// A syntax describes the calls of a command, in the notation of the Redis documentation:
 //
 //	SET {str} {value} [NX|XX] [GET] [EX {ttl}]
 //
-// Words in braces are drawn from words (words.go). [x] is there half of the time. (a|b) is one of its alternatives; a | within []
-// separates alternatives, too. x... is x once to four times, where x is the last word or group.
+// A word in braces stands for a value that is drawn from words (words.go). [x] is there half of the time. (a|b) is one of its
+// alternatives; a | in brackets separates alternatives, too. x... is x one to four times, where x is the last word or group.
 
 // node is a part of a syntax.
 type node interface {

@@ -9,7 +9,7 @@ import (
 // databases is how many databases are used.
 const databases = 4
 
-// contents has, for each type, the command that shows the content of a key. The key goes between name and args.
+// contents has, for each type, the command that shows the content of a key. The key comes after name and before args.
 var contents = map[string]struct {
 	name string
 	args []string
@@ -57,7 +57,7 @@ func (p *players) key(k string) (*difference, error) {
 	return d, err
 }
 
-// compare sends a command to both servers, compares the replies, and returns Redis's.
+// compare sends a command to both servers, compares the replies, and returns Redis's reply.
 func (p *players) compare(h how, args ...string) (transcript.Value, *difference, error) {
 	ours, theirs, err := p.control.do(args...)
 	if err != nil || same(ours, theirs, h) {

@@ -4,8 +4,8 @@
 //	go run ./conformance/differential -lockstep 127.0.0.1:6379 -commands 1000000
 //
 // A run consists of episodes. Each episode has its own seed and begins on empty servers. The first difference ends the run. The
-// episode is then shortened to the commands that lead to the difference. These are printed as a transcript (see
-// conformance/transcript), to be recorded and kept. -seed N -commands 1 plays the episode with the seed N again.
+// program then reduces the episode to the commands that lead to the difference. It prints these as a transcript (see
+// conformance/transcript), which can be recorded and kept. -seed N -commands 1 plays the episode with the seed N again.
 package main
 
 import (

@@ -57,10 +57,10 @@ type pair struct {
 
 // traits are what the comparison must know about a step.
 type traits struct {
-	sorts   bool // elements are read in an undefined order
+	sorts   bool // the step reads elements in an undefined order
 	expires bool // the step leaves keys whose time to live ends at once
 	clears  bool // the step may remove keys before a server notices that they have expired
-	quiet   bool // the step may change a key without Redis telling the clients that watch the key
+	quiet   bool // Redis may change a key in the step without telling the clients that watch the key
 }
 
 func traitsOf(s step) traits {
@@ -322,13 +322,13 @@ func sorts(args []string) bool {
 	return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, "SORT") || strings.EqualFold(a, "SORT_RO") })
 }
 
-// clears reports whether a command may remove keys without looking at them.
+// clears reports whether a command may remove keys without looking at each.
 func clears(args []string) bool {
 	return len(args) > 0 && slices.Contains([]string{"FLUSHALL", "FLUSHDB", "SWAPDB"}, args[0])
 }
 
-// quiet reports whether a command may be a BITFIELD that fails. For such a command Redis creates the key, or makes it longer,
-// without telling the clients that watch the key (transcript/testdata/differs/watch.txt).
+// quiet reports whether a command may be a BITFIELD that fails. Redis creates or lengthens the key even for a BITFIELD that fails,
+// but does not tell the clients that watch the key (transcript/testdata/differs/watch.txt).
 func quiet(args []string) bool {
 	has := func(word string) bool {
 		return slices.ContainsFunc(args, func(a string) bool { return strings.EqualFold(a, word) })
@@ -352,6 +352,6 @@ func (p *players) unwatch(at *pair) error {
 	return nil
 }
 
-// forgetErrno is a step before each SORT. If errno says so, Redis's SORT refuses a number as too large, but any earlier command may
-// have set errno. The INCRBYFLOAT of this step is refused, and clears errno.
+// forgetErrno is a step before each SORT. Redis's SORT refuses a number as too large if errno says that, but an earlier command may
+// have set errno. Redis refuses the INCRBYFLOAT of this step, and clears errno.
 var forgetErrno = step{args: []string{"INCRBYFLOAT", "nosuchkey", "x"}}

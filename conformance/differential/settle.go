@@ -36,7 +36,7 @@ func (p *players) settle(has traits) (*difference, error) {
 		return nil, err
 	}
 	for _, e := range moreOurs {
-		if isExpired(e) { // the others come from questions that were asked in between
+		if isExpired(e) { // all other notifications come from the questions that were asked meanwhile
 			ours = append(ours, e)
 		}
 	}
@@ -46,7 +46,7 @@ func (p *players) settle(has traits) (*difference, error) {
 		}
 	}
 	if has.clears {
-		return nil, nil // it is undefined whether a server has noticed an expiry before it cleared the keys
+		return nil, nil // a server that cleared the keys may or may not have noticed before that they had expired
 	}
 	return compareEvents(ours, theirs, has), nil
 }

@@ -8,8 +8,8 @@ import (
 	"lockstep/conformance/shrink"
 )
 
-// fewest returns the fewest steps that it finds to lead to a difference, and the difference. The difference is nil if the steps do
-// not lead to one again.
+// fewest looks for the fewest steps that lead to a difference, and returns them with the difference. The difference is nil if the
+// given steps do not lead to one again.
 func fewest(p *players, steps []step) ([]step, *difference, error) {
 	d, err := p.play(steps)
 	if d == nil || err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// waiter has a connection to each server that may stay blocked.
+// waiter has two connections that may stay blocked, one to each server.
 type waiter struct {
 	*pair
 	ids    [2]string // ids of the two clients: lockstep's and Redis's
@@ -70,8 +70,8 @@ func parked(c, control *conn, id string) (bool, error) {
 		if seen++; seen == sightings {
 			return true, nil
 		}
-		// lockstep shows a client as blocked already while its command is on the way to the leader. DBSIZE waits for that command,
-		// because the leader executes DBSIZE after it.
+		// lockstep shows a client as blocked as soon as its command is on the way to the leader. The leader executes DBSIZE after
+		// that command. So once DBSIZE is answered, the leader has the command.
 		if _, err := control.do("DBSIZE"); err != nil {
 			return false, err
 		}
@@ -94,9 +94,8 @@ func (c *conn) peek() (bool, error) {
 	return err == nil, err
 }
 
-// releaseUnordered releases all waiters if they wait for more than one key. After
-// a SWAPDB, Redis looks for the keys of blocked clients in the order of a hash
-// table.
+// releaseUnordered releases all waiters if they wait for more than one key. After a SWAPDB, the order in which Redis serves blocked
+// clients is that of the keys in a hash table.
 func (p *players) releaseUnordered() (*difference, error) {
 	keys := 0
 	for i := range p.waiters {
@@ -130,7 +129,7 @@ func (w *waiter) keys() int {
 	}
 }
 
-// release ends a wait. It compares whether the servers had served the client, and with what.
+// release ends a wait. It compares whether the two servers have served the client, and what the client got.
 func (p *players) release(w *waiter) (*difference, error) {
 	if !w.parked {
 		return nil, nil
@@ -149,7 +148,7 @@ func (p *players) release(w *waiter) (*difference, error) {
 	return d, err
 }
 
-// answer compares the replies to what the waiter has sent.
+// answer compares the replies to the waiter's command.
 func (p *players) answer(w *waiter) (*difference, error) {
 	w.parked = false
 	ours, theirs, err := w.receive()

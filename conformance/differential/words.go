@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// words has the sets from which arguments are drawn. The sets are small, so that commands meet at the same keys.
+// words has the sets from which arguments are drawn. The sets are small, so that many commands use the same keys.
 var words = map[string]func(r *rand.Rand) string{
 	"str":  typedKey("s"),
 	"hash": typedKey("h"),
@@ -15,7 +15,7 @@ var words = map[string]func(r *rand.Rand) string{
 	"zset": typedKey("z"),
 	"bits": typedKey("b"),
 	"key":  anyKey,
-	// A range by lex is defined only if all scores are equal, so no other command writes these keys.
+	// The result of a range by lex is defined only if all scores are equal, so no other command writes these keys.
 	"lexset": oneOf("y1", "y2", "y3"),
 
 	"value":   oneOf("", "a", "b", "abc", "0", "1", "-1", "10", "3.5", "9223372036854775807", "-9223372036854775808", " 1", "01", "1e3", "\xff\x00\r\n", "a longer value, so that it is not kept in the embedded form of strings"),
@@ -49,7 +49,7 @@ var words = map[string]func(r *rand.Rand) string{
 	"index": oneOf("0", "1", "-1", "2", "-2", "10", "-10", "x"),
 }
 
-// keysPerType is small, so that commands meet at the same keys. A tenth of the keys have any type.
+// keysPerType is small, so that many commands use the same keys. A tenth of the keys may have any type.
 const keysPerType = 3
 
 func typedKey(prefix string) func(*rand.Rand) string {

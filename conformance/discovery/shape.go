@@ -1,6 +1,7 @@
-// Package discovery holds what a real redis-sentinel and a real Redis Cluster, version 7.0.15, answer to clients that look for
-// nodes. It holds only the shape of the answers, because names, addresses and times always differ. The program in record/ takes the
-// answers from real servers; nobody types them. The server's tests ask the same questions and must get the same shape.
+// Package discovery holds the answers of a real redis-sentinel and a real Redis Cluster, version 7.0.15, to clients that look for
+// nodes. It holds only the shapes of the answers, because names, addresses and times always differ. The program in record/ takes
+// the answers from real servers; nobody types them. The server's tests ask the same questions and must get answers of the same
+// shape.
 package discovery
 
 import (
@@ -48,7 +49,7 @@ var Cluster = []string{
 	"SET a 1", "SET b 2", "EXEC", "EXEC", "WATCH a b", "WATCH {a}1 {a}2", "UNWATCH", "CONFIG GET cluster-enabled", "CLUSTER HELP", "FLUSHALL",
 }
 
-// Replica are questions to one replica of that node.
+// Replica are questions to a replica of the node that has all slots.
 var Replica = []string{
 	"HELLO", "CLUSTER SLOTS", "CLUSTER NODES", "GET foo", "SET foo 1", "MGET a b", "MGET {a}1 {a}2", "EVAL return 2 a b", "EVAL return 1 a", "SELECT 1",
 	"MOVE a 1", "COPY {a}1 {a}2 DB 1", "SORT a BY x*", "SPUBLISH a b", "READONLY", "GET foo", "EXISTS foo", "SET foo 1", "READWRITE", "GET foo", "ROLE",
@@ -83,7 +84,7 @@ func Ask(conn net.Conn, resp string, questions []string) ([]string, error) {
 	return lines, nil
 }
 
-// Shape renders a reply without what differs from one cluster to the next. It keeps names of fields, words and errors.
+// Shape renders a reply without what differs between clusters. It keeps names of fields, words and errors.
 func Shape(v transcript.Value, indent string) []string {
 	lines := []string{indent + head(v)}
 	for i, e := range v.Elems {
@@ -96,7 +97,7 @@ func Shape(v transcript.Value, indent string) []string {
 	return lines
 }
 
-// named reports whether an aggregate is a map, or was one before it became an array for RESP2.
+// named reports whether an aggregate is a map, or is an array that stands for a map in RESP2.
 func named(v transcript.Value) bool {
 	switch {
 	case v.Type == '%':

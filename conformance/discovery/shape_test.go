@@ -16,7 +16,7 @@ func TestShape(t *testing.T) {
 		":12\r\n":         {":"},
 		"*-1\r\n":         {"*-1"},
 		"$-1\r\n":         {"$-1"},
-		// A map, and the array that it is in RESP2, keep the names of the fields.
+		// The names of fields are kept, both in a map and in the array that stands for the map in RESP2.
 		"%1\r\n$4\r\nport\r\n$4\r\n6379\r\n":                  {"%2", "  port", "  $<n>"},
 		"*2\r\n$4\r\nport\r\n:6379\r\n":                       {"*2", "  port", "  :"},
 		"*2\r\n$9\r\n127.0.0.1\r\n$4\r\n6379\r\n":             {"*2", "  $<host>", "  $<n>"},

@@ -15,7 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errNotOwner is what an adapter returns when a library says so in its own way.
+// errNotOwner is what an adapter returns if its library says that the client does not own the lock.
 var errNotOwner = errors.New("not the owner")
 
 // held is a lock that was acquired.
@@ -24,11 +24,11 @@ type held interface {
 	extend(ttl time.Duration) error
 }
 
-// locker is one client of a lock library with connections of its own.
+// locker is one client of a lock library. It has connections of its own.
 type locker interface {
-	// acquire returns nil when the lock was not to be had within wait.
+	// acquire returns nil if it could not get the lock within wait.
 	acquire(key string, ttl, wait time.Duration) (held, error)
-	// foreign is a handle of somebody who does not own the lock.
+	// foreign returns a handle of a client that does not own the lock.
 	foreign(key string) held
 }
 
@@ -38,8 +38,7 @@ type library struct {
 	modules []string // whose versions are shown
 	mode    string   // begins with plain, sentinel or cluster
 	make    func(t testing.TB, a addrs) locker
-	// leases is false for a library that renews every lock by itself for as
-	// long as it is held.
+	// leases is false for a library that itself renews every lock for as long as the lock is held.
 	leases bool
 }
 
@@ -51,7 +50,7 @@ func (l library) version() string {
 	return strings.Join(v, ", ")
 }
 
-// missing says why the mode cannot be had here.
+// missing returns why the mode is not possible here; "" if it is.
 func (l library) missing(a addrs) string {
 	switch {
 	case strings.HasSuffix(l.mode, "TLS") && len(a.TLS.Plain) == 0:
@@ -64,7 +63,7 @@ func (l library) missing(a addrs) string {
 	return ""
 }
 
-// retry calls try each 50 ms until it says done or wait is over.
+// retry calls try every 50 ms until try returns true or wait is over.
 func retry(wait time.Duration, try func() (bool, error)) (bool, error) {
 	for end := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		if ok, err := try(); ok || err != nil || !time.Now().Before(end) {
@@ -73,8 +72,7 @@ func retry(wait time.Duration, try func() (bool, error)) (bool, error) {
 	}
 }
 
-// recipe is SET NX PX with a token and two scripts, as articles teach it, on
-// go-redis.
+// recipe is a lock as articles teach it, on go-redis: SET NX PX with a token, and two scripts.
 type recipe struct{ redis redis.UniversalClient }
 
 var (
@@ -119,7 +117,7 @@ func newRedsync(pool redsyncredis.Pool) locker { return redsyncLocker{redsync.Ne
 type redsyncLock struct{ *redsync.Mutex }
 
 func (r redsyncLocker) acquire(key string, ttl, wait time.Duration) (held, error) {
-	// Its default is 32 tries, 50 to 250 ms apart.
+	// By default, redsync tries 32 times, 50 to 250 ms apart.
 	tries := 1 + int(wait/(150*time.Millisecond))
 	m := r.rs.NewMutex(key, redsync.WithExpiry(ttl), redsync.WithTries(tries))
 	err := again(m.Lock)
@@ -141,14 +139,13 @@ func (l redsyncLock) release() error {
 	return again(func() error { return owner(l.Unlock()) })
 }
 
-// extend is by the expiry that the mutex was made with.
+// extend ignores its argument, because redsync extends by the expiry with which the mutex was made.
 func (l redsyncLock) extend(time.Duration) error {
 	return again(func() error { return owner(l.Extend()) })
 }
 
-// again calls do until the server was in time: redsync gives each server a
-// twentieth of the lease, which is little for a test's short leases on a
-// machine under load, and tries 32 times by default.
+// again calls do until the server has answered in time. redsync gives each server a twentieth of the lease. A test has short
+// leases, so on a machine under load that may be too little. again tries 32 times, which is redsync's default for taking a lock.
 func again(do func() error) (err error) {
 	for range 32 {
 		// Older clients report the connection's deadline, not the context's.
@@ -176,8 +173,8 @@ type bsmLocker struct {
 type bsmLock struct{ *redislock.Lock }
 
 func (b bsmLocker) acquire(key string, ttl, wait time.Duration) (held, error) {
-	// The number of tries should end the wait, not this deadline. Without a deadline, redislock
-	// would give up with an error after the time of a lease.
+	// The number of tries should end the wait, not this deadline. But without a deadline, redislock would return an error after the
+	// time of a lease.
 	ctx, cancel := context.WithTimeout(context.Background(), 2*wait+10*time.Second)
 	defer cancel()
 	opt := &redislock.Options{}
@@ -199,8 +196,8 @@ func (l bsmLock) extend(ttl time.Duration) error {
 	return l.Refresh(context.Background(), ttl, nil)
 }
 
-// foreign obtains another key with another token and uses that handle's
-// library code on the lock: redislock makes no handle for a lock it has not.
+// foreign makes a handle for another key with another token, and uses it on the lock: redislock makes no handle for a lock that the
+// client does not have.
 func (b bsmLocker) foreign(key string) held { return bsmForeign{b, key} }
 
 type bsmForeign struct {
@@ -208,8 +205,7 @@ type bsmForeign struct {
 	key string
 }
 
-// with obtains a lock, gives it to another owner behind the library's back, and
-// calls do.
+// with obtains a lock, gives the lock to another owner without the library's knowledge, and calls do.
 func (f bsmForeign) with(do func(*redislock.Lock) error) error {
 	ctx := context.Background()
 	key := f.key + ":stolen"
@@ -222,7 +218,7 @@ func (f bsmForeign) with(do func(*redislock.Lock) error) error {
 	}
 	err = do(l)
 	if got := f.b.redis.Get(ctx, key).Val(); got != "the new owner" {
-		return nil // the caller expects an error: this is what it must not miss
+		return nil // do has changed another's lock: the caller expects an error, so nil fails the test
 	}
 	if e := f.b.redis.Del(ctx, key).Err(); e != nil {
 		return e

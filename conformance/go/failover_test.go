@@ -12,8 +12,8 @@ import (
 // workers contend for one lock of each library.
 const workers = 3
 
-// stage is one library in one mode in the middle of a failover: a held lock,
-// and clients that contend for another.
+// stage is one library in one mode in the middle of a failover. It has a lock that is held, and clients that contend for another
+// one.
 type stage struct {
 	library
 	key          string
@@ -44,8 +44,8 @@ func (s *stage) start(t *testing.T, a addrs) {
 
 func (s *stage) contend(l locker) {
 	for ; !s.stop.Load(); time.Sleep(10 * time.Millisecond) {
-		// If the reply that grants a lock is lost with its connection, nobody can use or release
-		// the lock until its lease ends, as with Redis. So leases are short here.
+		// If the reply that grants a lock is lost, nobody can use or release the lock until its lease ends, as with Redis. So
+		// leases are short here.
 		h, err := l.acquire(s.key, 8*time.Second, 8*time.Second)
 		if err == nil && h != nil {
 			over := s.over.Load()
@@ -65,16 +65,15 @@ func (s *stage) contend(l locker) {
 	}
 }
 
-// fault sorts errors: those of requests in flight whose outcome nobody knows,
-// those of connections to the killed node, and what must not be.
+// fault sorts errors into three kinds: those of requests in flight whose outcome nobody knows, those of connections to the killed
+// node, and those that must not happen.
 func (s *stage) fault(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	plain := strings.HasPrefix(s.mode, "plain")
 	switch {
-	// A client of the killed node sends a release again by itself, and redsync
-	// after a twentieth of the lease; if the first was executed, the second is
-	// refused.
+	// A client of the killed node sends a release again by itself, and so does redsync after a twentieth of the lease. If the first
+	// release was executed, the second one is refused.
 	case strings.Contains(text, "INDETERMINATE"), (!plain || strings.HasPrefix(s.client, "redsync")) && isRefusal(text):
 		s.unknown = append(s.unknown, text)
 	case !plain && isLost(text):
@@ -84,7 +83,7 @@ func (s *stage) fault(text string) {
 	}
 }
 
-// isRefusal reports whether a release was refused, in any library's words.
+// isRefusal reports whether an error says that a release was refused. Each library words that differently.
 func isRefusal(text string) bool {
 	for _, part := range []string{errNotOwner.Error(), "lock not held", "lock was already expired", "lock already taken"} {
 		if strings.Contains(text, part) {
@@ -106,8 +105,7 @@ func isLost(text string) bool {
 	return false
 }
 
-// TestFailover kills the leader once, in the middle of the locks of every
-// library at once.
+// TestFailover kills the leader once, while every library uses its locks.
 func TestFailover(t *testing.T) {
 	a := addrsNow(t)
 	impossible := ""
@@ -144,7 +142,7 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// survive kills the leader and waits until the contended locks go on.
+// survive kills the leader, and waits until the clients can take the contended locks again.
 func survive(t *testing.T, stages []*stage) {
 	time.Sleep(500 * time.Millisecond)
 	failover(t)
@@ -171,8 +169,7 @@ func (s *stage) checkHeld(t *testing.T) {
 	if s.held == nil {
 		t.Fatal("the lock was never held")
 	}
-	// A library that renews by itself may have had an extension in flight at the
-	// failover; then it must have told the owner.
+	// A library that renews by itself may have lost a renewal in the failover. If so, it must have told the owner.
 	if l, ok := s.held.(renewingLock); ok && l.givenUp() {
 		t.Log("given up by the library, and its owner knows")
 	} else if get(t, s.thief, s.key+":held", 5*time.Second, 0) != nil {
@@ -180,7 +177,7 @@ func (s *stage) checkHeld(t *testing.T) {
 	}
 	err := s.held.release()
 	if err != nil && !strings.HasPrefix(s.mode, "plain") && isLost(err.Error()) {
-		// go-redis 6 and 7 learn from a request that their connection is gone.
+		// go-redis 6 and 7 notice only at a request that their connection is gone.
 		err = s.held.release()
 	}
 	if err != nil {
@@ -195,7 +192,7 @@ func (s *stage) checkContended(t *testing.T) {
 	if len(s.faults) > 0 {
 		t.Errorf("errors: %q", s.faults)
 	}
-	// Only what was in flight when the leader died may have an unknown outcome.
+	// Only requests that were in flight when the leader died may have an unknown outcome.
 	if len(s.unknown) > workers {
 		t.Errorf("%d unknown outcomes of %d clients: %q", len(s.unknown), workers, s.unknown)
 	}

@@ -24,7 +24,7 @@ import (
 	"github.com/valkey-io/valkey-go/valkeycompat"
 )
 
-// The modules whose versions are reported.
+// These are the modules whose versions are reported.
 const (
 	goRedis     = "github.com/redis/go-redis/v9"
 	goRedis6    = "github.com/go-redis/redis"
@@ -37,7 +37,7 @@ const (
 	redislockID = "github.com/bsm/redislock"
 )
 
-// The ways to make a go-redis client.
+// These are the ways to make a go-redis client.
 var goRedisModes = []struct {
 	mode string
 	open func(a addrs) goredis.UniversalClient
@@ -113,10 +113,9 @@ var valkeyModes = []struct {
 	}},
 }
 
-// olderGoRedis are the clients from before go-redis changed its module path: they
-// speak RESP2, without HELLO. They have no Cluster mode here: redsync's driver
-// takes no such client of 6, and 7 and 8 do not read the CLUSTER SLOTS of Redis 7
-// ("got 4 elements in cluster info address").
+// olderGoRedis has the clients from before go-redis changed its module path. They speak RESP2, without HELLO. They have no Cluster
+// mode here. redsync's driver takes no cluster client of version 6. Versions 7 and 8 cannot read the CLUSTER SLOTS of Redis 7 ("got
+// 4 elements in cluster info address").
 var olderGoRedis = []struct {
 	client string
 	module string
@@ -161,12 +160,12 @@ var olderGoRedis = []struct {
 	}},
 }
 
-// libraries is every lock library in every mode it has.
+// libraries has every lock library, in each of its modes.
 var libraries = func() (all []library) {
 	for _, m := range goRedisModes {
 		open := func(t testing.TB, a addrs) goredis.UniversalClient {
 			c := m.open(a)
-			t.Cleanup(func() { _ = c.Close() }) // a second close is no fault
+			t.Cleanup(func() { _ = c.Close() }) // the error of a second close is ignored
 			return c
 		}
 		all = append(all,
@@ -183,18 +182,18 @@ var libraries = func() (all []library) {
 	}
 	all = append(all, library{"redsync on redigo", []string{redsyncMod, redigoMod}, "plain", func(t testing.TB, a addrs) locker {
 		pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", a.Plain[0]) }}
-		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be gone already
+		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be closed already
 		return newRedsync(redsyncredigo.NewPool(pool))
 	}, true}, library{"redsync on redigo", []string{redsyncMod, redigoMod}, "plain TLS", func(t testing.TB, a addrs) locker {
 		secret := []redis.DialOption{redis.DialUseTLS(true), redis.DialTLSConfig(good())}
 		pool := &redis.Pool{MaxIdle: 3, Dial: func() (redis.Conn, error) { return redis.Dial("tcp", a.TLS.Plain[0], secret...) }}
-		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be gone already
+		t.Cleanup(func() { _ = pool.Close() }) // its idle connections may be closed already
 		return newRedsync(redsyncredigo.NewPool(pool))
 	}, true})
 	for _, o := range olderGoRedis {
 		all = append(all, library{o.client, []string{redsyncMod, o.module}, o.mode, func(t testing.TB, a addrs) locker {
 			pool, c := o.open(a)
-			t.Cleanup(func() { _ = c.Close() }) // a second close is no fault
+			t.Cleanup(func() { _ = c.Close() }) // the error of a second close is ignored
 			return newRedsync(pool)
 		}, true})
 	}

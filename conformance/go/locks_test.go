@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// contract is what every lock library promises. leases marks tests about
-// locks that end by themselves.
+// contract has the tests of what every lock library promises. leases marks the tests of locks that end by themselves.
 var contract = []struct {
 	name   string
 	leases bool
@@ -41,7 +40,7 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// get acquires and fails the test on an error.
+// get tries to acquire a lock, and fails the test on an error.
 func get(t *testing.T, l locker, key string, ttl, wait time.Duration) held {
 	t.Helper()
 	h, err := l.acquire(key, ttl, wait)
@@ -124,7 +123,7 @@ func extend(t *testing.T, mk func() locker, key string) {
 
 func expiry(t *testing.T, mk func() locker, key string) {
 	a, b := mk(), mk()
-	// Not shorter: redsync gives the server a twentieth of it.
+	// The lease must not be shorter, because redsync gives the server only a twentieth of it.
 	const lease = 8 * time.Second
 	start := time.Now()
 	if get(t, a, key, lease, 0) == nil || get(t, b, key, lease, 0) != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// recipes are locks as people write them by hand, on go-redis. SET NX PX with
-// a script is among the libraries: it has every mode.
+// recipes are locks as people write them by hand, on go-redis. SET NX PX with a script is not here but among the libraries, because
+// it is tested in every mode.
 var recipes = []struct {
 	name string
 	run  func(t *testing.T, r, other *redis.Client, key string)
@@ -48,7 +48,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// want compares a reply; what go-redis calls redis.Nil is an error like others.
+// want compares a reply with a value. go-redis's redis.Nil counts as an error, like any other error.
 func want[T comparable](t *testing.T, cmd interface{ Result() (T, error) }, value T) {
 	t.Helper()
 	if got, err := cmd.Result(); err != nil || got != value {
@@ -72,15 +72,15 @@ func setnxAndExpire(t *testing.T, r, other *redis.Client, key string) {
 	want(t, other.TTL(ctx, key), -2)
 }
 
-// The value is the time at which the lock ends; GETSET decides who takes over.
+// The value of the key is the time at which the lock ends. GETSET decides which client takes over an ended lock.
 func getsetOfADeadline(t *testing.T, r, other *redis.Client, key string) {
 	ctx, now := t.Context(), time.Now()
 	at := func(in time.Duration) string { return strconv.FormatInt(now.Add(in).UnixMilli(), 10) }
-	want(t, r.SetNX(ctx, key, at(-time.Second), 0), true) // its owner died
+	want(t, r.SetNX(ctx, key, at(-time.Second), 0), true) // the owner has died
 	want(t, r.SetNX(ctx, key, "x", 0), false)
 	want(t, r.Get(ctx, key), at(-time.Second))
 	want(t, r.GetSet(ctx, key, at(30*time.Second)), at(-time.Second))
-	want(t, other.GetSet(ctx, key, at(31*time.Second)), at(30*time.Second)) // other sees a lock that is held
+	want(t, other.GetSet(ctx, key, at(31*time.Second)), at(30*time.Second)) // other sees that the lock is held
 	want(t, r.Del(ctx, key), 1)
 }
 
@@ -105,8 +105,8 @@ func blpopSemaphore(t *testing.T, r, other *redis.Client, key string) {
 	want(t, r.LLen(ctx, key), 0)
 }
 
-// unlock deletes key if it is still mine, as go-redis's documentation does it;
-// between is what happens after it has looked.
+// unlock deletes key if the value is still mine, as go-redis's documentation does. between is called after unlock has read the
+// value and before it deletes the key.
 func unlock(ctx context.Context, r *redis.Client, key string, between func() error) error {
 	return r.Watch(ctx, func(tx *redis.Tx) error {
 		if token, err := tx.Get(ctx, key).Result(); err != nil || token != "mine" {
@@ -137,13 +137,13 @@ func watchAndMultiTakenOver(t *testing.T, r, other *redis.Client, key string) {
 	want(t, r.Get(ctx, key), "theirs")
 }
 
-// A waiter that sleeps until the lock ends.
+// A waiter sleeps until the event of the key's expiry tells it that the lock has ended.
 func listenerToExpiry(t *testing.T, r, other *redis.Client, key string) {
 	ctx := t.Context()
 	must(t, r.ConfigSet(ctx, "notify-keyspace-events", "Ex").Err())
 	events := other.PSubscribe(ctx, "__keyevent@*__:expired")
 	defer func() { must(t, events.Close()) }()
-	_, err := events.Receive(ctx) // that it is subscribed
+	_, err := events.Receive(ctx) // the confirmation of the subscription
 	must(t, err)
 	start := time.Now()
 	want(t, r.SetNX(ctx, key, "mine", 700*time.Millisecond), true)
@@ -152,7 +152,7 @@ func listenerToExpiry(t *testing.T, r, other *redis.Client, key string) {
 		select {
 		case m := <-events.Channel():
 			if m.Payload != key {
-				continue // of another test
+				continue // the event of another test's key
 			}
 			if waited := time.Since(start); m.Channel != "__keyevent@0__:expired" || waited < 700*time.Millisecond {
 				t.Errorf("%v after %v", m, waited)

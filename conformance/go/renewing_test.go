@@ -12,14 +12,14 @@ import (
 	"github.com/valkey-io/valkey-go/valkeylock"
 )
 
-// renewingLocker is rueidislock or its fork valkeylock: waiters sleep until client-side caching tells
-// them that the lock's key is gone, and a lock is renewed while it is held.
+// renewingLocker is rueidislock or its fork valkeylock. The library renews a lock while it is held. Its waiters sleep until
+// client-side caching tells them that the lock's key is gone.
 type renewingLocker struct {
 	locks interface {
 		TryWithContext(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
 		WithContext(ctx context.Context, name string) (context.Context, context.CancelFunc, error)
 	}
-	notLocked error // what TryWithContext says of a lock that another one holds
+	notLocked error // the error of TryWithContext for a lock that another client holds
 }
 
 type renewingLock struct {
@@ -27,8 +27,8 @@ type renewingLock struct {
 	cancel context.CancelFunc
 }
 
-// givenUp reports whether the library has told the owner that the lock is no
-// longer its own: it does when an extension fails, and deletes its keys.
+// givenUp reports whether the library has told the owner that the lock is lost. The library does that when an extension fails and
+// when it deletes its keys.
 func (l renewingLock) givenUp() bool { return l.owned.Err() != nil }
 
 func newRueidislock(t testing.TB, o rueidis.ClientOption) locker {
@@ -51,7 +51,7 @@ func newValkeylock(t testing.TB, o valkey.ClientOption) locker {
 
 func (r renewingLocker) acquire(key string, _, wait time.Duration) (held, error) {
 	if wait == 0 {
-		// It waits 20 ms for each key, which a machine under load may miss.
+		// TryWithContext waits 20 ms for each key, which may be too short on a machine under load.
 		var owned context.Context
 		var cancel context.CancelFunc
 		ok, err := retry(3*time.Second, func() (bool, error) {
@@ -67,7 +67,7 @@ func (r renewingLocker) acquire(key string, _, wait time.Duration) (held, error)
 		}
 		return renewingLock{owned, cancel}, nil
 	}
-	// The context bounds the wait, and the lock, too: it ends with release.
+	// This context bounds not only the wait, but also the life of the lock. So it must live until release.
 	ctx, stop := context.WithCancel(context.Background())
 	timer := time.AfterFunc(wait, stop)
 	owned, cancel, err := r.locks.WithContext(ctx, key)

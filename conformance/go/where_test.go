@@ -1,6 +1,5 @@
-// Package conformance runs the lock libraries that Go programs use against
-// the servers in $LOCKSTEP_ADDRS. It is a module of its own, so that the
-// server's stays clean.
+// Package conformance runs the lock libraries that Go programs use against the servers in $LOCKSTEP_ADDRS. It is a module of its
+// own, so that the server's module does not depend on these libraries.
 package conformance
 
 import (
@@ -23,18 +22,18 @@ import (
 // masterName is the name that every tutorial gives the master.
 const masterName = "mymaster"
 
-// addrs are the addresses of the nodes, followers first, the leader last.
+// addrs has the addresses of the nodes: the followers first, the leader last.
 type addrs struct {
 	faces
-	TLS faces // the same with TLS
+	TLS faces // the same addresses for TLS
 }
 
 type faces struct {
 	Plain, Sentinel, Cluster []string
 }
 
-// trusted is what a program sets for TLS: it verifies the chain and the name. authority
-// and certificate are variables of the environment that have the names of files.
+// trusted returns what a program sets for TLS: the client verifies the chain and the name. The parameters are names of environment
+// variables that contain the paths of files.
 func trusted(authority, certificate string) *tls.Config {
 	ca, err := os.ReadFile(os.Getenv(authority))
 	if err != nil {
@@ -52,7 +51,7 @@ func trusted(authority, certificate string) *tls.Config {
 	return c
 }
 
-// good is the TLS configuration with the right files.
+// good returns the TLS configuration with the right files.
 func good() *tls.Config { return trusted("LOCKSTEP_TLS_CA", "LOCKSTEP_TLS_CERT") }
 
 func list(env string) []string {
@@ -81,8 +80,7 @@ func addrsNow(t testing.TB) (a addrs) {
 	return a
 }
 
-// failover kills the leader as kill -9 does, and returns when another one
-// leads and the killed one is back.
+// failover kills the leader as kill -9 does. It returns when another node leads and the killed one runs again.
 func failover(t testing.TB) {
 	t.Helper()
 	resp, err := http.Post(os.Getenv("LOCKSTEP_CONTROL")+"/failover", "", nil)
@@ -103,8 +101,7 @@ var goMod string
 
 var requirement = regexp.MustCompile(`(?m)(\S+) v(\d[^\s+]*)(?:\+incompatible)?( // indirect)?$`)
 
-// version is the version of a module that go.mod selects; for a module that is
-// replaced, its replace line has it.
+// version maps each module to the version that go.mod selects. For a replaced module, that is the version in the replace line.
 var version = sync.OnceValue(func() map[string]string {
 	m := map[string]string{}
 	for _, r := range requirement.FindAllStringSubmatch(goMod, -1) {
@@ -146,7 +143,7 @@ func report(t *testing.T, l library, test string, reason string) {
 	}
 }
 
-// eventually polls until ok or the time is over.
+// eventually calls ok again and again until it returns true or the time is over.
 func eventually(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if ok() {

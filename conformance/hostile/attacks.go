@@ -19,7 +19,7 @@ type generator struct {
 type attack struct {
 	name string
 	make func(*generator) []input
-	open string // what the attack still breaks; if not empty, `make hostile` plays the attack, and `make test` does not
+	open string // what the attack can still break; if not empty, only `make hostile` plays the attack, not `make test`
 }
 
 // attacks has all kinds of attacks. The inputs of each take a few seconds to play.
@@ -62,12 +62,12 @@ func (g *generator) node() int { return g.IntN(g.nodes) }
 // pick returns one of the values in list, at random.
 func pick[T any](g *generator, list ...T) T { return list[g.IntN(len(list))] }
 
-// size returns a number that may be at an edge.
+// size returns a number, often one at the edge of a range.
 func (g *generator) size() int {
 	return pick(g, 0, 1, 2, 15, 16, 17, 255, 256, 4095, 65535, 65536, 100_000, 1<<20-1, 1<<20, 5_000_000) + g.IntN(2)
 }
 
-// connections makes many connections that send nothing, or half of something.
+// connections makes many connections on which the client sends nothing, or only half of a command.
 func connections(g *generator) (list []input) {
 	for _, d := range []door{clientDoor, sentinelDoor, clusterDoor, webDoor, peerDoor} {
 		half := pick(g, "", "*", "*3\r\n$3\r\nSET\r\n$", "GET / HTTP/1.1\r\nHost:", "\x16\x03\x01\x02\x00\x01", "*1\r\n$4\r\nPI", strings.Repeat("x", 3000))

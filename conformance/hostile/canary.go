@@ -1,7 +1,7 @@
 package hostile
 
-// canary is a script that uses the state that all scripts share, and returns that state and the results. So it shows whatever an
-// earlier script has left behind.
+// canary is a script that uses the state that all scripts share, and returns the contents of that state and the results. So its
+// reply shows what an earlier script has left behind.
 const canary = `
 local out, seen = {}, {}
 local function note(path, what) out[#out + 1] = path .. ' ' .. tostring(what) end

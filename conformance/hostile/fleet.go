@@ -34,16 +34,16 @@ type fleet struct {
 	nodes     []*nodes.Node
 	fronts    []*front
 	groups    []*group
-	ungrouped error // why there are no control groups
+	ungrouped error // why the nodes have no control groups
 
-	muchWork  time.Duration // muchInRedis; the tests of the judge set another
+	muchWork  time.Duration // muchInRedis, or another value in the tests of the judge
 	forbidden string
 	papers    papers
 	tally     *tally
 	judge     *judge.Judge
 
 	mu      sync.Mutex
-	stopped []input // inputs whose scripts the node stopped, and Redis did not
+	stopped []input // inputs whose scripts the node stopped although Redis ran them to their end
 }
 
 // start starts n nodes. They end with the test.
@@ -133,7 +133,7 @@ func (f *fleet) addr(node int, d door) string {
 	return n.Addr
 }
 
-// line is a connection of the default user. A command that gets no answer in time ends the connection.
+// line is a connection of the default user. It is closed if a command gets no answer in time.
 type line struct {
 	*respclient.Conn
 	conn net.Conn
@@ -159,8 +159,8 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
-// insist is do for the judge. It sends a command again if the command was refused or its outcome is unknown: every command of the
-// judge may be executed twice.
+// insist does what do does, for the judge. It sends a command again if the command was refused or its outcome is unknown. That does
+// no harm, because every command of the judge may be executed twice.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		var refused respclient.ServerError
@@ -198,7 +198,8 @@ func (f *fleet) ended() bool {
 	return ended
 }
 
-// gist returns the part of a log that tells how its process ended: a Go traceback from its beginning, or else the last lines.
+// gist returns the part of a log that tells how its process ended: a Go traceback from its beginning or, if there is none, the last
+// lines.
 func gist(log string) string {
 	const enough = 1500
 	for _, mark := range []string{"fatal error: ", "panic: ", "runtime: "} {
@@ -219,8 +220,8 @@ func (f *fleet) anyEnded() bool {
 	return false
 }
 
-// endedSoon is ended for a caller that has just lost a connection. It waits for up to a second, because the process may end a
-// moment later.
+// endedSoon does what ended does, for a caller that has just lost a connection. It waits for up to a second, because the process
+// may end a moment after its connections.
 func (f *fleet) endedSoon() bool {
 	for range 40 {
 		if f.anyEnded() {
@@ -231,8 +232,8 @@ func (f *fleet) endedSoon() bool {
 	return false
 }
 
-// endedSoonAt reports whether an error comes from the end of a node's process. The connection may be lost a moment before that end
-// is noticed. endedSoonAt records no fault; check does.
+// endedSoonAt reports whether a node's process has ended after a connection to the node failed with err. The connection may be lost
+// a moment before the end of the process is noticed. endedSoonAt records no fault; check does.
 func (f *fleet) endedSoonAt(node int, err error) bool {
 	var refused respclient.ServerError
 	for i := 0; !errors.As(err, &refused) && i < 20; i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// valid returns conversations that a node understands, for mutate to change.
+// valid returns conversations that a node understands. The method mutate changes them.
 func (g *generator) valid() []byte {
 	return slices.Concat(pick(g,
 		commands("SET evil:1 a NX PX 1000", "GET evil:1", "DEL evil:1"),
@@ -63,7 +63,7 @@ func (g *generator) mutate(p []byte) []byte {
 	return p
 }
 
-// number returns the text of a number at an edge.
+// number returns the text of a number, often one at the edge of a range.
 func (g *generator) number() string {
 	return pick(g, "-1", "-2", "0", "00", "1024", "1048577", "2147483647", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808",
 		"18446744073709551615", "18446744073709551616", "-9223372036854775808", "-9223372036854775809", "1e9", "0x10", "+1", " 1", "99999999999999999999999", "")
@@ -96,7 +96,7 @@ func sizes(g *generator) (list []input) {
 		many = append(many, fmt.Sprintf("evil:%d", i))
 	}
 	list = append(list, input{door: clientDoor, node: g.node(), user: pick(g, nobody, wide), pieces: [][]byte{command(append([]string{"MGET"}, many...)...)}, read: readAll})
-	// A client without a password sends a large argument, and so does a client that may write it.
+	// Both a client without a password and a client with the right to write send a large argument.
 	for _, who := range []string{nobody, wide} {
 		list = append(list, input{door: clientDoor, node: g.node(), user: who, pieces: [][]byte{command("SET", "evil:huge", strings.Repeat("h", 20<<20))}, read: readAll, times: 1 + g.IntN(3)})
 	}

@@ -23,7 +23,7 @@ type front struct {
 
 	mu       sync.Mutex
 	to       string
-	closed   bool // nothing is recorded any more
+	closed   bool // the front records nothing more
 	recorded []*recording
 	conns    []net.Conn
 	work     sync.WaitGroup
@@ -50,7 +50,7 @@ func newFront(t testing.TB) *front {
 	return fr
 }
 
-// before lets the front pass connections on to an address. It returns the front's own address.
+// before makes the front pass connections on to the address to. It returns the front's own address.
 func (fr *front) before(to string) string {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()
@@ -132,8 +132,8 @@ func (fr *front) recordings() []*recording {
 	return list
 }
 
-// record sends the attackers' commands over the links between the nodes, and returns the recordings of these links. They contain
-// nothing of the innocents, who come later.
+// record sends the attackers' commands over the links between the nodes, and returns the recordings of these links. The innocents
+// start later, so the recordings contain nothing of them.
 func (f *fleet) record() ([]*recording, error) {
 	if len(f.fronts) == 0 {
 		return nil, nil

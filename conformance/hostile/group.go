@@ -38,7 +38,7 @@ func newGroup(name string, limit int64) (*group, error) {
 	return g, nil
 }
 
-// within returns a program with its first arguments. The program runs the command that follows, in the group.
+// within returns a program with its first arguments. The program runs the command that follows these arguments, in the group.
 func (g *group) within() []string {
 	return []string{"/bin/sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs")}
 }
@@ -80,8 +80,8 @@ func resident(pid int) (now, peak int64, err error) {
 	return now, peak, nil
 }
 
-// descriptors returns two numbers for a process: its open files and sockets without connections to peer ports, and its connections
-// to peer ports.
+// descriptors returns two numbers for a process. links is the number of its connections to peer ports. own is the number of all its
+// other open files and sockets.
 func descriptors(pid int, peers map[string]bool) (own, links int64, err error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {

@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// short is how long three nodes and one are attacked in `make test`.
+	// short is how long an attack lasts in `make test`, on three nodes and on one together.
 	short = 24 * time.Second
-	// enough is after how many violations a run ends.
+	// A run ends after enough violations.
 	enough = 8
-	// shrinkLimit bounds the search for the shortest input of one violation.
+	// shrinkLimit bounds the search for the fewest inputs that cause one violation.
 	shrinkLimit = 2 * time.Minute
 	// sameFleet is how many rounds are played on one fleet.
 	sameFleet = 200
 )
 
-// span is how long the attack lasts, and its seed.
+// span returns how long the attack lasts, and its seed.
 func span(t *testing.T) (time.Duration, uint64) {
 	t.Helper()
 	length, seed := short, uint64(time.Now().UnixNano())
@@ -47,7 +47,7 @@ func span(t *testing.T) (time.Duration, uint64) {
 	return length, seed
 }
 
-// choose returns the attack of a name, or those that are to be played.
+// choose returns the attack named only or, if only is empty, all attacks that are to be played.
 func choose(t *testing.T, only string, inMakeTest bool) (chosen []attack) {
 	t.Helper()
 	for _, a := range attacks {
@@ -65,12 +65,12 @@ func choose(t *testing.T, only string, inMakeTest bool) (chosen []attack) {
 	return chosen
 }
 
-// run is the attack as a whole.
+// run is a whole run of attacks on many fleets.
 type run struct {
 	count      tally
 	rounds     map[string]int
 	violations int
-	strangers  []*recording // of the fleet before
+	strangers  []*recording // recordings of the fleet before this one
 	found      map[judge.Fault]int
 	counted    map[string]int
 	worst      time.Duration
@@ -78,7 +78,7 @@ type run struct {
 	grouped    bool
 }
 
-// TestHostile attacks three nodes and one, in turn.
+// TestHostile attacks three nodes and a single node in turn.
 func TestHostile(t *testing.T) {
 	length, seed := span(t)
 	t.Logf("seed %d, for %v", seed, length)
@@ -96,7 +96,7 @@ func TestHostile(t *testing.T) {
 	r.report(t)
 }
 
-// besiege attacks one fleet until a time, or until something breaks.
+// besiege attacks one fleet until the given time, or until an attack breaks a rule.
 func (r *run) besiege(t *testing.T, n int, seed uint64, chosen []attack, until time.Time) {
 	s := besiege(t, n, seed, &r.count, answerBound)
 	r.fleets++
@@ -146,7 +146,7 @@ func (r *run) besiege(t *testing.T, n int, seed uint64, chosen []attack, until t
 	}
 }
 
-// shorten looks for the fewest inputs that break what was broken, on new fleets, and prints them.
+// shorten looks for the fewest inputs that break the same rules again, on new fleets, and prints these inputs.
 func (r *run) shorten(t *testing.T, n int, seed uint64, recorded []*recording, inputs []input, found map[judge.Fault]int) {
 	deadline := time.Now().Add(shrinkLimit)
 	var unused tally
@@ -181,7 +181,7 @@ func (r *run) shorten(t *testing.T, n int, seed uint64, recorded []*recording, i
 	t.Logf("the fewest inputs that break it (%v):\n%s", err, told(fewest))
 }
 
-// quiet is a test that does not print what its judge finds.
+// quiet is a test that does not print the faults that its judge finds.
 type quiet struct{ testing.TB }
 
 func (quiet) Logf(string, ...any) {}

@@ -21,7 +21,7 @@ const (
 	think = 15 * time.Millisecond
 	// mutexes is how many locks the innocents contend for.
 	mutexes = 4
-	// leaseTime is the time to live of these locks, also at a renewal.
+	// leaseTime is the time to live of these locks, when they are taken and when they are renewed.
 	leaseTime = 30 * time.Second
 	forever   = 24 * time.Hour
 
@@ -34,7 +34,7 @@ type innocents struct {
 	f       *fleet
 	bound   time.Duration // how long a reply may take
 	holders *judge.Holders
-	gate    sync.RWMutex // locked for writing while the innocents stand still
+	gate    sync.RWMutex // locked for writing while the innocents do nothing
 	stopped atomic.Bool
 	work    sync.WaitGroup
 	list    []*innocent
@@ -121,16 +121,16 @@ func (c *innocent) live() {
 	}
 }
 
-// refusals are the codes of errors after which a command has had no effect and may be sent again. An attack may cause them, but not
-// for longer than the bound.
+// refusals has the codes of errors that promise that a command had no effect, so it may be sent again. An attack may cause such
+// errors, but not for longer than the bound.
 var refusals = []string{"BUSY ", "CLUSTERDOWN ", "TRYAGAIN ", "LOADING "}
 
-// isUnknown reports whether an error says that the outcome is unknown, because the leader was lost. Such an error is allowed if it
+// isUnknown reports whether an error says that the outcome is unknown because the leader was lost. Such an error is allowed if it
 // comes within the bound.
 func isUnknown(text string) bool { return strings.HasPrefix(text, "INDETERMINATE ") }
 
-// do sends a command until it has been carried out, or until its outcome is unknown. Anything but a reply within the bound is a
-// fault.
+// do sends a command until it has been carried out, or until its outcome is unknown. It is a fault if that takes longer than the
+// bound, or if another error comes.
 func (c *innocent) do(args ...string) (reply any, ok bool) {
 	began := time.Now()
 	for {
@@ -247,7 +247,7 @@ func (c *innocent) lease() {
 	if !ok || got != "OK" {
 		return
 	}
-	l.Granted = l.Sent // the reply may have waited behind an attacker's reply for longer than the judge allows
+	l.Granted = l.Sent // the reply may have waited behind an attacker's reply, for longer than the judge allows for a reply
 	time.Sleep(time.Until(l.From().Add(ttl - 20*time.Millisecond)))
 	if got, ok = c.do("GET", l.Key); ok && l.Owned(c.all.f.judge, got, time.Now()) {
 		c.all.f.judge.Count("leases read before their end", 1)

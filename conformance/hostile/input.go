@@ -41,7 +41,7 @@ const (
 	readAll  reading = iota // as they come
 	readSlow                // a few bytes now and then
 	readNone                // not at all
-	readEach                // one after each piece, before the next is sent
+	readEach                // the answer to each piece before the next piece is sent
 )
 
 var readings = []string{"all read", "read slowly", "not read", "read one by one"}
@@ -57,15 +57,15 @@ type input struct {
 	times  int           // number of connections that send the input at once; 0 means 1
 	hold   time.Duration // how long the connections stay open after all is sent
 	script bool          // counts as a script
-	beside bool          // redis-server must reply the same
-	alone  bool          // its script was stopped while other inputs were played, so it is played again alone
-	shown  string        // the certificate that is shown in a TLS handshake before the pieces; "": no TLS
+	beside bool          // redis-server must give the same replies
+	alone  bool          // its script was stopped while other inputs were played, so now it is played alone
+	shown  string        // which certificate the client shows in a TLS handshake before the pieces; "": no TLS
 }
 
 // maxShown is how many bytes of a piece are printed.
 const maxShown = 2000
 
-// String renders the input for people, in enough detail to make a test of it.
+// String renders the input in enough detail that somebody can make a test of it.
 func (in input) String() string {
 	var b strings.Builder
 	who := in.user

@@ -12,7 +12,7 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// repeat does something every few milliseconds until it is called off.
+// repeat calls do every few milliseconds until the caller calls off.
 func repeat(do func()) (off func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -29,15 +29,15 @@ func repeat(do func()) (off func()) {
 	return func() { close(stop); <-done }
 }
 
-// plant is a kind of harm that no attacker may be able to do. Here the owner does it. undo removes
-// what stays of it.
+// plant is a kind of harm that no attacker may be able to do. In these tests the owner of the nodes does it. undo removes what is
+// left of the harm.
 type plant struct {
 	name string
 	want judge.Fault
 	harm func(t *testing.T, s *siege) (undo func())
 }
 
-// ask is a command of the owner that must succeed.
+// ask sends a command of the owner that must succeed.
 func ask(t *testing.T, s *siege, args ...string) any {
 	got, err := s.f.ask(0, args...)
 	if err != nil {
@@ -46,7 +46,7 @@ func ask(t *testing.T, s *siege, args ...string) any {
 	return got
 }
 
-// during does a command of the owner again and again during the round.
+// during sends a command of the owner again and again during the round.
 func during(args ...string) func(*testing.T, *siege) func() {
 	return func(_ *testing.T, s *siege) func() {
 		l, err := s.f.dial(0)
@@ -58,7 +58,7 @@ func during(args ...string) func(*testing.T, *siege) func() {
 	}
 }
 
-// before does commands of the owner before the round, and others after it.
+// before sends the commands of harm before the round, and those of undo after it.
 func before(harm, undo [][]string) func(*testing.T, *siege) func() {
 	return func(t *testing.T, s *siege) func() {
 		for _, args := range harm {
@@ -72,7 +72,7 @@ func before(harm, undo [][]string) func(*testing.T, *siege) func() {
 	}
 }
 
-// stay opens connections that stay, and says something on each.
+// stay opens n connections that stay open, and sends a command on each.
 func stay(n int, says ...string) func(*testing.T, *siege) func() {
 	return func(t *testing.T, s *siege) func() {
 		var lines []*line
@@ -95,7 +95,7 @@ func stay(n int, says ...string) func(*testing.T, *siege) func() {
 	}
 }
 
-// pause has the process stand still for longer than the bound.
+// pause stops a node's process for longer than the bound.
 func pause(t *testing.T, s *siege) func() {
 	p := s.f.nodes[0].Process()
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
@@ -105,7 +105,7 @@ func pause(t *testing.T, s *siege) func() {
 	if err := p.Signal(syscall.SIGCONT); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(plantBound) // those who wait are answered
+	time.Sleep(plantBound) // the waiting innocents get their replies
 	return func() {}
 }
 
@@ -134,7 +134,7 @@ var plants = []plant{
 	}},
 }
 
-// big are commands for keys that take more memory together than may be left.
+// big returns commands for keys that together take more memory than an attack may leave behind.
 func big(name string, values ...string) (list [][]string) {
 	for i := range 25 {
 		list = append(list, append([]string{name, fmt.Sprintf("held:big%d", i)}, values...))
@@ -142,8 +142,8 @@ func big(name string, values ...string) (list [][]string) {
 	return list
 }
 
-// TestJudgeFinds does the harm that the judge is there for. It must find each,
-// and nothing in a round of nothing.
+// TestJudgeFinds does every kind of harm that the judge must find. The judge must find each kind, and must find nothing in a round
+// without harm.
 func TestJudgeFinds(t *testing.T) {
 	var count tally
 	s := besiege(quiet{t}, 1, 1, &count, plantBound)
@@ -157,7 +157,7 @@ func TestJudgeFinds(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			undo := p.harm(t, s)
 			found := s.round(nothing)
-			for again := 0; found[p.want] == 0 && again < 15; again++ { // the innocents may have had no time
+			for again := 0; found[p.want] == 0 && again < 15; again++ { // the innocents may have had too little time to notice the harm
 				found = s.round(nothing)
 			}
 			if found[p.want] == 0 {
@@ -194,8 +194,9 @@ func TestJudgeFinds(t *testing.T) {
 	})
 }
 
-// TestJudgeLooksAgain: a script that was stopped because earlier ones had used up its user's time is no difference from
-// Redis. A script that is stopped although it runs alone, with all of the time, is one, unless it is much work for Redis, too.
+// TestJudgeLooksAgain: if earlier scripts have used up a user's time, the node stops a script early. That is no difference from
+// Redis. A script that is stopped although it runs alone, with all of the time, is a difference, unless it is much work for Redis,
+// too.
 func TestJudgeLooksAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)
@@ -209,7 +210,7 @@ func TestJudgeLooksAgain(t *testing.T) {
 	for range 3 {
 		play(false, "while true do end")
 	}
-	// How long the first script is that has too little time left depends on the machine.
+	// It depends on the machine how long the first script must be that has too little time left.
 	for loops := 50_000; count.again.Load() == 0; loops *= 2 {
 		if found := play(true, fmt.Sprintf("for i = 1, %d do end return 1", loops)); found[unlikeRedis] != 0 || loops > 1e8 {
 			t.Fatalf("after endless scripts and %d loops: %v, and %d were looked at again", loops, found, count.again.Load())
@@ -225,8 +226,8 @@ func TestJudgeLooksAgain(t *testing.T) {
 	}
 }
 
-// TestJudgeAsksRedisAgain: cjson.new makes a value that has a finalizer. If Redis collects garbage where calls nest deepest, the script
-// fails one level earlier than otherwise.
+// TestJudgeAsksRedisAgain: cjson.new makes a value that has a finalizer. If Redis collects garbage where the calls of a script nest
+// deepest, the call of the finalizer makes the script fail one level earlier.
 func TestJudgeAsksRedisAgain(t *testing.T) {
 	if _, version, err := redisd.Find(); err != nil || version != redisd.Version {
 		t.Skip("no redis-server " + redisd.Version)
@@ -250,7 +251,7 @@ return select('#', pcall(function() return f(10) end))`))
 	}
 }
 
-// TestMemoryWatch is for machines without control groups.
+// TestMemoryWatch: on a machine without control groups, the judge itself watches the nodes' memory.
 func TestMemoryWatch(t *testing.T) {
 	var count tally
 	s := besiege(quiet{t}, 1, 1, &count, plantBound)
@@ -261,7 +262,7 @@ func TestMemoryWatch(t *testing.T) {
 	}
 }
 
-// TestFrontRecords: what passes is recorded, until it is asked for.
+// TestFrontRecords: a front records what passes through it, until somebody asks for the recordings.
 func TestFrontRecords(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -305,7 +306,7 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// A seed makes the same inputs every time, and another one makes others.
+// The same seed makes the same inputs every time; another seed makes others.
 func TestSeeds(t *testing.T) {
 	rec := []*recording{{chunks: [][]byte{[]byte("handshake"), []byte("frame")}}}
 	for _, a := range attacks {

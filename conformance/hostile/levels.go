@@ -25,7 +25,7 @@ var slack = map[string]int64{
 	"connected_clients": 2, // connections of the judge that are closing
 	"goroutines":        12,
 	"descriptors":       8,
-	"links":             24, // grows when the node becomes the leader, which has more links than a follower
+	"links":             24, // grows when the node becomes the leader, because a leader has more links than a follower
 	"used_memory":       64 << 20,
 	"term":              20, // frames of a member may cause elections, each of which begins a term
 }
@@ -35,7 +35,7 @@ var counted = []string{"connected_clients", "cluster_connections", "blocked_clie
 	"pubsub_channels", "pubsub_patterns", "pubsubshard_channels", "tracking_total_keys", "tracking_total_items", "tracking_total_prefixes",
 	"number_of_functions", "number_of_libraries", "used_memory"}
 
-// measure measures the levels of a node. It first collects garbage, because memory that nothing refers to is no trace of an attack.
+// measure measures the levels of a node. It first runs a garbage collection, because garbage is no trace of an attack.
 func (f *fleet) measure(node int) (*levels, error) {
 	l := &levels{numbers: map[string]int64{}, texts: map[string]string{}}
 	c, err := f.dial(node)
@@ -98,7 +98,7 @@ func (f *fleet) peerPorts() map[string]bool {
 	return ports
 }
 
-// ask reads the levels that must stay the same to the letter.
+// ask reads the levels that must stay exactly the same.
 func (l *levels) ask(c *line) error {
 	for name, args := range map[string][]string{
 		"users": {"ACL", "LIST"}, "parameters": {"CONFIG", "GET", "*"}, "members": {"LOCKSTEP", "MEMBERS"},
@@ -116,7 +116,7 @@ func (l *levels) ask(c *line) error {
 	return nil
 }
 
-// members returns who is a member of the cluster. It leaves out who leads, answers or lags, which changes by itself.
+// members returns who is a member of the cluster. It leaves out who leads, answers or lags, because that changes without an attack.
 func members(reply any) string {
 	var list []string
 	rows, _ := reply.([]any)
@@ -199,7 +199,7 @@ var prefixes = []string{"held:", "mutex:", "lease:", "secret:"}
 // spoils are the prefixes of keys that attackers may have created.
 var spoils = []string{"evil:", "app:"}
 
-// clean deletes the keys that attackers may have created. It returns the keys that nobody may have created.
+// clean deletes the keys that attackers may create. It returns the keys that no client may have created.
 func (f *fleet) clean() (strange []string, err error) {
 	c, err := f.dial(0)
 	if err != nil {
@@ -230,7 +230,7 @@ func (f *fleet) clean() (strange []string, err error) {
 
 var databases = regexp.MustCompile(`(?m)^db(\d+):`)
 
-// sweep is clean for one database.
+// sweep does what clean does, for one database.
 func sweep(c *line) (strange []string, err error) {
 	for cursor := "0"; ; {
 		got, err := c.insist("SCAN", cursor, "COUNT", "1000")

@@ -61,15 +61,16 @@ func (m *model) reply(p []byte) (transcript.Value, bool) {
 	return v, err == nil
 }
 
-// forgets lets Redis make a new Lua state before a script. In Redis, the settings of cjson last as long as the Lua state; in
+// forgets makes Redis use a new Lua state for the next script. In Redis, the settings of cjson last as long as the Lua state; in
 // lockstep they last only as long as the script.
 func (m *model) forgets() error {
 	_, err := m.ask(command("SCRIPT", "FLUSH"))
 	return err
 }
 
-// alsoReplies reports whether Redis replies to p, sent after prior, as got says, if it is asked again after scripts that leave garbage. When
-// Redis collects garbage depends on earlier scripts. The collector's call of a finalizer counts as a nested call, so it may fail a script.
+// alsoReplies reports whether Redis can reply got to p. It sends prior and p again, several times, each time after a script that
+// leaves other garbage. Earlier scripts decide when Redis collects garbage. The collector calls finalizers, such a call counts as a
+// nested one, and so it may make a script fail.
 func (m *model) alsoReplies(prior, p []byte, got transcript.Value) bool {
 	for i := range 20 {
 		if m.conn == nil || m.conn.SetDeadline(time.Now().Add(replyLimit)) != nil {

@@ -37,8 +37,8 @@ func (g *generator) replays(from []*recording, n int) (list []input) {
 	return list
 }
 
-// replay returns a recorded conversation. It may be whole, have only its first chunk and an end, or have chunks of another
-// conversation behind its first chunk. Then some chunks are changed.
+// replay returns a recorded conversation. It may be the whole conversation, only its first chunk and an end, or its first chunk and
+// chunks of another conversation. Then replay changes some of the chunks.
 func (g *generator) replay(from []*recording) [][]byte {
 	r := pick(g, from...)
 	chunks := slices.Clone(r.chunks[:min(len(r.chunks), 40)])

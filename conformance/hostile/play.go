@@ -49,7 +49,7 @@ func (f *fleet) session(in input) {
 	defer conn.Close()
 	f.tally.connections.Add(1)
 	if in.shown != "" {
-		// A client whose certificate is refused may learn of that only from the first answer.
+		// If the node refuses the certificate, the client may learn that only from the first answer.
 		conn = f.papers.wrap(conn, in.shown)
 	}
 	if in.user != nobody {
@@ -67,7 +67,7 @@ func (f *fleet) session(in input) {
 	}
 	var listening sync.WaitGroup
 	defer listening.Wait()
-	defer conn.Close() // ends the listening
+	defer conn.Close() // the end of the connection also ends the goroutine that reads
 	heard := make(chan struct{}, 1)
 	listening.Go(func() { e.listen(conn, in.read, heard) })
 	for _, p := range in.pieces {
@@ -118,7 +118,7 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 		}
 		return transcript.ReadValue(r)
 	}
-	spoiled := false // a limit has stopped the last script, which Redis has run
+	spoiled := false // a limit has stopped the last script here, but Redis has run it
 	for i, p := range in.pieces {
 		got, err := ask(p)
 		if in.alone && i == 0 {
@@ -151,11 +151,12 @@ func (f *fleet) dialogue(conn net.Conn, in input, e *ear) {
 	}
 }
 
-// muchInRedis is the time from which on a script is much work for Redis, too. It may then take more time or memory here than a limit allows.
+// A script that takes Redis muchInRedis or longer is much work. It may take more time or memory in lockstep than a limit allows.
 const muchInRedis = 50 * time.Millisecond
 
-// unlike records that Redis replied to the last piece in another way, after the time took. If a limit stopped the script here, the input
-// is kept instead, to be played again when nothing else runs. If a limit stops it then, too, it counts only if it is no work for Redis.
+// unlike records that Redis, after the time took, replied differently to the last piece. If one of lockstep's limits stopped the
+// script, unlike keeps the input instead: it is played again when nothing else runs. If a limit then stops it again, that is a
+// fault only if the script is little work for Redis.
 func (f *fleet) unlike(in input, got, want transcript.Value, took time.Duration) {
 	switch stopped := scripts.Stopped(got); {
 	case stopped && !in.alone:
@@ -170,7 +171,7 @@ func (f *fleet) unlike(in input, got, want transcript.Value, took time.Duration)
 	f.told(unlikeRedis, "%v\nhere:\n%.1500s\nRedis:\n%.1500s", in, strings.Join(got.Lines(), "\n"), strings.Join(want.Lines(), "\n"))
 }
 
-// again plays the kept inputs, each alone, as a user who has used no time yet.
+// again plays the kept inputs one by one, each as a new user that has used no time yet.
 func (f *fleet) again() error {
 	f.mu.Lock()
 	stopped := f.stopped

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// reaches are commands for keys and powers that the user does not have.
+// reaches has commands for keys and powers that the user does not have.
 var reaches = [][]string{
 	{"GET", "secret:string"}, {"SET", "secret:string", "spoiled"}, {"MGET", "app:1", "secret:string"}, {"GETRANGE", "secret:string", "0", "-1"}, {"DUMP", "secret:string"},
 	{"HGETALL", "secret:hash"}, {"LRANGE", "secret:list", "0", "-1"}, {"SMEMBERS", "secret:set"}, {"ZRANGE", "secret:zset", "0", "-1"}, {"APPEND", "secret:string", "x"},
@@ -23,7 +23,7 @@ var reaches = [][]string{
 	{"PUBLISH", "secret", "x"}, {"SUBSCRIBE", "secret"}, {"PSUBSCRIBE", "*"}, {"SPUBLISH", "secret", "x"}, {"SENTINEL", "FAILOVER", "mymaster"}, {"CLUSTER", "RESET"}, {"FUNCTION", "DUMP"}, {"FUNCTION", "FLUSH"}, {"SCRIPT", "KILL"}, {"AUTH", "default", ""},
 }
 
-// ways returns pieces that send a command: directly, or by one of several detours.
+// ways returns pieces that make a node run a command: sent directly, or in one of several indirect ways.
 func (g *generator) ways(args []string) [][]byte {
 	quoted := ""
 	for _, a := range args {

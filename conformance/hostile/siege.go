@@ -30,8 +30,8 @@ const (
 	// answerBound is how long an innocent client may wait for an answer. The bound is long for two reasons: an attacker may run
 	// several scripts up to their limit, one after the other, and a machine that runs other tests is slow.
 	answerBound = 8 * time.Second
-	// settleLimit is how long the traces of an attack may take to disappear. A reply that takes much work is held for up to 30 s
-	// (yieldCrowd), together with its goroutine.
+	// settleLimit is how long the traces of an attack may take to disappear. It is long, because a node may hold a reply that takes
+	// much work, and its goroutine, for up to 30 s (yieldCrowd).
 	settleLimit = 35 * time.Second
 	// sameLimit is how long the nodes may take until all have applied the same entries.
 	sameLimit = 10 * time.Second
@@ -104,7 +104,8 @@ func (s *siege) round(inputs []input) map[judge.Fault]int {
 	return s.check()
 }
 
-// watchMemory checks the resident memory of the nodes until the caller calls off. With control groups, the kernel does that.
+// watchMemory checks the resident memory of the nodes until the caller calls off. It does nothing if there are control groups,
+// because then the kernel bounds the memory.
 func (s *siege) watchMemory() (off func()) {
 	if s.f.ungrouped == nil {
 		return func() {}
@@ -207,7 +208,7 @@ func (s *siege) treasure() error {
 	return nil
 }
 
-// locks checks, through every node, every lock that is never released. It also compares the nodes' states.
+// locks checks every lock that is never released, through every node. Then it compares the nodes' states.
 func (s *siege) locks() error {
 	query := []string{"MGET"}
 	for _, c := range s.innocents.list {

@@ -65,7 +65,8 @@ func makePapers(dir string) (papers, error) {
 	return p, os.WriteFile(p.secret, []byte("what only the nodes of this fleet know\n"), 0o600)
 }
 
-// wrap speaks TLS over a connection. It shows the given certificate, even if the node asks for another.
+// wrap speaks TLS over a connection. It shows the certificate of the given name, even if the node asks for one of another
+// authority.
 func (p papers) wrap(conn net.Conn, shown string) net.Conn {
 	c := &tls.Config{RootCAs: p.known, ServerName: "localhost", GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		own := p.shown[shown] // an empty certificate stands for none
@@ -81,7 +82,7 @@ var clientHello = sync.OnceValue(func() []byte {
 	return sent.Bytes()
 })
 
-// recorder is a connection to nobody. It keeps what is sent.
+// recorder is a connection without another end. It keeps what is sent.
 type recorder struct {
 	net.Conn
 	bytes.Buffer
@@ -93,7 +94,7 @@ func (r *recorder) Close() error                { return nil }
 
 var tlsDoors = []door{tlsDoor, tlsSentinelDoor, tlsClusterDoor}
 
-// handshakes makes TLS handshakes: whole ones, half ones, changed ones, too many of them, and connections without one.
+// handshakes makes TLS handshakes: whole, half and changed ones, too many at once, and connections without a handshake.
 func handshakes(g *generator) (list []input) {
 	hello := clientHello()
 	changeCipher, alert := "\x14\x03\x03\x00\x01\x01", "\x15\x03\x03\x00\x02\x01\x00"

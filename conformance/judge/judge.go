@@ -1,7 +1,7 @@
 // Package judge decides from the replies to clients whether the servers kept the locks. No lock may be lost, held by two owners or
 // shortened, and no command may be executed twice.
 //
-// The judge never asks the servers what is right. It uses the acknowledgements and a single clock, that of this process.
+// The judge never asks the servers what is right. It uses the acknowledgements and a single clock: that of this process.
 package judge
 
 import (
@@ -79,7 +79,7 @@ func (j *Judge) Counted() map[string]int {
 }
 
 // Holders records which client holds each lock, as the clients believe. A client calls Take after a lock was granted to it, and
-// Drop before it releases the lock. So if a lock has two entries at once, it certainly has two holders.
+// Drop before it releases the lock. So if Take finds another owner, the lock certainly has two holders.
 type Holders struct {
 	j  *Judge
 	mu sync.Mutex
@@ -100,7 +100,8 @@ func (h *Holders) Take(key, owner string) {
 	}
 }
 
-// Drop removes the entry of an owner. It leaves the entry of another owner: Take has already reported that both held the lock.
+// Drop removes the entry of an owner. If the entry names another owner, it stays: Take has already reported that both held the
+// lock.
 func (h *Holders) Drop(key, owner string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -109,8 +110,8 @@ func (h *Holders) Drop(key, owner string) {
 	}
 }
 
-// Counter is what a value must be that one client changes. It is a range if the outcome of a change is unknown, and otherwise one
-// number.
+// Counter is what the value must be of a counter that only one client changes. It is a range if the outcome of a change is unknown,
+// and otherwise one number.
 type Counter struct {
 	Name      string
 	Low, High int64
@@ -187,7 +188,7 @@ type Lease struct {
 }
 
 // underway is how long a reply may take from the leader through the client's node, on two busy processors. A lease counts from the
-// moment at which the leader has answered, and no client sees that moment.
+// moment of the leader's answer, which no client sees.
 const underway = 100 * time.Millisecond
 
 // From returns the earliest instant from which the lease may count.
@@ -210,7 +211,7 @@ func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 	return true
 }
 
-// rounding is how much of a remaining time may be missing, because its beginning and its end are whole milliseconds.
+// rounding is how much may be missing of a remaining time, because a lease begins and ends at whole milliseconds.
 const rounding = time.Millisecond
 
 // Remains judges the result of PTTL, in milliseconds. The reply came at the instant at.

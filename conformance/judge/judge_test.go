@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Histories made up for the judge: what it must find in each.
+// These are invented histories, each with the faults that the judge must find in it.
 func TestJudge(t *testing.T) {
 	now := time.Now()
 	l := Lease{Key: "l", Owner: "a", TTL: time.Second, Sent: now, Granted: now.Add(10 * time.Millisecond)}
-	// Granted late, as in an election: the lease counts from shortly before the reply.
+	// The lock is granted late, as in an election. So the lease counts from shortly before the reply.
 	slow := Lease{Key: "l", Owner: "a", TTL: time.Second, Sent: now, Granted: now.Add(400 * time.Millisecond)}
 	for name, c := range map[string]struct {
 		history func(*Judge)
@@ -26,7 +26,7 @@ func TestJudge(t *testing.T) {
 			h := NewHolders(j)
 			h.Take("k", "a")
 			h.Take("k", "b")
-			h.Drop("k", "a") // not b's
+			h.Drop("k", "a") // the entry of b must stay
 			h.Take("k", "c")
 		}, map[Fault]int{TwoHolders: 2}},
 		"counting": {func(j *Judge) {
@@ -39,7 +39,7 @@ func TestJudge(t *testing.T) {
 			c := Counter{Name: "n"}
 			c.Changed(j, 1, 1)
 			c.Changed(j, 1, 3)
-			c.Changed(j, 1, 4) // told once
+			c.Changed(j, 1, 4) // the fault must be reported only once
 		}, map[Fault]int{RanTwice: 1}},
 		"an increment lost": {func(j *Judge) {
 			c := Counter{Name: "n"}

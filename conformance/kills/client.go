@@ -48,8 +48,8 @@ func newClient(r *run, id int, at *place) *client {
 		counter: judge.Counter{Name: "counter:" + name}}
 }
 
-// do sends a command, and returns its reply. If the client's node was killed, known is false, because the outcome is unknown; the
-// next command then makes a new connection. An error reply is a fault. A missing reply is a fault if the node lives.
+// do sends a command, and returns its reply. If the client's node was killed meanwhile, the outcome is unknown: known is false, and
+// the next command makes a new connection. An error reply is a fault. A missing reply is a fault if the node lives.
 func (c *client) do(args ...string) (reply any, known bool) {
 	if c.conn == nil && !c.connect() {
 		return nil, false

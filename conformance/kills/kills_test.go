@@ -12,8 +12,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// repeat is how often a test does the harm it is there for: a few times in
-// `make test`, as often as a variable says in `make kills`.
+// repeat returns how often a test does its harm: a few times in `make test`, or as often as an environment variable says in `make
+// kills`.
 func repeat(t *testing.T, variable string, short int) int {
 	t.Helper()
 	s := os.Getenv(variable)
@@ -27,19 +27,17 @@ func repeat(t *testing.T, variable string, short int) int {
 	return n
 }
 
-// What a kill and a planned transfer may cost. The aim is 700 ms and 1500 ms at
-// the 50th and 99th percentile; a few kills on a machine that runs other tests
-// are held to grantLimit only.
+// These limits say how long a kill or a planned transfer may keep locks from being granted. The aim is 700 ms for the median and
+// 1500 ms for the 99th percentile. A few kills on a machine that also runs other tests need only stay below grantLimit.
 const (
 	grantLimit = 3 * time.Second
-	// slow is after how long without a grant the survivors' logs are shown.
+	// If no lock is granted for longer than slow, the test shows the survivors' logs.
 	slow = 600 * time.Millisecond
 	// hashEvery is how many kills lie between two comparisons of the states.
 	hashEvery = 5
 )
 
-// TestLeaderKills kills the leader under load, at moments of no choice, and
-// starts it again.
+// TestLeaderKills kills the leader under load at random moments, and starts it again.
 func TestLeaderKills(t *testing.T) {
 	kills := repeat(t, "LOCKSTEP_KILLS", 3)
 	r := start(t, uint64(time.Now().UnixNano()))
@@ -47,7 +45,7 @@ func TestLeaderKills(t *testing.T) {
 	t.Logf("seed %d", r.seed)
 	var first, every []time.Duration
 	for n := 0; n < kills && !t.Failed(); n++ {
-		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond) // anywhere between two batches
+		time.Sleep(time.Duration(rng.IntN(400)) * time.Millisecond) // a random moment between two batches
 		leader := r.leader()
 		survivors := r.others(leader)
 		logged := []int{len(survivors[0].Log()), len(survivors[1].Log())}
@@ -76,8 +74,8 @@ func TestLeaderKills(t *testing.T) {
 	tell(t, rep)
 }
 
-// kill ends the leader's process and measures until a lock is granted that was
-// asked for when the process was gone: at one of the survivors, and at each.
+// kill kills the leader's process. It measures the time until a survivor grants a lock that a client has asked for after the kill.
+// first is the time until one survivor has granted such a lock, every the time until each has.
 func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.Duration) {
 	r.t.Helper()
 	took := make([]time.Duration, len(survivors))
@@ -105,8 +103,8 @@ func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.
 	return min(took[0], took[1]), max(took[0], took[1])
 }
 
-// TestTransfers hands leadership over, and stops the leader in order, and
-// measures how long a client has to wait for a reply meanwhile.
+// TestTransfers hands leadership over, and stops the leader by SIGTERM. It measures how long a client has to wait for a reply
+// meanwhile.
 func TestTransfers(t *testing.T) {
 	times := repeat(t, "LOCKSTEP_TRANSFERS", 2)
 	r := start(t, uint64(time.Now().UnixNano()))
@@ -146,7 +144,7 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
-// tell prints and judges the outcome.
+// tell prints the report, and judges it.
 func tell(t *testing.T, rep *report) {
 	t.Helper()
 	t.Log("\n" + rep.text())

@@ -49,7 +49,7 @@ type report struct {
 	Told                        []string `json:",omitempty"`
 }
 
-// text is the report for people.
+// text returns the report as text for people.
 func (r *report) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d clients on three nodes, %d leader kills, %.0f s\n", r.Clients, r.Kills, r.Seconds)

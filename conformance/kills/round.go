@@ -7,7 +7,7 @@ import (
 	"lockstep/conformance/judge"
 )
 
-// round is what all clients append and count until the next check.
+// round has what all clients append and count between two checks.
 type round struct {
 	number int
 
@@ -53,7 +53,7 @@ func (r *round) incremented(j *judge.Judge, got any, known bool) {
 	}
 }
 
-// close judges the round. No command of the round may be under way any more.
+// close judges the round. No command of the round may be in progress any more.
 func (r *round) close(j *judge.Judge, list []string, total int64) {
 	r.pushes.Are(j, list)
 	c := judge.Counter{Name: r.counter(), Low: int64(len(r.seen)), High: int64(len(r.seen)) + r.maybe}

@@ -14,8 +14,8 @@ import (
 
 const (
 	clients = 50
-	// think is the mean pause of a client between two actions. With it, the clients keep a small machine busy, but do not saturate
-	// it.
+	// think is the mean pause of a client between two actions. It is chosen so that the clients keep a small machine busy, but do
+	// not saturate it.
 	think = 25 * time.Millisecond
 	// limit bounds every wait for something that must happen.
 	limit = 60 * time.Second
@@ -78,7 +78,7 @@ func start(t *testing.T, seed uint64) *run {
 
 func (r *run) over() bool { return r.stopped.Load() }
 
-// begin adds a command to the present round.
+// begin counts a command as part of the present round.
 func (r *run) begin() *round {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -140,7 +140,7 @@ func (r *run) leader() (leader *place) {
 	return leader
 }
 
-// others returns all places but one.
+// others returns all places except one.
 func (r *run) others(not *place) (list []*place) {
 	for _, p := range r.places {
 		if p != not {
@@ -150,7 +150,7 @@ func (r *run) others(not *place) (list []*place) {
 	return list
 }
 
-// dial makes a connection for the driver of the run itself.
+// dial makes a connection for the run itself, not for one of its clients.
 func (r *run) dial(p *place) *respclient.Conn {
 	r.t.Helper()
 	c, err := respclient.Dial(p.Addr, patience)
@@ -191,8 +191,8 @@ func (r *run) ask(c *respclient.Conn, args ...string) any {
 	return got
 }
 
-// checkHeld checks every lock that is never released. The lock must have its owner, and have it for long enough, and must not be
-// granted to anybody else.
+// checkHeld checks every lock that is never released. Its owner must still have it, with enough of the lease left, and nobody else
+// may get it.
 func (r *run) checkHeld(c *respclient.Conn, thief int) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -234,7 +234,8 @@ func (r *run) same() {
 			if err != nil {
 				r.t.Fatalf("%s: %v", p.ID, err)
 			}
-			// The field "applied" would not do: Raft counts an entry there already when it hands the entry to the state machine.
+			// The field "applied" cannot be used here: Raft counts an entry there as soon as it hands the entry to the state
+			// machine.
 			at, hashes = append(at, st["state-index"]), append(hashes, st["state-hash"])
 		}
 		if at[0] == "" || at[0] != at[1] || at[0] != at[2] {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// Clients contend for these locks. Their leases would outlive the run, so the end of the run
-	// finds a lock that was left behind.
+	// Clients contend for these locks. Their leases are longer than the run, so the check at the end of the run finds a lock that
+	// nobody has released.
 	mutexes  = 12
 	foreverS = "86400000"
 	forever  = 24 * time.Hour
@@ -73,7 +73,7 @@ func (c *client) mutex() {
 		c.run.judge.Count("locks granted", 1)
 		c.pause(c.run.pause / 2)
 		if c.rng.IntN(200) == 0 {
-			c.pause(time.Second) // this long pause may last across a kill
+			c.pause(time.Second) // the pause is so long that a kill may come in it
 		}
 		c.run.holders.Drop(key, owner)
 	}
@@ -166,7 +166,7 @@ func (c *client) lease() {
 		return // after a kill, the client's last lease ends late
 	}
 	l.Granted = time.Now()
-	// This is as close to the end as a reply can still come in time.
+	// This is the latest moment at which a reply can still come before the end.
 	time.Sleep(time.Until(l.From().Add(ttl - 20*time.Millisecond)))
 	if got, known = c.do("GET", l.Key); known && l.Owned(c.run.judge, got, time.Now()) {
 		c.run.judge.Count("leases read before their end", 1)

@@ -2,14 +2,13 @@ package nodes
 
 import "testing"
 
-// StartDiscoverable starts n nodes that can be found by Sentinel and Cluster
-// clients, too.
+// StartDiscoverable does what Start does, for nodes that also have listeners for Sentinel and Cluster clients.
 func StartDiscoverable(t testing.TB, n int, flags ...string) []*Node {
 	t.Helper()
 	return StartSetupDiscoverable(t, n, Setup{Flags: flags})
 }
 
-// StartSetupDiscoverable is StartDiscoverable for nodes that need more than flags.
+// StartSetupDiscoverable does what StartDiscoverable does, for nodes that need more than flags.
 func StartSetupDiscoverable(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
 	setup.own, setup.of = 2, func(node *Node, addrs []string) []string {

@@ -43,8 +43,8 @@ func (n *Node) Wait() int {
 	return n.cmd.ProcessState.ExitCode()
 }
 
-// Replacement returns the place of a node that takes the place of this one. It has the same id, addresses and data directory, but
-// joins through members.
+// Replacement returns the place of a node that replaces this one. It has the same id, addresses and data directory, but joins the
+// cluster through members.
 func (n *Node) Replacement(members []*Node, flags ...string) *Node {
 	var through []string
 	for _, m := range members {
@@ -53,10 +53,10 @@ func (n *Node) Replacement(members []*Node, flags ...string) *Node {
 	return n.place(n.PeerAddr, append([]string{"--join", strings.Join(through, ",")}, flags...)...)
 }
 
-// Restarted returns this node with other flags. Run starts it.
+// Restarted returns a node that is this one with other flags. Run starts it.
 func (n *Node) Restarted(flags ...string) *Node { return n.place(n.PeerAddr, flags...) }
 
-// Moved returns this node with another peer address, which no other node knows.
+// Moved returns a node that is this one with another peer address, which no other node knows.
 func (n *Node) Moved(flags ...string) *Node {
 	return n.place(ports.Addrs(n.t, 1)[0], flags...)
 }

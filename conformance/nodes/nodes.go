@@ -55,7 +55,7 @@ func Binary(t testing.TB) string {
 			return
 		}
 		build := exec.Command("go", "-C", strings.TrimSpace(string(tree)), "build", "-o", built.path, "./cmd/lockstep")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // as it is released
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // releases are built without cgo
 		out, err := build.CombinedOutput()
 		if err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
@@ -82,7 +82,7 @@ type Node struct {
 
 	t    testing.TB
 	args []string
-	// within is a program with its first arguments. It runs the node's command, which follows as further arguments.
+	// within is a program with its first arguments. The node's command follows these as further arguments, and the program runs it.
 	within []string
 	cmd    *exec.Cmd
 	log    *os.File
@@ -109,7 +109,7 @@ func Start(t testing.TB, n int, flags ...string) []*Node {
 	return StartSetup(t, n, Setup{Flags: flags})
 }
 
-// StartSetup is Start for nodes that need more than flags.
+// StartSetup does what Start does, for nodes that need more than flags.
 func StartSetup(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
 	dir, addrs := t.TempDir(), ports.Addrs(t, (3+setup.own)*n)
@@ -223,7 +223,7 @@ func (n *Node) Terminate() int {
 	return n.cmd.ProcessState.ExitCode()
 }
 
-// anybody is a client that accepts whatever certificate a node shows.
+// anybody is an HTTP client that accepts whatever certificate a node shows.
 var anybody = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 
 // WaitReady waits until the node says that it is ready.
@@ -312,7 +312,7 @@ func (n *Node) Status() (map[string]string, error) {
 	return respclient.Pairs(reply)
 }
 
-// Leader returns the node that leads. It waits for ten seconds if none does, and returns nil then.
+// Leader returns the node that leads. If no node leads, it waits up to ten seconds for one, and then returns nil.
 func Leader(list []*Node) *Node {
 	for range 100 {
 		for _, n := range list {
@@ -320,7 +320,7 @@ func Leader(list []*Node) *Node {
 				return n
 			}
 		}
-		time.Sleep(100 * time.Millisecond) // one leader may have gone, and the next one not yet come
+		time.Sleep(100 * time.Millisecond) // between two leaders, no node leads for a moment
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ type Secret struct {
 	Client *tls.Config
 }
 
-// StartSecret is StartDiscoverable for nodes that have each client port twice: without TLS, and with TLS.
+// StartSecret does what StartDiscoverable does, for nodes that have each client port twice: without TLS, and with TLS.
 func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
 	t.Helper()
 	files, client, err := certs.Make(t.TempDir())
@@ -25,8 +25,8 @@ func StartSecret(t testing.TB, n int, flags ...string) ([]*Node, Secret) {
 	return StartSetupSecret(t, n, setup), Secret{files, client}
 }
 
-// StartSetupSecret is StartSetupDiscoverable for nodes that have each client port twice: without TLS, and with TLS. The flags name
-// the files with the certificates.
+// StartSetupSecret does what StartSetupDiscoverable does, for nodes that have each client port twice: without TLS, and with TLS.
+// The flags must name the files with the certificates.
 func StartSetupSecret(t testing.TB, n int, setup Setup) []*Node {
 	t.Helper()
 	setup.own, setup.of = 5, func(node *Node, addrs []string) []string {

@@ -40,7 +40,7 @@ func TestAddrs(t *testing.T) {
 	}
 }
 
-// The addresses are free when the test that had them has ended.
+// The addresses of a test are free again when the test has ended.
 func TestAddrsAreGivenBack(t *testing.T) {
 	var list []string
 	t.Run("a test", func(t *testing.T) { list = Addrs(t, 3) })

@@ -12,8 +12,8 @@ import (
 type Unit struct {
 	Name   string
 	Quick  bool   // run by `make test`, too
-	Within bool   // run also what the suite leaves out on an external server
-	Absent string // why the file is not run at all, or empty
+	Within bool   // also run the tests that the suite leaves out on an external server
+	Absent string // why the file is not run at all; "" if it is run
 	Skips  []Skip
 }
 

@@ -9,7 +9,7 @@ import (
 type Report struct {
 	Passed, Skipped []string       // names of tests
 	Failed          []string       // names of tests, with what the suite says about them
-	Ignored         map[string]int // how many by the reason, such as a tag; one that counts here may stand for a whole block of tests
+	Ignored         map[string]int // tests left out, counted by reason, such as a tag; one may be a whole block of tests
 	Done            bool           // the suite came to the end of the file
 }
 

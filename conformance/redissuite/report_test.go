@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestReadReport: what the suite prints, with its colours, is counted; what follows a failure belongs to it.
+// TestReadReport: the tests in the suite's output are counted, although the output has colours. The lines after a failure belong to
+// that failure.
 func TestReadReport(t *testing.T) {
 	r := ReadReport("Starting test server at port 1\n[ready]: 5\n\x1b[1;37;49mTesting unit/x\x1b[0m\n" +
 		"[\x1b[0;32;49mok\x1b[0m]: one: (two) (3 ms)\n[\x1b[0;33;49mskip\x1b[0m]: three\n[\x1b[0;36;49mignore\x1b[0m]: four: Not supported on external server\n" +
@@ -34,7 +35,7 @@ func TestReadList(t *testing.T) {
 	}
 }
 
-// TestSectionOfTheList: what stands in suite.txt has been run and counted.
+// TestSectionOfTheList: every file in suite.txt has been run, and its tests have been counted.
 func TestSectionOfTheList(t *testing.T) {
 	if _, err := Section("."); err != nil {
 		t.Error(err)

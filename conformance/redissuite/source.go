@@ -22,7 +22,7 @@ func Source() (string, error) {
 	return filepath.Join(cache, "lockstep", "redis-"+version), err
 }
 
-// There reports whether the suite is in a directory.
+// There reports whether a directory contains the suite.
 func There(source string) bool {
 	_, err := os.Stat(filepath.Join(source, "tests", "test_helper.tcl"))
 	return err == nil
@@ -45,7 +45,7 @@ func Fetch(source string) error {
 	return nil
 }
 
-// Copy makes a copy of the suite in which a unit is run, because the suite writes into its directory.
+// Copy copies the suite for the run of one unit, because the suite writes into its own directory.
 func Copy(source, dir string, within string) error {
 	if err := os.CopyFS(filepath.Join(dir, "tests"), os.DirFS(filepath.Join(source, "tests"))); err != nil {
 		return err
@@ -70,8 +70,8 @@ func Copy(source, dir string, within string) error {
 
 var leftOut = regexp.MustCompile(`\bexternal:skip\b`)
 
-// runWithin makes the suite run the tests that a file leaves out on an external server. Instead of starting a server with
-// parameters, the suite then sets the parameters on the node, and goes on if the node refuses one.
+// runWithin makes the suite run the tests that a file leaves out on an external server. Such tests start a server with parameters.
+// The suite now sets the parameters on the node instead, and goes on even if the node refuses one.
 func runWithin(dir, unit string) error {
 	file := filepath.Join(dir, "tests", unit+".tcl")
 	src, err := os.ReadFile(file)

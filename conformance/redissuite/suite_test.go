@@ -17,11 +17,11 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// slow is how long one file may take; on a machine at rest the slowest takes two minutes.
+// slow is how long one file may take. On an idle machine the slowest takes two minutes.
 const slow = 10 * time.Minute
 
-// TestSuite runs Redis's files: with LOCKSTEP_REDIS_SUITE=all every one of suite.txt, else the quick ones, and none
-// without the source.
+// TestSuite runs files of Redis's suite. With LOCKSTEP_REDIS_SUITE=all it runs every file in suite.txt, and otherwise the quick
+// ones. Without Redis's source it runs none.
 func TestSuite(t *testing.T) {
 	all := os.Getenv("LOCKSTEP_REDIS_SUITE") != ""
 	source := suiteSource(t, all)
@@ -40,7 +40,8 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// suiteSource returns the directory of the suite. If the suite is not there, it is fetched, or the test is skipped.
+// suiteSource returns the directory of the suite. If the suite is not there, suiteSource fetches it if fetch is true, and otherwise
+// skips the test.
 func suiteSource(t *testing.T, fetch bool) string {
 	t.Helper()
 	source, err := Source()
@@ -83,7 +84,7 @@ func check(t *testing.T, source string, u Unit) Result {
 	return u.result(report)
 }
 
-// run runs one file on a node of its own and returns what the suite said.
+// run runs one file on a new node, and returns what the suite has printed.
 func run(t *testing.T, source string, u Unit) (Report, string) {
 	t.Helper()
 	dir, within := t.TempDir(), ""
@@ -103,7 +104,7 @@ func run(t *testing.T, source string, u Unit) (Report, string) {
 	node := nodes.Start(t, 1, "--enable-debug-command", "yes", "--maxmemory", "2gb", "--script-time-limit", "1m")[0]
 	out := runTcl(t, dir, node.Addr, u.Name)
 	for range 2 {
-		// The suite looks for a free port, and somebody else may take it.
+		// The suite looks for a free port, but another process may take the port first.
 		if strings.Contains(out, "address already in use") {
 			out = runTcl(t, dir, node.Addr, u.Name)
 		}
@@ -123,7 +124,7 @@ const skipFile = "skipped"
 func runTcl(t *testing.T, dir, addr, unit string) string {
 	t.Helper()
 	host, port, _ := strings.Cut(addr, ":")
-	base := 12000 + rand.IntN(18000) // below the ports that clients get
+	base := 12000 + rand.IntN(18000) // below the ports that outgoing connections get
 	ctx, cancel := context.WithTimeout(context.Background(), slow)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "tclsh", "tests/test_helper.tcl", "--host", host, "--port", port, "--single", unit, "--baseport", strconv.Itoa(base),

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// has tells whether all of some numbers are in a list.
+// has returns a function that reports whether a list contains all of the given numbers.
 func has(all ...int) func([]int) (bool, error) {
 	return func(list []int) (bool, error) {
 		for _, n := range all {
@@ -31,7 +31,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// An error ends the search, and what was found until then is not lost.
+// An error ends the search. List still returns what it has found until then.
 func TestListStops(t *testing.T) {
 	stop := errors.New("no time left")
 	tries := 0

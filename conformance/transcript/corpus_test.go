@@ -105,7 +105,7 @@ const covered = `
 	subscribe unsubscribe psubscribe punsubscribe ssubscribe sunsubscribe publish spublish
 	pubsub|channels pubsub|numsub pubsub|numpat pubsub|shardchannels pubsub|shardnumsub`
 
-// TestCorpusCoversEveryCommand asks, for each command, for at least one use whose reply is no error.
+// TestCorpusCoversEveryCommand: for each command, the transcripts have at least one use whose reply is no error.
 func TestCorpusCoversEveryCommand(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range corpus(t) {
@@ -129,10 +129,10 @@ func TestCorpusCoversEveryCommand(t *testing.T) {
 	}
 }
 
-// servers is how many redis-servers play the corpus at once: it spends its time asleep, in @advance.
+// servers is how many redis-servers play the corpus at once. There can be several, because playing is mostly sleeping in @advance.
 const servers = 4
 
-// TestCorpusMatchesRedis plays the whole corpus against the real thing.
+// TestCorpusMatchesRedis plays the whole corpus against a real redis-server.
 func TestCorpusMatchesRedis(t *testing.T) {
 	if testing.Short() {
 		t.Skip("plays the corpus in real time")

@@ -48,7 +48,7 @@ type Step struct {
 // Mods is what the modifier lines above a step say.
 type Mods struct {
 	NoReply bool
-	Until   string // the command is sent again and again, until the first line of its reply begins with this text
+	Until   string // the command is sent again and again until the first line of its reply begins with this text
 	Shape   bool   // only types and counts are compared
 	Type    bool   // only the type of the first line is compared
 	Sort    bool
@@ -66,7 +66,7 @@ type Sub struct {
 // Replies tells whether a step of this kind is followed by a reply.
 func (k Kind) Replies() bool { return k == Command || k == Raw || k == Push || k == Hello }
 
-// Parse reads a transcript. It uses name only in messages.
+// Parse reads a transcript. It uses name only in its errors.
 func Parse(name string, src []byte) (*File, error) {
 	p := parser{file: &File{Name: name}}
 	text := strings.TrimSuffix(string(src), "\n")
@@ -95,11 +95,11 @@ func (f *File) Format() []byte {
 
 type parser struct {
 	file *File
-	mods *Mods // the modifiers so far for the next step that has a reply
+	mods *Mods // the modifiers that were read for the next step with a reply
 	open bool  // reply lines may follow
 }
 
-// isReply reports whether a line of a transcript belongs to a reply: whether it is no step, no comment and not blank.
+// isReply reports whether a line of a transcript belongs to a reply. It does if it is no step, no comment and not blank.
 func isReply(line string) bool {
 	if line == "" || line == "#" {
 		return false

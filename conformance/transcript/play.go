@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Target is a server under test. When a file begins, it must be empty, or allow that it is emptied.
+// Target is a server under test. When a file begins, the server must be empty, or the player must be allowed to empty it.
 type Target interface {
 	// Dial opens a new client connection.
 	Dial() (net.Conn, error)
@@ -17,8 +17,8 @@ type Target interface {
 	Advance(d time.Duration)
 }
 
-// Configurable is a Target that can start a server with given settings, for the files that have @server lines. A setting is a pair
-// of a name, as in redis.conf, and a value. The returned function stops that server.
+// Configurable is a Target that can start a server with given settings, for files with @server lines. A setting is a pair: a name,
+// as in redis.conf, and a value. The returned function stops that server.
 type Configurable interface {
 	With(settings [][2]string) (Target, func(), error)
 }
@@ -29,7 +29,7 @@ var ErrNotConfigurable = errors.New("the file needs a server with settings of it
 const (
 	// quiet is how long a recording waits for one more reply to raw bytes.
 	quiet = 250 * time.Millisecond
-	// A command with @until is sent again every untilPause, for the last time untilMost after the first time.
+	// A command with @until is sent again after every untilPause, but not later than untilMost after it was first sent.
 	untilPause = 10 * time.Millisecond
 	untilMost  = 10 * time.Second
 	// firstConn is the name of the connection on which a file begins.
@@ -92,7 +92,7 @@ func Run(t TB, f *File, target Target) {
 type player struct {
 	target    Target
 	recording bool
-	control   *wire // for questions of the player, never for a step
+	control   *wire // for the player's own questions, never for a step
 	conns     map[string]*wire
 	order     []string // names of conns, oldest first
 	cur       *wire
@@ -168,8 +168,8 @@ func (p *player) use(name string) error {
 	return nil
 }
 
-// finish checks that no connection has a reply that no step asked for. It also ends every connection's subscriptions,
-// so that they do not disturb the next file. RESET serves both purposes, because the server answers it in any state.
+// finish checks that no connection has a reply that belongs to no step. It also ends every connection's subscriptions, so that they
+// do not disturb the next file. RESET serves both purposes, because the server answers it in any state.
 func (p *player) finish() error {
 	for _, name := range p.order {
 		w := p.conns[name]
@@ -251,8 +251,8 @@ func (p *player) one(s *Step) ([]string, error) {
 	return lines, nil
 }
 
-// some reads the replies to raw bytes. A recording reads replies until none comes for a while. A check reads as many replies as the
-// golden reply has.
+// some reads the replies to raw bytes. When it records, it reads until no reply comes for a while. When it checks, it reads as many
+// replies as the golden reply has.
 func (p *player) some(s *Step) ([]string, error) {
 	var out []string
 	for n := topLevel(s.Reply); p.recording || n > 0; n-- {

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// toy is a server with just enough commands to see the player at work.
+// toy is a server with just enough commands to test the player.
 type toy struct {
 	mu    sync.Mutex
 	now   time.Duration
 	asked []string
-	count int // the number of COUNT
+	count int // the next reply to COUNT
 }
 
 func (s *toy) Advance(d time.Duration) { s.now += d }
@@ -40,7 +40,7 @@ func (s *toy) serve(conn net.Conn) {
 			args = append(args, e.Text)
 		}
 		reply, ok := s.answer(args)
-		// A pipe's Write of nothing would wait for a reader all the same.
+		// On a pipe, even a Write of no bytes would wait for a reader.
 		if reply != "" {
 			if _, err := conn.Write([]byte(reply)); err != nil {
 				return
@@ -223,7 +223,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// failing cannot start the server that a file asks for.
+// failing is a server that cannot start with the settings of a file.
 type failing struct{ toy }
 
 func (*failing) With([][2]string) (Target, func(), error) {

@@ -31,7 +31,8 @@ const (
 	maxElems = 1 << 20
 )
 
-// errWire is the error for bytes that are not RESP, or whose form the notation could not distinguish from another form.
+// errWire is the error for bytes that are not RESP. It is also the error for a form of RESP that would look like another form in
+// the notation.
 var errWire = errors.New("malformed reply")
 
 // ReadValue reads exactly one value.
@@ -62,7 +63,7 @@ func readValue(r *bufio.Reader, depth int) (Value, error) {
 	return Value{}, fmt.Errorf("%w: unknown type in %q", errWire, line)
 }
 
-// checkLine refuses a value of a RESP3 type of one line if it would look like another line of a transcript: a "#" with a wrong text
+// checkLine refuses a RESP3 value of one line if the line would look like something else in a transcript. A "#" with a wrong text
 // would look like a comment, and "(closed)" like the end of a connection.
 func checkLine(v Value) error {
 	ok := false

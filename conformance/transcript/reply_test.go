@@ -85,8 +85,8 @@ func TestParseReplyRefuses(t *testing.T) {
 	}
 }
 
-// FuzzReply: whatever is read from the wire can be told from its notation, byte by byte, and no line of it would be
-// taken for a command, a comment or the end of a connection.
+// FuzzReply: the notation of a reply tells every byte of the reply. No line of the notation looks like a command, a comment or the
+// end of a connection.
 func FuzzReply(f *testing.F) {
 	for _, tt := range replies {
 		f.Add([]byte(tt.wire))

@@ -19,13 +19,13 @@ type wire struct {
 	conn   net.Conn
 	r      *bufio.Reader
 	closed bool
-	id     string // client id, once it was asked for: a blocked client cannot be asked
+	id     string // the client id, once the player has asked for it: a blocked client cannot answer that question
 }
 
 func newWire(conn net.Conn) *wire { return &wire{conn: conn, r: bufio.NewReader(conn)} }
 
-// send writes to the connection. If the server has already closed the connection, send reports no error: the last reply may still
-// wait to be read, and the next read reports the close.
+// send writes to the connection. If the server has already closed the connection, send reports no error: the last reply may not
+// have been read yet, and the next read reports the close.
 func (w *wire) send(b []byte) error {
 	if w.closed {
 		return errors.New("the connection is closed")
@@ -66,12 +66,13 @@ func (w *wire) pending(d time.Duration) bool {
 	return err == nil || w.closed
 }
 
-// within bounds the time for which do reads or writes. It does not ask for the time: a timer sets a deadline in the past.
+// within bounds the time for which do reads or writes. It does not compute a deadline: after the time d, a timer sets a deadline in
+// the past.
 func (w *wire) within(d time.Duration, do func() error) error {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(d, func() {
 		defer close(fired)
-		// If a connection refuses a deadline, it is closed, and a closed connection ends the wait as well.
+		// A connection refuses a deadline only if it is closed, and then the wait ends as well.
 		_ = w.conn.SetDeadline(time.Unix(1, 0))
 	})
 	err := do()
@@ -90,8 +91,8 @@ func (w *wire) within(d time.Duration, do func() error) error {
 	return err
 }
 
-// gone are the errors that say that the other end has closed the connection. A server that closes with unread input resets the
-// connection; to a client both are the same. An in-memory connection returns io.ErrClosedPipe.
+// gone are the errors that say that the other end has closed the connection. A server that closes the connection with unread input
+// resets it, and a client treats both alike. An in-memory connection returns io.ErrClosedPipe.
 var gone = []error{io.EOF, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe}
 
 func isGone(err error) bool {

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// named is a test as conformance/WIRE.md names it: a file, and what stands in it.
+// named matches the name of a test in conformance/WIRE.md: a file, and a text in that file.
 var named = regexp.MustCompile("`([A-Za-z][^`: ]*/[^`: ]*)(?:: ([^`]+))?`")
 
-// TestWireTable: conformance/WIRE.md names tests that exist, and every transcript of a client.
+// TestWireTable: the tests that conformance/WIRE.md names exist, and it names every transcript of a client.
 func TestWireTable(t *testing.T) {
 	doc, err := os.ReadFile(filepath.Join("..", "WIRE.md"))
 	if err != nil {

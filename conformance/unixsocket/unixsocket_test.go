@@ -15,7 +15,8 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// shim builds the redis-server of this package and returns an environment in which the PATH begins with it.
+// shim builds this package's replacement of redis-server. It returns an environment in which the PATH begins with the replacement's
+// directory.
 func shim(t *testing.T) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -31,7 +32,8 @@ type overSocket string
 func (s overSocket) Dial() (net.Conn, error) { return net.Dial("unix", string(s)) }
 func (overSocket) Advance(d time.Duration)   { time.Sleep(d) }
 
-// TestTrap09UnixSocket starts the server as suites do, in both ways, and plays conversations of clients that have such suites.
+// TestTrap09UnixSocket starts the server in the two ways in which suites do, and plays transcripts of the clients that have such
+// suites.
 func TestTrap09UnixSocket(t *testing.T) {
 	env := shim(t)
 	for name, start := range map[string]struct{ args, stdin string }{
@@ -65,7 +67,7 @@ func TestTrap09UnixSocket(t *testing.T) {
 	}
 }
 
-// command finds the program on the PATH of env, as the suites do.
+// command returns a command whose program is looked up on the PATH in env, as the suites do it.
 func command(env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/usr/bin/env", append([]string{name}, args...)...)
 	cmd.Env = env
@@ -101,7 +103,7 @@ func startServer(t *testing.T, env, args []string, stdin string) (stop func() er
 	return nil
 }
 
-// foreign skips where `make conformance` is not at work.
+// foreign skips the test unless `make conformance` runs it and the tool is installed.
 func foreign(t *testing.T, tool string) {
 	t.Helper()
 	if os.Getenv("LOCKSTEP_CLIENTS") == "" {
@@ -115,13 +117,13 @@ func foreign(t *testing.T, tool string) {
 	}
 }
 
-// TestTrap09TestsOfRedsync: 48 servers, six drivers.
+// TestTrap09TestsOfRedsync runs redsync's own tests, which use 48 servers and six drivers.
 func TestTrap09TestsOfRedsync(t *testing.T) {
 	foreign(t, "go")
 	runSuite(t, "run-redsync.sh")
 }
 
-// TestTrap09TestsOfPythonRedisLock: a server for each test, on a socket.
+// TestTrap09TestsOfPythonRedisLock runs python-redis-lock's own tests, each of which starts a server on a socket.
 func TestTrap09TestsOfPythonRedisLock(t *testing.T) {
 	foreign(t, "python3")
 	runSuite(t, "run-python-redis-lock.sh")

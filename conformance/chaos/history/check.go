@@ -16,7 +16,7 @@ import (
 // Kind is the name of a model.
 type Kind string
 
-// The models.
+// These are the models.
 const (
 	Lock     Kind = "lock"     // SET NX PX, released and renewed by token; fencing tokens
 	Hash     Kind = "hash"     // a reentrant lock: a hash of owner and count
@@ -29,7 +29,7 @@ const (
 )
 
 // model is a sequential specification. step returns the states that may follow a state when an operation takes effect. If it
-// returns none, the reply to the operation cannot be true.
+// returns none, the reply to the operation cannot be right.
 type model struct {
 	init func() any
 	step func(state any, op *Op) []any
@@ -73,8 +73,8 @@ func (v *Violation) String() string {
 	return fmt.Sprintf("%s %s: %s (%d operations)", v.Kind, v.Key, v.Verdict, len(v.Ops))
 }
 
-// Check judges each key by itself. limit bounds the search for one key. Check also reports a history for which the search did not
-// end within the limit.
+// Check judges the history of each key separately. limit bounds the search for one key. If the search for a key did not end in that
+// time, Check reports the history of that key, too.
 func Check(ops []Op, limit time.Duration) ([]*Violation, error) {
 	type id struct {
 		kind Kind

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// line is an operation as the tests write it: times in milliseconds, a return
-// of 0 for an unknown outcome.
+// line is an operation as the tests write it. Times are in milliseconds. A return time of 0 means that the outcome is unknown.
 type line struct {
 	from, to    int64
 	call, owner string
@@ -121,7 +120,7 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// A bad key among good ones is named, and what was wrong with it is kept.
+// If one key among good ones has a wrong history, Check names that key, and its history can be saved.
 func TestViolationIsSaved(t *testing.T) {
 	dir := t.TempDir()
 	r, err := NewRecorder(filepath.Join(dir, "all.jsonl"))

@@ -3,9 +3,9 @@
 // instants allow and in which every reply is right.
 //
 // After a lost reply, or a reply INDETERMINATE, the outcome of an operation is unknown: the operation may take effect at any time
-// after it was sent. If it takes effect after everything else, that is as good as never. An operation that was refused with the
-// promise "not executed" is not part of a history. If it took effect nevertheless, no order explains what others see.
+// after it was sent. One that takes effect after all others is as good as one that never does. An operation whose error promises
+// that it was not executed is not part of a history. If it was executed nevertheless, no order of the operations explains what
+// other clients see.
 //
-// Published messages have no state; CheckMessages compares what all subscribers
-// heard.
+// A published message has no state. CheckMessages compares what all subscribers heard.
 package history

@@ -8,8 +8,8 @@ const resolution = 1e6
 
 // lockState is the state of a lock between two operations.
 //
-// A lease must not end before its time, but may end late. No reply says when it ends. So in the model a lease ends when an
-// operation can only be explained in that way.
+// A lease must not end before its time, but may end late. No reply says when it ends. So in the model, a lease ends only when an
+// operation cannot be explained in any other way.
 type lockState struct {
 	owner string
 	count int   // of a reentrant lock
@@ -24,8 +24,7 @@ func (s lockState) at(op *Op) (lockState, bool) {
 	return s, s.now <= op.until()
 }
 
-// free returns the state without an owner. It returns false if the lock still has an owner whose lease cannot be over by the time
-// of op.
+// free returns the state without an owner. It returns false if the lock has an owner whose lease cannot be over by the time of op.
 func (s lockState) free(op *Op) (lockState, bool) {
 	if s.owner == "" {
 		return s, true
@@ -38,8 +37,8 @@ func (s lockState) free(op *Op) (lockState, bool) {
 	return s, true
 }
 
-// extended returns the state with a lease that begins with op. The owner can only rely on a lease that began at the earliest
-// instant at which op can have taken effect.
+// extended returns the state with a lease that begins with op. op may have taken effect at any instant since it was sent. So the
+// lease is only sure to last as if it began at the earliest of these instants.
 func (s lockState) extended(op *Op) lockState {
 	s.safe = s.now + op.TTL - resolution
 	return s
@@ -114,7 +113,7 @@ func (s lockState) ifOwner(op *Op, does func(lockState) lockState) []any {
 	return s.absent(op, op.Result == "0")
 }
 
-// absent is the step for an operation whose reply says that there is no owner. says tells whether the reply says so.
+// absent is the step for an operation that may reply that the lock has no owner; says tells whether the reply says that.
 func (s lockState) absent(op *Op, says bool) []any {
 	if !says {
 		return nil

@@ -6,7 +6,7 @@ import (
 )
 
 func TestCheckMessages(t *testing.T) {
-	// Message x was sent from 10x to 10x+5; e was not acknowledged.
+	// Message x was sent from time 10x to 10x+5. Message e was not acknowledged.
 	var sent []Publication
 	for i, text := range strings.Split("abcdefgh", "") {
 		at := int64(10 * (i + 1))

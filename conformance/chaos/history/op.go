@@ -9,15 +9,14 @@ import (
 	"sync"
 )
 
-// Op is one operation of one client. Times are nanoseconds of one monotonic
-// clock, that of the machine on which all clients run.
+// Op is one operation of one client. Times are nanoseconds of one monotonic clock: that of the machine on which all clients run.
 type Op struct {
 	Client int    `json:"client"`
 	Via    string `json:"via,omitempty"` // how the client reached the servers
 	Kind   Kind   `json:"kind"`
 	Key    string `json:"key"`
 	Call   string `json:"call"`
-	// Owner is the lock's owner, the value of a register, the element of a list.
+	// Owner is the owner of the lock, the value of the register, or the element of the list.
 	Owner   string `json:"owner,omitempty"`
 	TTL     int64  `json:"ttl,omitempty"`
 	Invoke  int64  `json:"invoke"`

@@ -38,8 +38,8 @@ func stepCounter(state any, op *Op) []any {
 // contains a comma.
 func length(list string) string { return strconv.Itoa(strings.Count(list, ",")) }
 
-// stepList is the model of a list, with the operations push and range. push returns the length, range returns all elements. A wrong
-// order, or an element that was appended twice, shows in every later range.
+// stepList is the model of a list, with the operations push and range. push returns the length, range returns all elements. If
+// elements are in a wrong order, or one was appended twice, every later range shows that.
 func stepList(state any, op *Op) []any {
 	list := state.(string)
 	if op.Call == "push" {

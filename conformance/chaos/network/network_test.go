@@ -59,7 +59,7 @@ func echo(t *testing.T, h *Host) string {
 	return ln.Addr().String()
 }
 
-// ping sends a byte and waits for it.
+// ping sends a byte, and waits until the byte comes back.
 func ping(conn net.Conn, limit time.Duration) (time.Duration, error) {
 	start := time.Now()
 	if err := conn.SetDeadline(start.Add(limit)); err != nil {
@@ -101,7 +101,7 @@ func TestLinks(t *testing.T) {
 		must(20 * time.Second)
 	}
 
-	// One way only: what b says no longer arrives.
+	// Only one direction is cut: what b sends no longer reaches a.
 	s.Set(b, a, Link{Cut: true})
 	if took, err := ping(conn, 300*time.Millisecond); err == nil {
 		t.Errorf("an answer in %v over a link that is cut", took)
@@ -110,16 +110,16 @@ func TestLinks(t *testing.T) {
 		t.Error("connected over a link that is cut")
 	}
 	s.Heal()
-	must(20 * time.Second) // TCP sends again what was lost
+	must(20 * time.Second) // by then TCP has sent the lost bytes again
 	if carried, dropped := s.Packets(); carried == 0 || dropped == 0 {
 		t.Errorf("%d packets carried, %d dropped", carried, dropped)
 	}
 }
 
-// inHost tells the test binary that it was started in the host a.
+// inHost is an environment variable: it tells the test binary that it was started in the host a.
 const inHost = "LOCKSTEP_CHAOS_IN_HOST"
 
-// A process that is started in a host has its network and no other.
+// A process that is started in a host has only the network of that host.
 func TestProcessInHost(t *testing.T) {
 	if os.Getenv(inHost) != "" {
 		onlyHost(t)

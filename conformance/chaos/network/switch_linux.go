@@ -155,8 +155,7 @@ func (s *Switch) forward(way pair, packet []byte) {
 	}
 }
 
-// deliver hands a packet to the host. A full or dead device loses it, as a real
-// one would.
+// deliver hands a packet to the host. If the TUN device is full or dead, the packet is lost, as on a real network.
 func (h *Host) deliver(packet []byte) { _, _ = h.tun.Write(packet) }
 
 // deliverLate delivers what a slow link has kept.

@@ -272,7 +272,7 @@ func (r *recorder) cluster() error {
 			return err
 		}
 	}
-	// Only with the next ping does the owner hear that its replicas are online.
+	// The owner of the slots hears that its replicas are online only by the next ping.
 	for _, n := range nodes {
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 			v, err := n.ask("CLUSTER", "SLOTS")

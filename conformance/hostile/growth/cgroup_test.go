@@ -13,8 +13,7 @@ import (
 // group is a cgroup with little memory, in which a node runs.
 type group struct{ procs, limit string }
 
-// memoryGroup makes a cgroup with a limit of memory. It skips the test, and says why, where
-// none can be made.
+// memoryGroup makes a cgroup with a limit of memory. If this machine cannot make one, it skips the test and says why.
 func memoryGroup(t *testing.T, name string, bytes int) group {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -33,7 +32,7 @@ func memoryGroup(t *testing.T, name string, bytes int) group {
 		t.Skipf("no cgroup can be made: %v", err)
 	}
 	t.Cleanup(func() {
-		for range 50 { // until the kernel knows that its processes are gone
+		for range 50 { // the kernel may take a moment to notice that the group's processes have ended
 			if os.Remove(dir) == nil {
 				return
 			}
@@ -48,7 +47,7 @@ func memoryGroup(t *testing.T, name string, bytes int) group {
 	return g
 }
 
-// within is the command that runs another one in the group.
+// within returns a program with its first arguments, which runs the command after them in the group.
 func (g group) within() []string {
 	return []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, g.procs}
 }

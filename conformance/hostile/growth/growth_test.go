@@ -1,5 +1,5 @@
-// Package growth has one client after the other fill the memory of a small cluster, in every way
-// that a client has. It checks what the other clients notice.
+// Package growth tests what happens when clients fill the memory of a small cluster, in every way that a client has. It checks what
+// the other clients notice.
 package growth
 
 import (
@@ -14,7 +14,7 @@ import (
 
 const memory = 256 << 20
 
-// start starts nodes with so much memory each.
+// start starts n nodes, each with a limited memory.
 func start(t *testing.T, n int) []*nodes.Node {
 	t.Helper()
 	groups := map[string]group{}
@@ -26,7 +26,7 @@ func start(t *testing.T, n int) []*nodes.Node {
 		Within: func(id string) []string { return groups[id].within() }})
 }
 
-// TestFull sets keys of a megabyte until there is no room, and then restarts everything.
+// TestFull sets keys of a megabyte until there is no room for more, and then restarts all nodes.
 func TestFull(t *testing.T) {
 	for _, n := range []int{1, 3} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) { full(t, start(t, n)) })
@@ -87,7 +87,7 @@ func must(t *testing.T, c *respclient.Conn, want any, args ...string) {
 	}
 }
 
-// alive fails if a node has ended.
+// alive fails the test if a node's process has ended.
 func alive(t *testing.T, list []*nodes.Node) {
 	t.Helper()
 	time.Sleep(100 * time.Millisecond)
@@ -100,8 +100,8 @@ func alive(t *testing.T, list []*nodes.Node) {
 
 func last(log string) string { return log[max(0, len(log)-2000):] }
 
-// TestLongEntries has a log of long entries, as many as they may be, sent to a member that was
-// away, and applied again by all after a crash. A key keeps its size: only the log grows.
+// TestLongEntries fills the log with the longest entries that are allowed. They are sent to a member that was away, and all nodes
+// apply them again after a crash. All entries set the same key, so only the log grows.
 func TestLongEntries(t *testing.T) {
 	list := start(t, 3)
 	value := strings.Repeat("x", 8<<20-100)

@@ -16,8 +16,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// kinds are ways to grow. Each is called again and again, on a new connection each time, with
-// the number of the call; the replies do not matter.
+// kinds are ways to make a node's memory grow. Each function is called again and again, with a new connection and the number of the
+// call. Its replies do not matter.
 var kinds = []struct {
 	name string
 	grow func(c *respclient.Conn, i int)
@@ -92,7 +92,7 @@ var kinds = []struct {
 		for j := range 2000 {
 			patterns = append(patterns, fmt.Sprint("g*", j, mega[:2000]))
 		}
-		c.Do(patterns...) // it has more replies
+		c.Do(patterns...) // Do reads only the first of its replies
 	}},
 	{"messages that nobody reads", func(c *respclient.Conn, i int) {
 		deaf, err := respclient.Dial(attacked, 5*time.Second)
@@ -138,7 +138,7 @@ var kinds = []struct {
 			for j := range 400_000 {
 				channels = append(channels, fmt.Sprint("g", j))
 			}
-			c.Do(channels...) // it has more replies
+			c.Do(channels...) // Do reads only the first of its replies
 		}
 	}},
 	{"keys that are waited for", func(*respclient.Conn, int) {
@@ -177,7 +177,7 @@ var kinds = []struct {
 		half := "*10\r\n" + strings.Repeat("$16384\r\n"+mega[:16384]+"\r\n", 9) + "$16384\r\n" + mega[:10000]
 		for _, c := range open {
 			c.SetDeadline(time.Now().Add(5 * time.Second))
-			io.WriteString(c, half) // it may be cut off
+			io.WriteString(c, half) // the node may cut the connection
 		}
 		time.Sleep(50 * time.Millisecond)
 	}},
@@ -193,12 +193,12 @@ const answerBound = 30 * time.Second
 
 var (
 	mega     = strings.Repeat("m", 1<<20)
-	attacked string // the node that is made to grow
+	attacked string // address of the node whose memory is made to grow
 
 	hung *time.Timer // ends the connection if an answer does not come
 )
 
-// pipeline sends n commands at once and reads what comes.
+// pipeline sends n commands at once, and reads the replies that come.
 func pipeline(c *respclient.Conn, n int, command func(int) []string) {
 	var sent sync.WaitGroup
 	sent.Go(func() {
@@ -217,7 +217,7 @@ func pipeline(c *respclient.Conn, n int, command func(int) []string) {
 	sent.Wait()
 }
 
-// beside has connections of their own do something at once.
+// beside calls do n times at once, each time with a connection of its own.
 func beside(n int, do func(*respclient.Conn)) {
 	var all sync.WaitGroup
 	for range n {
@@ -235,14 +235,14 @@ func beside(n int, do func(*respclient.Conn)) {
 	all.Wait()
 }
 
-// isReply tells an error reply from a connection that has ended.
+// isReply reports whether an error is an error reply, and not the end of the connection.
 func isReply(err error) bool {
 	_, network := err.(net.Error)
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
 }
 
-// attack plays one kind for so long in another process, of low priority: the attacker's own
-// work must not slow the nodes down.
+// attack plays one kind for the time each. It does so in another process of low priority, because the attacker's own work must not
+// slow the nodes down.
 func attack(t *testing.T, kind, addr string, each time.Duration) {
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ATTACKER="+strings.Join([]string{kind, addr, each.String()}, "\n"))
@@ -251,7 +251,7 @@ func attack(t *testing.T, kind, addr string, each time.Duration) {
 	}
 }
 
-// TestAttacker is not a test: it is the process that attack starts.
+// TestAttacker is no test: it is the process that the function attack starts.
 func TestAttacker(t *testing.T) {
 	told := strings.Split(os.Getenv("LOCKSTEP_ATTACKER"), "\n")
 	if len(told) != 3 {
@@ -268,7 +268,7 @@ func TestAttacker(t *testing.T) {
 			t.Fatal(err)
 		}
 		hung = time.AfterFunc(answerBound, func() { c.Close() })
-		over := time.AfterFunc(time.Until(from.Add(each)), func() { c.Close() }) // in the middle of a call
+		over := time.AfterFunc(time.Until(from.Add(each)), func() { c.Close() }) // ends even a call in progress
 		grow(t, told[0])(c, j)
 		over.Stop()
 		if !hung.Stop() {
@@ -278,7 +278,7 @@ func TestAttacker(t *testing.T) {
 	}
 }
 
-// grow finds a kind by its name.
+// grow returns the kind with a name.
 func grow(t *testing.T, name string) func(*respclient.Conn, int) {
 	for _, kind := range kinds {
 		if kind.name == name {
@@ -294,8 +294,8 @@ func grow(t *testing.T, name string) func(*respclient.Conn, int) {
 	return nil
 }
 
-// TestGrowth has each kind of growth go on, through the leader or a follower by turns, while
-// others take locks, renew and release them.
+// TestGrowth plays each kind of growth, through the leader and a follower in turn. Meanwhile other clients take, renew and release
+// locks.
 func TestGrowth(t *testing.T) {
 	each := growthTime(t, 300*time.Millisecond)
 	for _, n := range []int{1, 3} {
@@ -322,8 +322,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// locks takes, renews and releases a lock again and again while something goes on, and
-// returns how long the median and 99 of 100 took.
+// locks takes, renews and releases a lock again and again while during runs. It returns the median of the times that this took, and
+// the 99th percentile.
 func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time.Duration {
 	t.Helper()
 	done := make(chan struct{})

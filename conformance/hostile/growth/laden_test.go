@@ -10,7 +10,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// besideData are ways to take memory, or to make garbage, where the data leaves little room.
+// besideData are ways to take memory, or to make garbage, on nodes whose data leaves little room.
 var besideData = []struct {
 	name string
 	grow func(i int)
@@ -71,8 +71,9 @@ var besideData = []struct {
 
 const bigValues = 10
 
-// TestGrowthBesideData fills three nodes, plays each of these ways through one of them while others take locks, and then
-// kills and restarts all nodes: the entries of the log must find the room that they found when they were first applied.
+// TestGrowthBesideData fills three nodes with data. It plays each of the ways in besideData through one node, while other clients
+// take locks. Then it kills and restarts all nodes: when they apply the log again, there must be room enough, as there was the
+// first time.
 func TestGrowthBesideData(t *testing.T) {
 	each := growthTime(t, time.Second)
 	list := start(t, 3)
@@ -88,7 +89,7 @@ func TestGrowthBesideData(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 10 { // room for locks
+	for i := range 10 { // leaves room for locks
 		must(t, c, int64(1000), "EVAL", "local n=0 for i=1,1000 do n=n+redis.call('del',KEYS[1]..i) end return n", "1", fmt.Sprint("z", i, ":"))
 	}
 	calm := locks(t, list, "calm", func() { time.Sleep(each) })

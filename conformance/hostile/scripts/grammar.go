@@ -1,6 +1,6 @@
 package scripts
 
-// productions has the functions that make text: each makes the text for one $NAME. In contexts, $$ stands for the statement.
+// productions has, for each $NAME, the function that makes the text for it. In contexts, $$ stands for the statement.
 var productions map[string]func(*generator) string
 
 func init() {
@@ -23,7 +23,7 @@ func init() {
 		"PATTERN": word("'a'", "'.'", "'.-'", "'%w+'", "'^a'", "'(.)(.)'", "'[a-c]'", "'[^a]*'", "'%b()'", "'%f[%w]'", "'()'", "'%1'", "'(.)%1'", "'['", "'%'", "'(a'", "'a)'", "'[]a]'", "'[%a_-]+'", "'.*b?'", "'%z'", "'[a-'", "'%f'", "'%b'", "('(a)'):rep(33)", "('a?'):rep(10)", "'[%]'"),
 		"SUBJECT": word("'abcabc'", "'hello world'", "''", `'a\0b\0'`, "'(a(b)c)'", "('ab'):rep(20)", "'aaaa'", "'THE (quick) fox'", "12345"),
 		"REPL":    word("'%0%0'", "'%1'", "'%2'", "'x'", "'%'", "'%%'", "$LAMBDA", "{a='A',b=false}", "setmetatable({},{__index=$LAMBDA})", "7", "'%9'"),
-		// This leaves out __unm, because Redis's Lua passes its operand twice and lockstep passes it once (luavm/doc.go).
+		// __unm is left out, because Redis's Lua passes its operand twice and lockstep passes it once (luavm/doc.go).
 		"EVENT":     word("__index", "__newindex", "__call", "__add", "__concat", "__eq", "__lt", "__le", "__tostring", "__metatable", "__mode", "__gc", "__mod", "__div"),
 		"FORMAT":    word("'%d'", "'%5.2f'", "'%s'", "'%q'", "'%x'", "'%-10s|'", "'%+d'", "'%c'", "'%g'", "'%e'", "'%o'", "'%i'", "'%u'", "'%05d'", "'%.3s'", "'%#x'", "'%'", "'%y'", "'%100d'", "'%.100f'", "'%s%s'", "'%5'", "'% d'", "'%%'", "'%.0f'", "'%-+ #0d'"),
 		"PACK":      word("'b'", "'B'", "'h'", "'H'", "'l'", "'i2'", "'i8'", "'>i4'", "'<I3'", "'f'", "'d'", "'s'", "'c3'", "'c0'", "'x'", "'!4i4'", "'i33'", "'!3'", "'z'", "'bc0'", "'i0'", "'>!8bd'", "'c999'", "'Bc0'", "'i16'"),

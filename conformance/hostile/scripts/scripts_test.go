@@ -7,7 +7,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// TestSame: addresses are no difference, everything around them is.
+// TestSame: replies that differ only in addresses are the same; any other difference counts.
 func TestSame(t *testing.T) {
 	reply := func(texts ...string) transcript.Value {
 		v := transcript.Value{Type: '*'}
@@ -40,8 +40,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// TestOneSeedOneScript: a seed makes the same script again, another seed another one, and
-// no script has a production left in it.
+// TestOneSeedOneScript: the same seed makes the same script, and another seed makes another one. No script contains an unreplaced
+// $NAME.
 func TestOneSeedOneScript(t *testing.T) {
 	seen := map[string]uint64{}
 	for seed := range uint64(2000) {

@@ -73,7 +73,7 @@ func run(check bool, dir string, workers int, files []string) error {
 	})
 }
 
-// elsewhere is a server that somebody else has started.
+// elsewhere is the address of a server that somebody else has started.
 type elsewhere string
 
 func (addr elsewhere) Dial() (net.Conn, error) { return net.Dial("tcp", string(addr)) }
@@ -117,7 +117,7 @@ func find(dir string) ([]string, error) {
 	return files, err
 }
 
-// each gives the files to workers, each with a redis-server of its own, and joins their errors.
+// each distributes the files over several workers, each with its own redis-server. It joins the errors of the workers.
 func each(bin string, files []string, workers int, do func(*redisd.Server, string) error) error {
 	var (
 		mu   sync.Mutex

@@ -73,7 +73,7 @@ func start(bin string, settings [][2]string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Besides the address and the directory, one setting is ours: the server must not save anything when it stops.
+	// Besides the address and the directory, the server gets one setting: it must not save anything when it stops.
 	args := []string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", ""}
 	for _, kv := range settings {
 		args = append(args, "--"+kv[0], kv[1])
@@ -106,15 +106,15 @@ func freePort() (int, error) {
 	return port, l.Close()
 }
 
-// awaitReady reads the server's log up to the line that says that the server listens. It then goes on reading, because the server
-// would block when nobody reads its log.
+// awaitReady reads the server's log up to the line that says that the server listens. Then a goroutine reads the rest, because the
+// server would block if nobody read its log.
 func awaitReady(log io.Reader) error {
 	var seen []string
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "Ready to accept connections") {
 			go func() {
-				// The log is of no use any more. It ends when the server ends, and Close reports that.
+				// The rest of the log is of no use. It ends when the server ends, and Close reports how the server ended.
 				_, _ = io.Copy(io.Discard, log)
 			}()
 			return nil

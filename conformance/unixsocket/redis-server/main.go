@@ -1,6 +1,6 @@
-// Command redis-server is for the PATH of a test suite that starts a redis-server itself. It starts lockstep instead and connects a
-// Unix socket to it. It knows the few settings that such suites use, on the command line or, as `redis-server -`, on standard
-// input.
+// Command redis-server takes the place of the real one on the PATH of a test suite that starts a redis-server itself. It starts
+// lockstep instead, and connects a Unix socket to lockstep's port. It knows the few settings that such suites use. They may be on
+// the command line or, with `redis-server -`, on standard input.
 //
 // LOCKSTEP_BINARY names the program to start.
 package main
@@ -23,7 +23,7 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// settings has the settings that matter here. The others have no meaning for a server that stores nothing.
+// settings has the settings that matter here. All other settings have no meaning for a server that stores nothing.
 type settings struct {
 	port, socket string
 }
@@ -109,7 +109,7 @@ func run(s settings) error {
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
 	select {
 	case err := <-ended:
-		return err // SHUTDOWN, or something worse
+		return err // because of SHUTDOWN, or of a failure
 	case <-stop:
 		if err := child.Process.Signal(syscall.SIGTERM); err != nil {
 			return err
@@ -118,8 +118,8 @@ func run(s settings) error {
 	}
 }
 
-// address returns where lockstep listens: at the given port. If that port is taken and there is a socket, lockstep listens at any
-// port.
+// address returns the address at which lockstep listens: normally the given port. If that port is taken and the settings name a
+// socket, lockstep listens at any free port.
 func (s settings) address() (string, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:"+s.port)
 	if err != nil && s.socket != "" {
@@ -174,7 +174,7 @@ func join(near *net.UnixConn, addr string) {
 	defer far.Close()
 	var both sync.WaitGroup
 	both.Go(func() {
-		// A connection that breaks ends in both directions, like one that is closed.
+		// If one direction of a connection breaks, both directions end, as when the connection is closed.
 		_, _ = io.Copy(far, near)
 		_ = far.CloseWrite()
 	})

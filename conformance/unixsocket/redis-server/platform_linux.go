@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// endWithParent makes lockstep end together with this program, because a suite may kill this program as its server.
+// endWithParent makes lockstep end together with this program, because a suite may kill this program to stop its server.
 func endWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -54,7 +54,7 @@ func (a Args) String(L *lua.LState, n int) string {
 	return s
 }
 
-// OptString is String, but returns def if the argument is nil or missing.
+// OptString does what String does, but returns def if the argument is nil or missing.
 func (a Args) OptString(L *lua.LState, n int, def string) string {
 	if L.Get(n) == lua.LNil {
 		return def
@@ -102,7 +102,7 @@ func (a Args) Number(L *lua.LState, n int) lua.LNumber {
 // Int returns argument n, a number or a numeric string, as an integer.
 func (a Args) Int(L *lua.LState, n int) int { return clib.ToInt(a.Number(L, n)) }
 
-// OptInt is Int, but returns def if the argument is nil or missing.
+// OptInt does what Int does, but returns def if the argument is nil or missing.
 func (a Args) OptInt(L *lua.LState, n, def int) int {
 	if L.Get(n) == lua.LNil {
 		return def
@@ -110,10 +110,10 @@ func (a Args) OptInt(L *lua.LState, n, def int) int {
 	return a.Int(L, n)
 }
 
-// CInt is Int for an int of C: it keeps only the low 32 bits.
+// CInt does what Int does, but keeps only the low 32 bits, as an int of C does.
 func (a Args) CInt(L *lua.LState, n int) int { return int(int32(a.Int(L, n))) }
 
-// OptCInt is CInt, but returns def if the argument is nil or missing.
+// OptCInt does what CInt does, but returns def if the argument is nil or missing.
 func (a Args) OptCInt(L *lua.LState, n, def int) int { return int(int32(a.OptInt(L, n, def))) }
 
 // Table returns argument n, a table.

@@ -59,7 +59,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// limit ends a script by a panic when it has nothing left.
+// limit is a number of bytes that a script may still take; a script that takes more ends by a panic.
 type limit int64
 
 func (l *limit) Charge(bytes int64) {
@@ -68,7 +68,7 @@ func (l *limit) Charge(bytes int64) {
 	}
 }
 
-// A buffer charges what it is about to take, and takes nothing beyond that.
+// A buffer charges for memory before it takes it, and takes no more than it has charged for.
 func TestBuffer(t *testing.T) {
 	left := limit(1 << 20)
 	b := Buffer{Memory: &left}

@@ -6,14 +6,14 @@ import "math"
 // NaN keeps its sign, and a function that is not defined for its arguments returns one of two
 // NaN values, which tostring prints differently.
 
-// Indefinite is the NaN that amd64's own instructions make, as for 0/0; tostring prints -nan.
-// NaN is the one that a C function returns if it chooses the value itself; tostring prints nan.
+// Indefinite is the NaN that amd64's own instructions make, as for 0/0; tostring prints it as -nan. NaN is the one that a C
+// function returns if the function itself chooses the value; tostring prints it as nan.
 var (
 	Indefinite = math.Float64frombits(0xfff8 << 48)
 	NaN        = math.Float64frombits(0x7ff8 << 48)
 )
 
-// Quiet returns x, or for a signaling NaN the quiet one that an instruction of the processor would make of it.
+// Quiet returns x. For a signaling NaN it returns the quiet NaN that an instruction of the processor would make of x.
 func Quiet(x float64) float64 {
 	if math.IsNaN(x) {
 		return math.Float64frombits(math.Float64bits(x) | 1<<51)

@@ -28,8 +28,8 @@ func FormatArgument(dst []byte, n lua.LNumber) []byte {
 	return append(dst, FormatG(f, 17)...)
 }
 
-// FormatG formats a number as glibc's printf does with %.<prec>g. A NaN is shown with its
-// sign: 0/0, which is negative on amd64, as -nan.
+// FormatG formats a number as glibc's printf does with %.<prec>g. A NaN is shown with its sign: 0/0 is negative on amd64, so it is
+// shown as -nan.
 func FormatG(f float64, prec int) string {
 	if math.IsNaN(f) {
 		if math.Signbit(f) {
@@ -241,5 +241,5 @@ func ToUint64(n lua.LNumber) uint64 {
 	return uint64(ToInt64(n))
 }
 
-// ToInt is ToInt64 with an int of Go, which has 64 bits, too.
+// ToInt does what ToInt64 does, for a Go int, which has 64 bits, too.
 func ToInt(n lua.LNumber) int { return int(ToInt64(n)) }

@@ -9,8 +9,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// FuzzNumber checks three things: a text is a number exactly if strtod would read all of it; what
-// NumberPrefix finds is a number; a number that is printed with 17 digits is read back unchanged.
+// FuzzNumber checks three things. A text is a number exactly if strtod would read all of it. What NumberPrefix finds is a number. A
+// number that is printed with 17 digits is read back unchanged.
 func FuzzNumber(f *testing.F) {
 	for _, s := range []string{
 		"", " 1 ", "-010", "1e3", "1e", "1e+", ".5", "5.", ".", "-", "+-1", "1_000", "0x10", "0x", "0x.8", "0x.p1", "0X1p-2", "0x1P", "1e400", "1e-400",
@@ -36,7 +36,7 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// The casts of a number that fits are the number.
+// If a number fits into an integer type, the cast to that type does not change it.
 func TestCasts(t *testing.T) {
 	for _, x := range []float64{0, 1, -1, 1.9, -1.9, math.MaxInt32, math.MinInt32, 1 << 53, -1 << 63} {
 		n := lua.LNumber(x)

@@ -8,15 +8,13 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// This file is the code generator. gopher-lua runs Lua 5.1's instruction set, but its
-// own compiler miscompiles some programs: a generic for over three plain values,
-// conditions of nested and/or, constructors of more than 25,600 items, and multiple
-// assignments in which one variable is an index of another. So this package generates
-// the instructions itself, in one pass while the parser reads, by the method of C Lua's
-// compiler: expressions stay descriptions for as long as possible (codegen_expr.go), and
-// jumps with unknown targets form lists that are linked through their operands.
-// Except where gopher-lua needs other instructions than C Lua, the instructions, their lines and
-// the names of variables equal C Lua's, and therefore the error messages do, too.
+// This file is the code generator. gopher-lua runs Lua 5.1's instruction set, but its own compiler miscompiles some programs: a
+// generic for over three plain values, conditions of nested and/or, constructors of more than 25,600 items, and multiple
+// assignments in which one variable is an index of another. So this package generates the instructions itself, in one pass while
+// the parser reads. It uses the method of C Lua's compiler: an expression stays a description for as long as possible
+// (codegen_expr.go), and the jumps to one unknown target form a list that is linked through their operands. The instructions, their
+// lines and the names of variables equal C Lua's, except where gopher-lua needs other instructions. Therefore the error messages
+// equal C Lua's, too.
 
 const (
 	noJump   = -1
@@ -93,8 +91,8 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// If the map index of a finished function has at most maxSpareIndex entries, another function uses the map again. Larger maps are
-// dropped, because emptying a map takes time in proportion to the largest size that it ever had.
+// If the map index of a finished function has at most maxSpareIndex entries, another function uses the map again. A larger map is
+// dropped: emptying a map takes time in proportion to the largest size that the map ever had.
 const maxSpareIndex = 64
 
 // reuse keeps the memory of a finished function for one that is compiled later.
@@ -138,7 +136,7 @@ func (f *function) jump() int {
 	pending := f.here
 	f.here = noJump
 	j := f.emitAsBx(lua.OP_JMP, 0, noJump)
-	f.join(&j, pending) // jumps to this jump go to its target
+	f.join(&j, pending) // a jump to this jump goes to the target of this jump instead
 	return j
 }
 
@@ -192,8 +190,8 @@ func (f *function) needsValue(list int) bool {
 	return false
 }
 
-// patchTest makes the TESTSET of the jump at pc put its value into reg, or turns it into a
-// TEST if reg is noReg or has the value already. It returns false if the jump has no TESTSET.
+// patchTest makes the TESTSET of the jump at pc put its value into reg. If reg is noReg or already has the value, patchTest turns
+// the TESTSET into a TEST. It returns false if the jump has no TESTSET.
 func (f *function) patchTest(pc, reg int) bool {
 	i := f.control(pc)
 	if interp.OpOf(*i) != lua.OP_TESTSET {

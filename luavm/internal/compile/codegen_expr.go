@@ -63,8 +63,8 @@ func (f *function) setReturns(e *exp, n int) {
 }
 
 // oneReturn makes the call or vararg e give one result. Unlike C Lua, it puts the result of a vararg into a new register.
-// gopher-lua's OP_VARARG clears all registers above its target, so the target must not be a variable that has other variables above
-// it.
+// gopher-lua's OP_VARARG clears all registers above its target, so the target must not be the register of a variable below other
+// variables.
 func (f *function) oneReturn(e *exp) {
 	switch e.kind {
 	case expCall:
@@ -130,7 +130,7 @@ func (f *function) loadAny(e *exp) {
 	}
 }
 
-// toReg puts the value into a register, also if one of the expression's jumps is taken.
+// toReg puts the value into a register, whether or not one of the expression's jumps is taken.
 func (f *function) toReg(e *exp, reg int) {
 	f.load(e, reg)
 	if e.kind == expJump {
@@ -330,7 +330,8 @@ func (f *function) not(e *exp) {
 }
 
 // fold computes an operation on two numerals at compile time, and puts the result into a. It returns false, and leaves a unchanged,
-// for other operands or operations, for a division by zero and for a result that is NaN.
+// if an operand is no numeral or the operation is not arithmetic. It also does that for a division by zero, and if the result would
+// be NaN.
 func fold(op int, a, b *exp) bool {
 	if !a.isNumeral() || !b.isNumeral() {
 		return false
@@ -478,9 +479,9 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 	}
 }
 
-// setList generates the instruction that stores items of a constructor in the table in register base. waiting is how many items to
-// store from the registers above base (multiple: all up to the top). items is how many items of the constructor have been read, with
-// those to store.
+// setList generates the instruction that stores items of a constructor in the table in register base. waiting is how many items it
+// stores from the registers above base (multiple: all up to the top). items is how many items of the constructor have been read so
+// far, including those that are to be stored.
 func (f *function) setList(base, items, waiting int) {
 	n := waiting
 	if waiting == multiple {

@@ -13,7 +13,7 @@ import (
 
 func nobody(Progress) {}
 
-// TestLimits: sources that are too long, too deeply nested or take too long are refused.
+// TestLimits: the compiler refuses sources that are too long or too deeply nested, or whose compiling takes too long.
 func TestLimits(t *testing.T) {
 	defer debug.SetMaxStack(debug.SetMaxStack(32 << 20)) // nothing here needs more of Go's stack
 	for _, c := range [][2]string{
@@ -42,8 +42,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestWorkGrowsWithTheText: sources that make the compiler look far up take a few steps for each token, and watch is called
-// for all of them. Where each use of a name compared it with all variables in scope, the first took ten seconds.
+// TestWorkGrowsWithTheText: some sources make the compiler search through much of what it has read. Even these take only a few
+// steps for each token, and watch is told of all steps. The first source took ten seconds when each use of a name was compared with
+// all variables in scope.
 func TestWorkGrowsWithTheText(t *testing.T) {
 	var names []string
 	for i := range maxLocals - maxUpvalues - 5 {
@@ -103,8 +104,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzChunk: the compiler refuses a text with one line that says where the error is, or compiles it
-// into instructions that stay within their function.
+// FuzzChunk: the compiler either refuses a text with an error of one line that says where the error is, or makes instructions that
+// stay within their function.
 func FuzzChunk(f *testing.F) {
 	for _, source := range []string{
 		"local a, b, c = 1, 'x', nil a, b = b, a return a, b, c",
@@ -136,7 +137,7 @@ func FuzzChunk(f *testing.F) {
 	})
 }
 
-// checkFunction checks that all registers, constants and so on that a function's instructions name exist.
+// checkFunction checks the instructions of a function: the registers, constants and so on that they name must exist.
 func checkFunction(t *testing.T, p *lua.FunctionProto) {
 	register := func(x int) bool { return x < int(p.NumUsedRegisters) }
 	constant := func(x int) bool { return x < len(p.Constants) }

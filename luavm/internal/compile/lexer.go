@@ -77,7 +77,7 @@ func (k tokenKind) String() string {
 	return string([]byte{byte(k)})
 }
 
-// token is one token. For a name, number or string, text is how error messages quote it: the source, but a string's escapes are
+// token is one token. text is how error messages quote a name, number or string: as in the source, but with a string's escapes
 // decoded. value is the name, or the content of the string; number is the number.
 type token struct {
 	kind   tokenKind
@@ -130,7 +130,7 @@ func (x *lexer) accept(set string) bool {
 
 // text returns the text of the token.
 func (x *lexer) text() string {
-	x.m.took(len(x.buf) + len(x.buf)/8 + 8) // with what the allocator adds
+	x.m.took(len(x.buf) + len(x.buf)/8 + 8) // the bytes of the text, with what the allocator adds
 	return string(x.buf)
 }
 

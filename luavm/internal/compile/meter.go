@@ -4,7 +4,7 @@ import "unsafe"
 
 // These bound the time of compiling. A step is a token, or one element of a list that the compiler goes through.
 const (
-	maxSteps       = 20_000_000 // for each "or" of a chain, join walks over the jumps of every "or" before it
+	maxSteps       = 20_000_000 // a long chain of "or" takes many steps: for each "or", join walks over the jumps of all before it
 	comparedInStep = 8          // how many upvalues are compared in the time of a step
 )
 
@@ -14,9 +14,8 @@ const (
 	watchBytes = 64 << 10
 )
 
-// These are the bytes that the compiler counts for what it allocates, besides the slices, which push and exact count.
-// constantBytes and nameBytes are for entries of maps: a map takes up to twice what its entries need, and as much again while
-// it grows.
+// These are the bytes that the compiler counts for what it allocates. (The functions push and exact count slices.) constantBytes
+// and nameBytes are for entries of maps: a map takes up to twice what its entries need, and as much again while it grows.
 const (
 	functionBytes = 1 << 10
 	blockBytes    = 64
@@ -90,7 +89,7 @@ func grow[T any](m *meter, s []T) []T {
 	return append(make([]T, 0, n), s...)
 }
 
-// exact returns a copy of s, for a prototype, that has no room to grow, and counts its bytes.
+// exact returns a copy of s for a prototype, and counts its bytes. The copy has no room to grow.
 func exact[T any](m *meter, s []T) []T {
 	if len(s) == 0 {
 		return nil

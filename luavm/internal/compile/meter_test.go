@@ -19,7 +19,7 @@ func nested(depth, names, size int) string {
 	return head + strings.Repeat(unit, (size-len(head))/len(unit))
 }
 
-// costly are texts whose compiled forms are large, each for another reason.
+// costly returns texts whose compiled forms are large, each for a different reason.
 func costly(size int) map[string]string {
 	fill := func(head, unit, tail string) string {
 		return head + strings.Repeat(unit, (size-len(head)-len(tail))/len(unit)) + tail
@@ -54,7 +54,7 @@ func costly(size int) map[string]string {
 	}
 }
 
-// TestMemoryIsCounted: what watch is told is about what compiling allocates, whatever the text is.
+// TestMemoryIsCounted: the bytes that watch is told are about as many as compiling allocates, whatever the text is.
 func TestMemoryIsCounted(t *testing.T) {
 	for what, source := range costly(maxSourceBytes / 8) {
 		counted, largest := int64(0), int64(0)

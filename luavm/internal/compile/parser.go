@@ -373,7 +373,7 @@ func (p *parser) localFunction() {
 	f.activate(1)
 	fn := p.body(false, p.x.line)
 	f.store(&v, &fn)
-	// The debug information must name the local only from here, where it has its value.
+	// The local has its value only from here on, so the debug information must not name it earlier.
 	f.active[len(f.active)-1].StartPc = f.pc()
 }
 

@@ -55,8 +55,8 @@ func (p *parser) assignment(t *target, n int) {
 	f.store(&t.v, &e)
 }
 
-// keepIndexes copies the local variable v, a target of an assignment, if targets before it
-// use v as a table or an index: they must use the value from before the assignment.
+// keepIndexes copies the local variable v, a target of an assignment, if earlier targets of that assignment use v as a table or an
+// index. These must use the value that v has before the assignment.
 func (p *parser) keepIndexes(t *target, v *exp) {
 	f := p.f
 	extra, conflict := f.free, false
@@ -265,8 +265,8 @@ func (p *parser) table() exp {
 	return t
 }
 
-// roomForFields bounds the fields for which a constructor makes room in advance. The smallest map has room for that many anyway. Room
-// for more could be wasted, because a field whose value is nil takes none.
+// roomForFields bounds the fields for which a constructor makes room in advance. Even the smallest map has room for roomForFields
+// keys. More room could be wasted, because a field whose value is nil takes none.
 const roomForFields = 8
 
 // record reads a field of a constructor with its key, name = value or [key] = value. table is the table's register.
@@ -386,8 +386,8 @@ func (p *parser) simple() exp {
 	return e
 }
 
-// priority has two priorities of each binary operator: by the first it competes for the operand to its left, by the second for the
-// operand to its right.
+// priority has two priorities for each binary operator. The first one decides between this operator and the operator to its left,
+// the second between this one and the operator to its right.
 var priority = map[tokenKind][2]int{
 	'+': {6, 6}, '-': {6, 6}, '*': {7, 7}, '/': {7, 7}, '%': {7, 7},
 	'^': {10, 9}, tkConcat: {5, 4},

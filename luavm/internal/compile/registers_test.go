@@ -14,8 +14,9 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// registers has the registers that surely hold a value before an instruction, and the first of an open list of results; -1: none.
-// gopher-lua clears the registers above the results of a call, a vararg or a loop: these then hold no value, not even nil.
+// registers says which registers surely hold a value before an instruction. It also has the first register of an open list of
+// results, or -1. gopher-lua clears the registers above the results of a call, a vararg or a loop: these then hold no value, not
+// even nil.
 type registers struct {
 	held map[int]bool
 	open int
@@ -34,7 +35,7 @@ func (r registers) top(n int) {
 	maps.DeleteFunc(r.held, func(i int, _ bool) bool { return i >= n })
 }
 
-// meet keeps what both have, and reports whether r has changed.
+// meet keeps only the registers that hold a value in both r and other, and reports whether r has changed.
 func (r *registers) meet(other registers) (changed bool) {
 	for i := range r.held {
 		if !other.held[i] {
@@ -45,7 +46,7 @@ func (r *registers) meet(other registers) (changed bool) {
 	return changed
 }
 
-// flow follows the instructions of a function on all of their ways.
+// flow follows the instructions of a function on all paths.
 type flow struct {
 	p      *lua.FunctionProto
 	before map[int]*registers
@@ -53,7 +54,7 @@ type flow struct {
 	faults map[string]bool
 }
 
-// checkRegisters reports the registers that an instruction reads though they may hold no value.
+// checkRegisters reports each register that an instruction reads although the register may hold no value.
 func checkRegisters(p *lua.FunctionProto) (faults map[string]bool) {
 	f := &flow{p: p, before: map[int]*registers{}, faults: map[string]bool{}}
 	start := registers{map[int]bool{}, -1}
@@ -251,13 +252,13 @@ func programs(t *testing.T) (list []string) {
 	return list
 }
 
-// TestInstructionsReadWhatIsThere: no instruction reads a register that one before it has cleared, whatever way it came.
+// TestInstructionsReadWhatIsThere: on no path does an instruction read a register that an instruction before it has cleared.
 func TestInstructionsReadWhatIsThere(t *testing.T) {
 	all := programs(t)
 	if len(all) < 1000 {
 		t.Errorf("only %d programs", len(all))
 	}
-	// Every way to take one value of many, into every place where it can go.
+	// These programs take one value of many in every way, and put it into every place where it can go.
 	for _, value := range []string{"...", "(...)", "f()", "(f())", "t:f(...)", "f(...)", "not ...", "-(...)", "#...", "... + 1", "... .. c", "... and c",
 		"c or ...", "(...).x", "(...)[1]", "({...})[1]", "(function(...) return ... end)(...)", "... == c", "... % a", "a ^ ...", "a % b ^ c", "'5' % a", "2 ^ f()", "..., 1", "1, ...", "..., ...", "f(), ..."} {
 		for _, place := range []string{"a = %s", "a, b = %s", "t.x = %s", "t[b] = %s", "t.x, a = %s", "a, t[a] = %s", "g = %s", "u = %s", "local d = %s", "local d, e = %s", "t = {%s}",
@@ -283,7 +284,7 @@ func TestInstructionsReadWhatIsThere(t *testing.T) {
 	}
 }
 
-// What the check would find: `a = ...` aimed at a, below b.
+// The check finds this fault: the vararg of `a = ...` goes directly into the register of a, and so clears b above it.
 func TestClearedRegistersAreFound(t *testing.T) {
 	p, err := Chunk("local a, b = 1, 2 a = ... return b", "@x", 0, nobody)
 	if err != nil {

@@ -96,8 +96,9 @@ func (lib *Libraries) integerOption(L *lua.LState, n, low, high int, setting *in
 	L.Push(lua.LNumber(*setting))
 }
 
-// enumOption sets a setting to argument n, unless that is nil, and pushes the setting. The argument is one of the given words, or a
-// boolean: false stands for the first word, true for the second. enumOption pushes these two as booleans.
+// enumOption sets a setting to argument n, unless the argument is nil, and pushes the setting. The argument is one of the given
+// words, or a boolean: false stands for the first word, true for the second. In place of these two words, enumOption pushes the
+// boolean.
 func (lib *Libraries) enumOption(L *lua.LState, n int, words []string, setting *int) {
 	switch v := L.Get(n).(type) {
 	case *lua.LNilType:

@@ -8,7 +8,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// counting is a host that counts. Its errors are those of gopher-lua.
+// counting is a host that counts work and memory. Its errors are those of gopher-lua.
 type counting struct {
 	bytes int64
 	steps int
@@ -46,8 +46,8 @@ func result(L *lua.LState, script string) string {
 	return L.Get(-1).String()
 }
 
-// What is packed comes back, and errors are those of the host. The exact bytes are
-// recorded, and tested by luavm.
+// Packed values can be unpacked unchanged, and the libraries raise errors through the host. The exact bytes are recorded from
+// Redis, and tested by luavm.
 func TestLibraries(t *testing.T) {
 	L, _, _ := open(t)
 	for script, want := range map[string]string{
@@ -71,7 +71,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// What a script gets from the bytes of a client has been charged, and has taken steps.
+// When a script decodes the bytes of a client, the decoder charges memory for the result and counts steps.
 func TestAllIsAccountedFor(t *testing.T) {
 	for _, script := range []string{
 		"return cjson.encode({s})", "return cjson.decode('\"' .. s .. '\"')", "return cjson.decode(cjson.encode({s}))[1]",
@@ -102,7 +102,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The size that a format asks for is no reason to take memory, unless there is a string of that size.
+// A format may ask for a huge size. struct.pack takes that memory only if there is a string of that size.
 func TestPackTakesWhatItPacks(t *testing.T) {
 	L, _, host := open(t)
 	if got := result(L, "return struct.pack('c30000000', 'x')"); got != "argument 3: string too short" || host.bytes > 1<<10 {

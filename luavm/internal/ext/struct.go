@@ -60,9 +60,8 @@ func (l *layout) number(def int) int {
 	return n
 }
 
-// option reads the next option and returns it with the size of its value in bytes: 0 for s and
-// c0, whose size the option does not say, and for a space, which has no value. kind is 0 for an
-// option that only changes l, such as the byte order.
+// option reads the next option, and returns it with the size of its value in bytes. The size is 0 for s and c0, whose size the
+// option does not say, and for a space, which has no value. kind is 0 for an option that only changes l, such as the byte order.
 func (l *layout) option() (kind byte, size int) {
 	l.host.Work(1)
 	kind = l.fmt[l.i]

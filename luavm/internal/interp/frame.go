@@ -8,9 +8,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// Frame mirrors gopher-lua's callFrame, which is not exported. Before every instruction, and
-// for C Lua's error texts, the engine needs the instruction and its position, so it reads
-// the frame in memory.
+// Frame mirrors gopher-lua's callFrame, which is not exported. The engine needs the running instruction and its position before
+// every instruction and for C Lua's error texts. So it reads the frame in memory.
 type Frame struct {
 	Idx        int
 	Fn         *lua.LFunction

@@ -22,7 +22,7 @@ func compile(t *testing.T, source string) *lua.FunctionProto {
 	return p
 }
 
-// The fields of instructions are where gopher-lua's own compiler puts them.
+// gopher-lua's own compiler puts the fields of instructions where this package reads them.
 func TestInstructions(t *testing.T) {
 	p := compile(t, "local a, b, c = 1, 2, 3 a = b + c while a do b = 'text' end")
 	var add, load, back bool
@@ -58,7 +58,7 @@ func TestInstructions(t *testing.T) {
 	}
 }
 
-// What is read in place is what gopher-lua shows through its own functions.
+// What this package reads in memory equals what gopher-lua's own functions return.
 func TestLayout(t *testing.T) {
 	L := lua.NewState(lua.Options{SkipOpenLibs: true, MinimizeStackMemory: true})
 	defer L.Close()

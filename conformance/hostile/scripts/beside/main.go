@@ -118,7 +118,7 @@ func play(lockstep, redis string, from, n uint64, loose bool) (found int, err er
 		case theirs != nil && !s.Loose:
 			want, err := theirs.script(s)
 			switch {
-			case err != nil: // some scripts end Redis; whoever started it has to start it again
+			case err != nil: // some scripts end Redis; somebody outside this program must start it again
 				fmt.Printf("seed %d: Redis did not answer: %v\n", seed, err)
 				if theirs, err = redial(redis); err != nil {
 					return found, err
@@ -137,7 +137,7 @@ func play(lockstep, redis string, from, n uint64, loose bool) (found int, err er
 
 // script runs a script on an empty keyspace, in RESP2.
 func (s *server) script(script scripts.Script) (v transcript.Value, err error) {
-	for _, args := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} { // Redis keeps cjson's settings with its Lua state
+	for _, args := range [][]string{{"FLUSHALL"}, {"SCRIPT", "FLUSH"}} { // Redis keeps cjson's settings until SCRIPT FLUSH
 		if v, err = s.do(args...); err != nil {
 			return v, err
 		}
