@@ -32,9 +32,9 @@ const (
 )
 
 // Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-// them. It waits until the number is at least others and, if here is true, until this node has the writes. It stops
-// waiting when ctx ends. The number may be too low, but is never too high. If here is false, the second result may be
-// false although this node has the writes.
+// them. It waits until that number is at least the parameter others. If the parameter here is true, it also waits until
+// this node has the writes. It stops waiting when ctx ends. The number may be too low, but is never too high. If the
+// parameter here is false, the second result may be false although this node has the writes.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {

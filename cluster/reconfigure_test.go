@@ -70,7 +70,7 @@ func (k *tokens) end() {
 	k.c.t.Logf("%d tokens, the last is %d", len(k.given), k.most)
 }
 
-// TestJ3MembershipWhilePartitioned: voters are added and removed while the network is cut. If an update were lost, a token
+// TestJ3MembershipWhilePartitioned: voters are added and removed while the network is cut. If an increment of the counter were lost, a token
 // would be given twice.
 func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) { cfg.FailoverWait = 2 * time.Second })
@@ -115,7 +115,7 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	w.cut(name(second), name(append(others, old)...))
 	c.leaderAmong(others)
 	k.more(100)
-	// Both nodes come back. The removed one stays out.
+	// Both nodes are connected again. The removed one stays out of the cluster.
 	w.heal()
 	c.until("the removed one's knowing", func() bool { return c.nodes[old].Membership() == Removed })
 	c.voters(name(append(others, second)...)...)
@@ -129,7 +129,7 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	c.same()
 }
 
-// voteOf waits until the node ask knows that a member has its vote.
+// voteOf waits until the node with the index ask knows that a member has a vote.
 func (c *three) voteOf(ask int, id string) {
 	c.t.Helper()
 	c.until("the vote of "+id, func() bool {

@@ -52,7 +52,7 @@ type request struct {
 
 	// runs is called when a script of the request has run for runsAfter; it may be nil. It must not wait.
 	runs func()
-	// finish is called once, when the outcome is known or given up.
+	// finish is called once: when the outcome is known, or when nobody waits for the outcome any more.
 	finish   func(*request)
 	finished atomic.Bool
 }
@@ -175,7 +175,8 @@ type batch struct {
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
-// largeWrites returns the requests that have written much to the entry of the batch. entry is the size of that entry in bytes.
+// largeWrites returns what the requests of users have written to the entry of the batch, for each request that has written more
+// than HeavyBytes. The parameter entry is the size of that entry in bytes.
 func (b *batch) largeWrites(entry int) (large []fair.LargeWrite) {
 	if entry <= HeavyBytes {
 		return nil
@@ -253,7 +254,8 @@ func (r *request) completeLate(b *batch) {
 	}
 }
 
-// begin clears the results of an earlier evaluation. at and began are the lease time and the monotonic time of the new one.
+// begin clears the results of an earlier evaluation. The parameter at is the lease time at which the new evaluation begins, and the
+// parameter began is the monotonic time.
 func (r *request) begin(at int64, began time.Duration) {
 	r.replies = r.replies[:0]
 	r.spans, r.anew, r.at = r.spans[:0], nil, at
@@ -271,8 +273,9 @@ func (r *request) took(bytes int) {
 // fewMessages is the number of subscribers that a request may reach on one node without a charge.
 const fewMessages = 1000
 
-// reached adds the cost of handing the messages of a request to subscribers. The parameter subscribers is the number of
-// subscribers on this node. Each other member is assumed to have as many.
+// reached estimates how long it takes to hand the messages of a request to subscribers. If that time alone makes heavy work, reached
+// adds it to the cost of the request. The parameter subscribers is the number of subscribers on this node. Each other member is
+// assumed to have as many.
 func (r *request) reached(subscribers int, members func() int) {
 	if subscribers <= fewMessages {
 		return

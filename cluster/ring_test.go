@@ -209,7 +209,7 @@ func (n *ringNode) pause() {
 	n.going = make(chan struct{})
 }
 
-// stopsNext stops the process when its next entry is in the log.
+// stopsNext pauses the process of a node as soon as the next entry that the node proposes is in the log.
 func (n *ringNode) stopsNext() {
 	n.r.mu.Lock()
 	defer n.r.mu.Unlock()
@@ -256,7 +256,7 @@ func (n *ringNode) catchUp() (last raftfsm.Outcome) {
 	return n.apply(len(n.r.entries))
 }
 
-// apply applies the entries of the log up to the index to. The caller holds ring.mu.
+// apply applies the entries of the log. The parameter to is the index of the last one. The caller holds ring.mu.
 func (n *ringNode) apply(to int) (last raftfsm.Outcome) {
 	for n.applied < to {
 		out, err := n.Node.fsm.Apply(uint64(n.applied+1), n.r.entries[n.applied])
@@ -316,7 +316,8 @@ func (n *ringNode) Barrier() error {
 	return nil
 }
 
-// Trouble implements the interface troubled. Without this method, that of the embedded node would call itself.
+// Trouble implements the interface troubled. Without it, a ringNode would have the method Trouble of the embedded Node. That method
+// asks the Node's consensus, which is this ringNode, and so would call itself without end.
 func (n *ringNode) Trouble() string { return "" }
 
 // LastContact implements consensus.

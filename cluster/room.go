@@ -14,7 +14,8 @@ import (
 // roomlessEvery is the least time between two log lines of tooLong.
 const roomlessEvery = time.Minute
 
-// roomForEntry returns how many bytes of writes an entry may have so that a majority has room for it, at least raftnode.ShortEntry.
+// roomForEntry returns how many bytes of writes an entry may have so that a majority has room for it. The result is at least
+// raftnode.ShortEntry and at most maxEntryBytes.
 func (n *Node) roomForEntry() int {
 	return int(min(max(n.peers.Room(), raftnode.ShortEntry), maxEntryBytes))
 }
@@ -29,8 +30,8 @@ func (s *sequencer) expiryRoom() (bytes, longest int) {
 	return bytes, bytes / 4 // a deletion and its events repeat the name
 }
 
-// expiryPause is how long an idle leader waits at least before it looks for expired keys again. Where keys with long names stay, it would
-// find the same ones each time.
+// expiryPause is how long an idle leader waits at least before it looks for expired keys again. The pause is longer where room is short:
+// expired keys with long names stay there, and the leader would find the same keys each time.
 func (s *sequencer) expiryPause() time.Duration {
 	if s.room < maxEntryBytes {
 		return 20 * time.Millisecond
@@ -50,7 +51,7 @@ func (s *sequencer) tooLong(txn *store.Txn) store.Error {
 	return ErrNoRoom
 }
 
-// diskFull returns store.Env.DiskFull; nil if there is no quota.
+// diskFull returns the function for the field store.Env.DiskFull, or nil if there is no quota.
 func (n *Node) diskFull() func(size int64) (data, most int64, full bool) {
 	if n.cfg.DataQuota == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// A Redlock client that takes the nodes of one cluster for separate servers finds its own value at the second node. The log
-// says that, once. With the option SameOwnerNX the client gets its lock, for the whole time from its last OK on, and no other
+// A Redlock client that takes the nodes of one cluster for separate servers finds its own value at the second node. The node
+// writes this to its log, once. With the option SameOwnerNX the client gets its lock, for the whole time from its last OK on, and no other
 // client gets it.
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
 	clustertest.Slow(t)

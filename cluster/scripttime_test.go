@@ -28,7 +28,7 @@ func (l *limited) Kill() store.Reply {
 	return store.OK
 }
 
-// run is the command of such a script: it sleeps for a duration. If the script is stopped, its writes are undone.
+// run is the command that runs a script of the engine l: it sleeps for the duration in its argument. If the script is stopped, its writes are undone.
 func (l *limited) run(c *store.Ctx) store.Reply {
 	d, err := time.ParseDuration(c.Arg(1))
 	if err != nil {
@@ -191,8 +191,8 @@ type telling struct{ *limited }
 
 func (telling) RunningFunction() store.Reply { return store.Status("runs") }
 
-// TestYoungScriptsAreNotKilled: a client can end a script only when the script has run for killFrom or busy-reply-threshold.
-// Otherwise a client that asks without a pause could end all scripts of others.
+// TestYoungScriptsAreNotKilled: a client can end a script only when the script has run for killFrom or for busy-reply-threshold,
+// whichever is shorter. Otherwise a client that asks without a pause could end all scripts of others.
 func TestYoungScriptsAreNotKilled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -445,8 +445,8 @@ func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	})
 }
 
-// A long command comes while a batch waits for more requests. The leader soon stops it, too, and runs it again in a later
-// batch. The requests that were evaluated before it are evaluated again, and executed once.
+// A long command comes while a batch waits for more requests. The leader soon stops the command, and runs it again in
+// a later batch. The requests that were evaluated before it are evaluated again, and executed once.
 func TestLongCommandComesToABatchThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t, spin)

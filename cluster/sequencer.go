@@ -121,8 +121,8 @@ func (s *sequencer) submit(r *request) {
 	}
 }
 
-// enqueue queues a request, and returns true. Then the caller has to call flush. If this node does not lead any more, or a
-// script runs for long, enqueue completes the request with an error and returns false.
+// enqueue queues a request, and returns true. Then the caller has to call flush. In two cases enqueue completes the request with an
+// error and returns false: this node does not lead any more, or a script runs for long and the request is not patient.
 func (s *sequencer) enqueue(r *request) bool {
 	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
@@ -165,8 +165,8 @@ const inlineRounds = 4
 
 // runInline runs the queued requests on the goroutine of a submitter. No other goroutine runs requests meanwhile. runInline
 // does not wait for room for replies, because the same goroutine may have to make that room. If watched is false, runInline
-// runs only one batch, because the submitter's own client may then have its answer. It leaves everything that may take long,
-// and all later batches, to the leading goroutine.
+// runs only one batch, because the submitter's own client may then have its answer. In that case it leaves everything that may
+// take long, and all later batches, to the leading goroutine.
 func (s *sequencer) runInline(watched bool) {
 	rounds := inlineRounds
 	if !watched {
@@ -342,7 +342,7 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
 		if !first || s.blockedClients.pending() {
-			// A batch may end after a while, and leave over hundreds of requests. New requests do not wait for all of these.
+			// A batch may end although hundreds of requests are left. New requests do not wait for all of these.
 			q = s.in.TakeMore(q)
 		}
 		if !first {
@@ -427,7 +427,7 @@ func (s *sequencer) answerReads(b *batch) bool {
 // stillLeads reports whether this node still led, in the term of the sequencer, at some moment after the call began.
 func (s *sequencer) stillLeads() bool {
 	// The term must be the same, too. A node that was deposed and elected again leads, but may not have applied the writes of
-	// the leader between.
+	// the leader that was elected in between.
 	return s.node.cons.Verify() == nil && s.node.term() == s.term
 }
 
@@ -463,7 +463,7 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	case err == nil:
 		// An earlier proposal has changed the state on which the batch was evaluated.
 		s.log.Info("batch evaluated again: the state had moved on", "batch", b.number)
-		// That proposal may have made any key ready, so the nodes have to send the blocked clients again.
+		// That proposal may have made any key ready, so the nodes have to send the commands of their blocked clients again.
 		s.blockedClients.drop(everyBlockedClient)
 		s.node.pending.settle(b)
 		return true

@@ -61,7 +61,7 @@ func TestBatchesGrowWithTheLoad(t *testing.T) {
 	})
 }
 
-// once decides v for the first entry with writes, and commits everything else.
+// once gives the first entry with writes the verdict v, and commits every other entry.
 func once(v verdict) func(raftfsm.Entry) verdict { return inTurn(v) }
 
 // inTurn gives each entry with writes the next verdict of the list. When the list is used up, it commits every entry.

@@ -152,7 +152,7 @@ func (p *peerConn) answer(id uint64) func(*request) {
 	}
 }
 
-// leaveOut replaces the large replies to a request, which cannot be sent, by errors.
+// leaveOut puts errors in the place of the large replies to a request, because there is no way to send such replies.
 func (r *request) leaveOut() {
 	why := ErrReplyLeftOut
 	if !r.wrote && r.blockedClient == nil {

@@ -52,8 +52,8 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a blocked client. If ready is nil, it runs the command for the first time. Otherwise the key
-// ready has an element. The result wait is set if the command found no element. A command that would write or answer too much,
+// tryServe runs the command of a blocked client. If the parameter ready is nil, it runs the command for the first time. Otherwise ready
+// is the name of a key that has an element. The result wait is not nil if the command found no element. A command that would write or answer too much,
 // or that takes too long, has no effect. It gets an error, as any other such command does.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
@@ -225,11 +225,12 @@ func (s *sequencer) serve(txn *store.Txn) {
 type serving struct {
 	bytes int           // bytes of writes and replies that the entry has room for
 	keys  int           // number of keys that may still be looked at
-	until time.Duration // monotonic
+	until time.Duration // monotonic time at which no time is left
 	over  bool          // no bytes or no time are left
 }
 
-// served charges the user of a blocked client that has been served, and subtracts from room what serving that client took.
+// served charges the user of a blocked client for the time that serving the client took. (If the command wrote more than HeavyBytes,
+// largeWrites reports it, and the user is charged then.) served also subtracts what the command took from the parameter room.
 func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
 	if w.req.wroteBytes, w.req.used = wrote, now-began; wrote <= HeavyBytes {

@@ -92,7 +92,7 @@ func TestServingLargeElements(t *testing.T) {
 	}
 }
 
-// If one batch cannot serve all blocked clients, the next batch goes on with it. A command that was sent after the push runs
+// If one batch cannot serve all blocked clients, the next batch serves the others. A command that was sent after the push runs
 // only when all are served. So it finds no element that belongs to a client that waits.
 func TestNobodyComesBetweenServing(t *testing.T) {
 	bubble(t, func(t *testing.T) {

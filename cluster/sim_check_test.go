@@ -39,7 +39,7 @@ var simModels = map[simKind]simStep{
 // operations that have taken effect. simLinear drops a configuration that another one covers.
 type simLinear struct {
 	step    simStep
-	limit   int      // how many configurations may be looked at
+	limit   int      // how many configurations may be looked at for one event
 	open    []*simOp // unfinished operations, by slot
 	free    []int
 	unknown simSlots // slots of operations that may have no effect at all
@@ -66,7 +66,7 @@ func (s simSlots) without(slot int) simSlots {
 	return s
 }
 
-// If the search has looked at so many configurations, it gives a history up as undecided. The first limit is for a search of
+// If the search has looked at so many configurations for one event, it gives the history up as undecided. The first limit is for a search of
 // all orders. The second one is for a search of the orders in which each write has its place in the log.
 const (
 	simConfigLimit = 5000
@@ -83,7 +83,7 @@ const (
 )
 
 // linearizable looks for an order of operations. If there is none, it returns the operation that cannot be explained. It looks
-// at no more than limit configurations.
+// at no more than limit configurations for each event.
 func linearizable(step simStep, ops []*simOp, limit int) (simVerdict, *simOp) {
 	type event struct {
 		at  time.Duration
@@ -185,8 +185,8 @@ func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	return false
 }
 
-// leaves reports whether the same operations are done in a and in b. The exceptions are operations of unknown outcome, which
-// may be done in b only.
+// leaves reports whether the sets a and b have the same operations. The exceptions are operations of unknown outcome: they may
+// be in b and not in a.
 func (l *simLinear) leaves(a, b simSlots) bool {
 	for i := range a {
 		if a[i]&^b[i] != 0 || (a[i]^b[i])&^l.unknown[i] != 0 {

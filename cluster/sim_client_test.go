@@ -241,7 +241,8 @@ func (c *simClient) answered(from simSession, at time.Duration, replies []store.
 	c.rest()
 }
 
-// failed handles an error. A command may fail with one of two errors, and each has one meaning.
+// failed handles an error. A command may fail with CLUSTERDOWN or INDETERMINATE, each under its own conditions, and at a removed node
+// with ErrRemoved. Any other error is a violation.
 func (c *simClient) failed(op *simOp) {
 	s := c.s
 	code, _, _ := strings.Cut(op.reply.Str, " ")

@@ -174,7 +174,7 @@ func (s *simulation) depose(n *simNode) {
 	s.forsake(n)
 }
 
-// forsake makes every call of a node that is in flight fail.
+// forsake makes the calls fail that a node has in flight.
 func (s *simulation) forsake(n *simNode) {
 	s.note("%s is deposed with %d calls in flight", n.id, len(n.m.asks))
 	for _, a := range slices.Clone(n.m.asks) {
@@ -220,7 +220,7 @@ var simFaults = []struct {
 	{func(p *simPlan) bool { return p.transfers }, (*simulation).transferSome},
 }
 
-// disturb causes one fault, and schedules its next call.
+// disturb causes one fault, if there is a quorum, and schedules its own next call.
 func (s *simulation) disturb() {
 	if s.calm {
 		return
@@ -284,7 +284,7 @@ func (s *simulation) introduce(n *simNode) {
 	}
 }
 
-// pauseSome stops a process for longer than most leases last.
+// pauseSome stops a process for 10 ms to 2 s. Many leases end within that time.
 func (s *simulation) pauseSome() {
 	n := s.anybody(s.up)
 	if s.log.leader != nil && s.log.leader.n != nil && s.chance(2) {
@@ -400,7 +400,8 @@ func (s *simulation) heal() {
 	}
 }
 
-// becalm ends the faults, and starts every node that does not run.
+// becalm ends the faults. It makes every removed node a member again, starts every node that does not run, and lets clients ask for all
+// keys (askAll).
 func (s *simulation) becalm() {
 	s.note("faults are over")
 	s.heal()

@@ -44,7 +44,7 @@ type simAsk struct {
 	m        *simMember
 	data     []byte
 	term     uint64
-	eligible bool // verify: it led when the call began
+	eligible bool // verify: the member led when the call began
 	index    int  // propose: index of the entry, once it is in the log
 	over     bool
 	result   chan simAnswer
@@ -70,7 +70,7 @@ type simMember struct {
 	applied int
 
 	inTouch bool          // the node hears from the leader that it knows
-	heard   time.Duration // if not: when it last did; 0: never
+	heard   time.Duration // if inTouch is false: when the node last heard from that leader; 0: never
 
 	acknowledged time.Duration // when it was last told that it led, or that a proposal took effect
 }

@@ -265,7 +265,7 @@ func (s *simulation) compare(n *simNode, state []byte) {
 	s.note("%s after %d entries: %016x", n.id, n.m.applied, sum)
 }
 
-// install gives a node that is behind the snapshot of another one.
+// install gives a node the snapshot of another one that has applied more entries. It returns false if there is no such snapshot.
 func (s *simulation) install(n *simNode) bool {
 	for _, d := range s.nodes {
 		if d == n || d.snapAt <= n.m.applied || d.n == nil {

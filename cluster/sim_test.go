@@ -34,7 +34,7 @@ import (
 //   - Nodes crash, and restart from the last snapshot and the log.
 //   - Processes stand still for up to two seconds: nothing crosses their boundary, but their clocks go on.
 //   - Links are cut, in one or both directions. Connections break. Frames arrive up to three seconds later.
-//   - Wall clocks jump. Clocks run 2 % too fast or too slow.
+//   - Wall clocks jump. Clocks run up to 2 % too fast or too slow.
 //   - Snapshots are taken, installed and compared.
 //   - Members leave and come back, with their data or without it.
 //
@@ -245,7 +245,7 @@ func (s *simulation) chance(n int) bool { return s.r.IntN(n) == 0 }
 // simStepLimit is far beyond the longest run.
 const simStepLimit = 1_000_000
 
-// until lets events happen until done, or until something is wrong.
+// until lets events happen until the function done returns true, or until a check has failed.
 func (s *simulation) until(done func() bool) {
 	for {
 		s.settle()
@@ -320,7 +320,7 @@ type simResult struct {
 // simulated counts runs.
 var simulated atomic.Uint64
 
-// simulate plays a seed. If show is not nil, it gets the trace line by line.
+// simulate plays a seed. If the function show is not nil, it is called with each line of the trace.
 func simulate(t *testing.T, seed uint64, show func(string)) (res simResult) {
 	if simulated.Add(1)%32 == 0 {
 		runtime.GC() // between runs, because a collection would disturb a run

@@ -103,7 +103,7 @@ const (
 	renewScript = `if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0`
 )
 
-// eval runs a script. The function lines cannot do that, because a script has blanks in it.
+// eval runs a script. The helper named lines cannot do that: it splits commands at blanks, and a script has blanks in it.
 func eval(t testing.TB, n *Node, script string, args ...string) string {
 	t.Helper()
 	call := Call{RESP: 2, Args: [][]byte{[]byte("EVAL"), []byte(script), []byte("1")}}
@@ -162,7 +162,7 @@ func (l *lease) renew(n *Node, stop *atomic.Bool) {
 	}
 }
 
-// steal tries to take the lock until stop.
+// steal tries to take the lock until stop is set.
 func (l *lease) steal(n *Node, stop *atomic.Bool) {
 	for !stop.Load() {
 		// A renewal on its way may lengthen the lease; nothing shortens it.
@@ -178,7 +178,7 @@ func (l *lease) steal(n *Node, stop *atomic.Bool) {
 	}
 }
 
-// stillLed requires that no other leader has been elected since.
+// stillLed requires that no other leader has been elected since the time of the Status before.
 func (c *three) stillLed(before Status) {
 	c.t.Helper()
 	for _, n := range c.nodes {

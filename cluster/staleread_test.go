@@ -12,7 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// takes appends an entry of another leader that sets a key to a string.
+// takes appends an entry to the log. The entry comes from another leader, and sets a key to a string.
 func (l *fakeLog) takes(key, value string) {
 	l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte(key), value, 0) })
 }

@@ -232,8 +232,8 @@ func (n *Node) silence() time.Duration {
 	return n.cfg.Time.Monotonic() - heard
 }
 
-// refused returns the replies to a submission that is given up. They are the error why if the submission certainly had no
-// effect, and ErrIndeterminate otherwise.
+// refused returns the replies to a submission that is given up. If the submission certainly had no effect, each reply is the error
+// in the parameter why. Otherwise each reply is ErrIndeterminate.
 func (c *carried) refused(why store.Error) []store.Reply {
 	if c.from.Again && c.from.ID != 0 {
 		why = ErrIndeterminate

@@ -215,7 +215,7 @@ func (c *three) same() {
 	}
 }
 
-// load is a group of clients that increment counters, each client its own keys.
+// load is a group of clients that increment counters. Each request increments a counter of its own.
 type load struct {
 	c       *three
 	stop    atomic.Bool

@@ -17,7 +17,7 @@ func discoverable(cfg *Config) {
 	cfg.DownAfter = 400 * ms
 }
 
-// seen waits until pleases returns true for the topology that every running node sees.
+// seen waits until the function pleases returns true for the topology of each running node.
 func (c *three) seen(what string, pleases func(i int, t *Topology) bool) {
 	c.t.Helper()
 	c.until(what, func() bool {

@@ -57,7 +57,7 @@ func (n *testNode) expectTxn(want string, watched []Watched, lines ...string) {
 	}
 }
 
-// execText does what text does, but has a word for a transaction that did not take place.
+// execText does what the function text does. But for a transaction that did not take place it returns the word "changed".
 func execText(replies []store.Reply) string {
 	if len(replies) == 1 && replies[0].Kind == store.NullArray {
 		return "changed"

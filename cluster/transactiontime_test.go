@@ -49,7 +49,7 @@ func TestTransactionOfManyCommandsIsStopped(t *testing.T) {
 	})
 }
 
-// A transaction whose commands are refused has the same limit: checking rights takes time, too.
+// A transaction whose commands are refused has the time limit of a script, too: checking rights takes time.
 func TestTransactionOfManyRefusalsIsStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		find := func([][]byte) []int {

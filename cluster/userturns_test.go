@@ -355,8 +355,8 @@ func TestNoUserPaysForAWallClockThatIsSet(t *testing.T) {
 	}
 }
 
-// TestHeavyWorkEndsWithClientsThatAreCutOff: thirty clients have sent work of 100 ms each, and are cut off. What waits is not run,
-// at the leader or for a client of a follower, and each submission ends soon.
+// TestHeavyWorkEndsWithClientsThatAreCutOff: thirty clients have sent work of 100 ms each, and are cut off. The leader does
+// not run what still waits, whether the clients are its own or those of a follower. Each submission ends soon.
 func TestHeavyWorkEndsWithClientsThatAreCutOff(t *testing.T) {
 	for name, remote := range map[string]bool{"leader": false, "follower": true} {
 		t.Run(name, func(t *testing.T) {

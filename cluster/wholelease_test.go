@@ -13,7 +13,8 @@ import (
 	"lockstep/store/redistext"
 )
 
-// renewCommand is the script by which owners renew: renew key owner ms.
+// renewCommand does what the script of a lock library does: an owner renews its lock. The arguments are the key, the owner, and
+// the new lease in milliseconds.
 var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 	e := c.Lookup(0, c.Args[1])
 	if e == nil || e.Str() != c.Arg(2) {
@@ -24,8 +25,8 @@ var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Ru
 	return store.Int(1)
 }}
 
-// enterCommand takes a lock that is free or the caller's own: enter key owner
-// ms. The reply says how it found the lock.
+// enterCommand takes a lock that is free or the caller's own. The arguments are the key, the owner, and the
+// lease in milliseconds. The reply says how the command found the lock.
 var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 	ms, _ := redistext.ParseInt(c.Args[3])
 	e := c.LookupWrite(0, c.Args[1])
@@ -64,7 +65,7 @@ func TestJ14StalledLeaderEndsNoLease(t *testing.T) {
 	})
 }
 
-// J15: a renewal was told OK although the lease had ended.
+// J15: a client renewed a lease that had ended, and was told OK.
 func TestJ15RenewalOfWhatIsOver(t *testing.T) {
 	renewals := map[string]string{"RENEW lock me 5000": "0", "PEXPIRE lock 5000": "0", "SET lock me XX PX 5000": "nil", "GETEX lock PX 5000": "nil"}
 	for renewal, over := range renewals {
@@ -197,8 +198,8 @@ func TestJ17NotGrantedWhenOver(t *testing.T) {
 	})
 }
 
-// noLink submits commands on the second node. The link of that node breaks before the reply, and comes back after the time
-// away.
+// noLink submits commands on the second node. The link of that node breaks before the reply. The parameter away is how long the
+// node then has no link.
 func (p *pair) noLink(away time.Duration, lines ...string) string {
 	return <-p.startNoLink(away, lines...)
 }

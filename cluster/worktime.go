@@ -25,14 +25,14 @@ const busyEvery = time.Millisecond
 // mostUse bounds the time of an evaluation where the system does not tell the processor time: the process may have been stopped.
 const mostUse = 10 * time.Second
 
-// begins must be called before each evaluation. now is the monotonic time.
+// begins must be called before each evaluation. The parameter now is the monotonic time.
 func (w *workTime) begins(now time.Duration) {
 	if now-w.at >= busyEvery {
 		w.at, w.busy = now, w.time.Busy()
 	}
 }
 
-// of returns how long the evaluation of a request has taken until now. For a long evaluation, the result may include up to
+// The method of returns how long the evaluation of a request has taken until the monotonic time in the parameter now. For a long evaluation, the result may include up to
 // busyEvery of earlier evaluations.
 func (w *workTime) of(r *request, now time.Duration) time.Duration {
 	took := now - r.began

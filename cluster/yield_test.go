@@ -238,8 +238,8 @@ func TestOwnLightWorkIsNotThatOfOthers(t *testing.T) {
 	}
 }
 
-// leaderAnd returns n, a leader that another node follows, and by, the node of the clients. by is the follower if remote is
-// true, and n otherwise.
+// leaderAnd returns two nodes. The result n is a leader that another node follows. The result by is the node of the clients: the
+// follower if remote is true, and n otherwise.
 func leaderAnd(t *testing.T, remote bool, commands ...store.Command) (n, by *testNode) {
 	n, other := newTestNode(t, commands...), newTestNode(t, commands...)
 	n.lead()
@@ -272,8 +272,8 @@ func (n *testNode) ask(c *Client, async bool, calls []Call) []store.Reply {
 	return p.Replies
 }
 
-// locks takes and releases a lock at intervals of every until stop is closed. It returns how often it did that, and how often
-// that took more than 20 ms.
+// locks takes and releases a lock again and again until stop is closed. The parameter every is the pause in between. locks returns
+// how often it took the lock, and how often taking and releasing it took more than 20 ms.
 func (n *testNode) locks(host netip.Addr, every time.Duration, stop chan struct{}) (count, slow int) {
 	c := n.NewClient(host)
 	for {

@@ -4,5 +4,5 @@ package turns
 
 import "net"
 
-// hungUp reports false: elsewhere the node notices the end of a connection when it reads or writes.
+// hungUp reports false: on systems other than Linux, the node notices the end of a connection only when it reads or writes.
 func hungUp(net.Conn) bool { return false }

@@ -168,8 +168,9 @@ type Conn struct {
 }
 
 // Conn returns a connection whose handshake computes only while it has a turn. The caller must call Done after the handshake.
-// from is the address of the other side (Origin); known says whether the other side has authenticated from this address
-// before. in holds the bytes that have already been read from conn. A wait for a turn ends when ctx ends.
+// The parameter from is the address of the other side (Origin). The parameter known says whether somebody has authenticated
+// from this address before. The parameter in has the bytes that have already been read from conn. A wait for a turn ends
+// when ctx ends.
 func (t *Turns) Conn(ctx context.Context, conn net.Conn, in []byte, from netip.Addr, known bool, now func() time.Time) *Conn {
 	return &Conn{Conn: conn, ctx: ctx, now: now, turns: t, line: line{from: from, known: known}, in: in}
 }
