@@ -70,8 +70,8 @@ func (k *tokens) end() {
 	k.c.t.Logf("%d tokens, the last is %d", len(k.given), k.most)
 }
 
-// TestJ3MembershipWhilePartitioned: voters are added and removed while the network is cut. If an increment of the counter were lost, a token
-// would be given twice.
+// TestJ3MembershipWhilePartitioned: voters are added and removed while the network is cut. If an increment of the counter were lost,
+// a token would be given twice.
 func TestJ3MembershipWhilePartitioned(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) { cfg.FailoverWait = 2 * time.Second })
 	c.start(0, 1, 2)

@@ -10,8 +10,8 @@ import (
 )
 
 // A Redlock client that takes the nodes of one cluster for separate servers finds its own value at the second node. The node
-// writes this to its log, once. With the option SameOwnerNX the client gets its lock, for the whole time from its last OK on, and no other
-// client gets it.
+// writes this to its log, once. With the option SameOwnerNX the client gets its lock, for the whole time from its last OK on,
+// and no other client gets it.
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
 	clustertest.Slow(t)
 	const take = "SET lock 0123456789abcdef NX PX 1000"

@@ -23,10 +23,10 @@ const (
 	runningFunction scriptQuestion = 's'
 )
 
-// KillScript ends the script that the leader runs, once it has run for killFrom or for busy-reply-threshold, whichever is shorter. The caller
-// has checked that its client may do this. The parameter users, also of KillFunction and RunningFunction, is the version of the users by
-// which the caller has checked. If the leader knows a later version, it answers ErrUsersChanged. It cannot check the rights itself while
-// a script runs, because the script has the state.
+// KillScript ends the script that the leader runs, once it has run for killFrom or for busy-reply-threshold, whichever is shorter. The
+// caller has checked that its client may do this. The parameter users, also of KillFunction and RunningFunction, is the version of the
+// users by which the caller has checked. If the leader knows a later version, it answers ErrUsersChanged. It cannot check the rights
+// itself while a script runs, because the script has the state.
 func (n *Node) KillScript(users uint64) store.Reply { return n.askScripts(killScript, users) }
 
 // KillFunction ends the function that the leader runs, on the same terms.
@@ -50,7 +50,8 @@ func (q scriptQuestion) body(users uint64, minor byte) []byte {
 	return []byte{byte(q)}
 }
 
-// readScriptQuestion reads what the method scriptQuestion.body has written. If a node of version 0.1.0 has sent the question, checked is false.
+// readScriptQuestion reads what the method scriptQuestion.body has written. If a node of version 0.1.0 has sent the question, checked is
+// false.
 func readScriptQuestion(body []byte) (q scriptQuestion, users uint64, checked bool, err error) {
 	if len(body) == 0 {
 		return killScript, 0, false, nil

@@ -28,7 +28,8 @@ func (l *limited) Kill() store.Reply {
 	return store.OK
 }
 
-// run is the command that runs a script of the engine l: it sleeps for the duration in its argument. If the script is stopped, its writes are undone.
+// run is the command that runs a script of the engine l: it sleeps for the duration in its argument. If the script is stopped, its writes
+// are undone.
 func (l *limited) run(c *store.Ctx) store.Reply {
 	d, err := time.ParseDuration(c.Arg(1))
 	if err != nil {

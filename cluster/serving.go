@@ -53,8 +53,8 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 }
 
 // tryServe runs the command of a blocked client. If the parameter ready is nil, it runs the command for the first time. Otherwise ready
-// is the name of a key that has an element. The result wait is not nil if the command found no element. A command that would write or answer too much,
-// or that takes too long, has no effect. It gets an error, as any other such command does.
+// is the name of a key that has an element. The result wait is not nil if the command found no element. A command that would write or
+// answer too much, or that takes too long, has no effect. It gets an error, as any other such command does.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
@@ -225,12 +225,13 @@ func (s *sequencer) serve(txn *store.Txn) {
 type serving struct {
 	bytes int           // bytes of writes and replies that the entry has room for
 	keys  int           // number of keys that may still be looked at
-	until time.Duration // monotonic time at which no time is left
+	until time.Duration // monotonic time at which serving ends
 	over  bool          // no bytes or no time are left
 }
 
-// served charges the user of a blocked client for the time that serving the client took. (If the command wrote more than HeavyBytes,
-// largeWrites reports it, and the user is charged then.) served also subtracts what the command took from the parameter room.
+// served charges the user of a blocked client for the time that serving the client took. The exception is a command that wrote more than
+// HeavyBytes: largeWrites reports it, and the user is charged when the entry has been committed. served also subtracts what the command
+// took from the parameter room.
 func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
 	if w.req.wroteBytes, w.req.used = wrote, now-began; wrote <= HeavyBytes {

@@ -66,8 +66,8 @@ func (s simSlots) without(slot int) simSlots {
 	return s
 }
 
-// If the search has looked at so many configurations for one event, it gives the history up as undecided. The first limit is for a search of
-// all orders. The second one is for a search of the orders in which each write has its place in the log.
+// If the search has looked at so many configurations for one event, it gives the history up as undecided. The first limit is for a
+// search of all orders. The second one is for a search of the orders in which each write has its place in the log.
 const (
 	simConfigLimit = 5000
 	simPlacedLimit = 10 * simConfigLimit

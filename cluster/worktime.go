@@ -32,8 +32,8 @@ func (w *workTime) begins(now time.Duration) {
 	}
 }
 
-// The method of returns how long the evaluation of a request has taken until the monotonic time in the parameter now. For a long evaluation, the result may include up to
-// busyEvery of earlier evaluations.
+// workTime.of returns how long the evaluation of a request has taken until the monotonic time in the parameter now. For a long
+// evaluation, the result may include up to busyEvery of earlier evaluations.
 func (w *workTime) of(r *request, now time.Duration) time.Duration {
 	took := now - r.began
 	if took >= 2*busyEvery {
