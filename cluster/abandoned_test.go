@@ -72,7 +72,7 @@ func TestAbandonedCommandsLeaveTheGate(t *testing.T) {
 	})
 }
 
-// slowReader is a connection. Once stops is set, its Read returns only after the channel c.again has been closed.
+// slowReader is a connection. Once c.stops is set, c.Read returns only after the channel c.again has been closed.
 type slowReader struct {
 	net.Conn
 	stops atomic.Bool
@@ -87,8 +87,8 @@ func (c *slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Clients of a follower begin blocking commands and disconnect while the leader reads nothing. The follower keeps few of these
-// commands. When the leader reads again, the follower sends the commands whose clients have stayed.
+// Clients of a follower begin blocking commands while the leader reads nothing. All clients but one disconnect. The follower keeps
+// few of the abandoned commands. When the leader reads again, the follower sends it the command of the client that has stayed.
 func TestAbandonedCommandsBesideASilentLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -45,8 +45,7 @@ func (a *adversary) decide(raftfsm.Entry) verdict {
 	return a.verdicts[a.intN(len(a.verdicts))]
 }
 
-// connect gives the second node links to the first, over pipes, one after the
-// other.
+// connect gives the second node a link to the first node over a pipe, and a new one whenever that link has ended.
 func (a *adversary) connect() {
 	for a.b.ctx.Err() == nil {
 		near, far := net.Pipe()
@@ -68,7 +67,7 @@ func (a *adversary) connect() {
 	}
 }
 
-// disturb changes leadership and breaks links until stop is closed.
+// disturb changes leadership and breaks links until the channel stop is closed.
 func (a *adversary) disturb(stop <-chan struct{}) {
 	for {
 		select {
@@ -158,7 +157,7 @@ func (a *adversary) run(seed uint64) {
 	a.check()
 }
 
-// check compares what the clients were told with the state.
+// check compares the replies that the clients got with the keys that their requests have left.
 func (a *adversary) check() {
 	executed, unknown, totals := 0, 0, map[string]int{}
 	for id, got := range a.results {

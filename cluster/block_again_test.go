@@ -94,7 +94,7 @@ func TestBlockedWaitsOnWithoutMemory(t *testing.T) {
 	})
 }
 
-// A node sends a waiting client again while a long script runs. The client is not told BUSY.
+// A long script runs while a node sends the command of a waiting client again. The client is not told BUSY.
 func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
@@ -134,7 +134,7 @@ func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 }
 
 // Clients of all nodes stand in the order in which they came, also after a change of leader or a broken link. It does not matter
-// which node sends its clients again first.
+// which node sends its clients' commands again first.
 func TestBlockedKeepTheirOrderAcrossNodes(t *testing.T) {
 	const clients = 9
 	for name, disturb := range map[string]func(p *pair){
@@ -201,7 +201,8 @@ func TestBlockedOfOneNodeKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// Nodes of two versions serve blocked clients to each other. Clients that are sent again queue as if they had just come.
+// Nodes of two versions serve blocked clients to each other. When a command is sent again, its client queues as if it had just
+// come.
 func TestBlockedBetweenVersions(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -227,8 +228,8 @@ func TestBlockedBetweenVersions(t *testing.T) {
 	}
 }
 
-// When clients of a key were sent again, all clients of the key are sorted in one walk over the queue, not in one walk for each
-// client.
+// When commands that wait for one key were sent again, all clients of the key are sorted in one walk over the queue, not in one
+// walk for each client.
 func TestManyBlockedAreSorted(t *testing.T) {
 	const clients = 100_000
 	ws := newBlockedClients()

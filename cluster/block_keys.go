@@ -12,13 +12,12 @@ import (
 // A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to remove it from them again,
 // takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for manyKeys
 // keys or more stands in no queue at first. Instead, it has an index of its keys, which is normally made before its command is
-// evaluated. When a key becomes ready, the leader looks for the key in the index of each such client, which takes some 40 ns. A
-// client that waits for the key then gets its place in the key's queue, behind those that came before it (blockedClients.place).
-// Clients with fewer keys stand in their queues from the beginning, because there may be too many of them to look at each one's
-// keys.
+// evaluated. When a key becomes ready, the leader looks for the key in the index of each such client, which takes some 40 ns for
+// each client. A client that waits for the key then gets its place in the key's queue, behind those that came before it
+// (blockedClients.place). Clients with fewer keys stand in their queues from the beginning, because there may be too many of them
+// to look at each one's keys.
 
-// manyKeys is the least number of keys with which a blocked client has an index of its keys, and no places in their queues at
-// first.
+// A blocked client with manyKeys keys or more has an index of its keys, and at first stands in none of the keys' queues.
 const manyKeys = 4096
 
 // keyIndex finds keys among many. It has copies of the keys: when a command has been cancelled, its arguments belong to the

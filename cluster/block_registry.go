@@ -41,9 +41,9 @@ type blockRegistry struct {
 	}
 }
 
-// maxAbandoned is how many bytes of abandoned commands may wait for answers of the leader. If there are more, this node sends
-// the leader no further commands. Otherwise, while the leader reads nothing, clients that begin commands and disconnect would
-// fill the memory of this node.
+// maxAbandoned bounds the bytes of the abandoned commands for which the leader has not answered the cancel yet. While there are
+// more bytes, this node sends the leader no further blocking commands. Otherwise, while the leader reads nothing, clients that
+// begin commands and disconnect would fill the memory of this node.
 const maxAbandoned = 1 << 20
 
 // claimAsk is a claim that was sent to the leader and, once the leader has answered, the answer.
@@ -63,12 +63,12 @@ const (
 	settlePoll = 2 * time.Millisecond
 	// aliveInterval is how often a node that has blocked clients tells the leader that the node lives.
 	aliveInterval = time.Second
-	// aliveTimeout: if a node with blocked clients sends nothing for this long, the leader ends its connection.
+	// aliveTimeout: if a node with blocked clients sends nothing for this long, the leader ends the connection of that node.
 	aliveTimeout = 4 * aliveInterval
 )
 
-// abandons is called for a command that is being abandoned. If the command was sent to the present leader, abandons counts its
-// bytes, and lets go of its arguments and its session. The caller holds mu.
+// abandons is called for a command that is being abandoned. If the command was sent over the present link to the leader, abandons
+// adds the command's bytes to k.abandoned, and lets go of the command's arguments and session. The caller holds mu.
 func (k *blockRegistry) abandons(b *Blocked) {
 	if b.state != blockSent || b.link == nil || b.link != k.n.routes.get().link {
 		return
@@ -95,7 +95,8 @@ func (k *blockRegistry) answered(b *Blocked, attempt int) {
 	}
 }
 
-// crowded reports whether so many abandoned commands wait for the answers of the leader that it must get no further ones now.
+// crowded reports whether this node must send the leader no further blocking commands now, because too many bytes of abandoned
+// commands wait for the leader's answers (maxAbandoned).
 func (k *blockRegistry) crowded(rt route) bool {
 	return rt.link != nil && rt.link == k.abandoned.link && k.abandoned.bytes > maxAbandoned
 }

@@ -137,8 +137,7 @@ func TestBlockedInOrderAcrossNodes(t *testing.T) {
 	})
 }
 
-// No command comes between a push and the client that waits for it, not even
-// one of the same pipeline.
+// After a push, the client that waits for the element is served before any other command runs, even one of the same pipeline.
 func TestBlockedIsServedBetweenCommands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -191,8 +190,8 @@ func TestBlockedOfDeletedUser(t *testing.T) {
 	})
 }
 
-// TestBlockedWhileTheNamelessUserGoes: a client of the default user waits on when the user whose name is empty is deleted. That user's
-// own client does not.
+// TestBlockedWhileTheNamelessUserGoes: the user whose name is empty is deleted. A client of the default user waits on. A client of
+// the deleted user does not.
 func TestBlockedWhileTheNamelessUserGoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)
@@ -217,7 +216,7 @@ func TestBlockedWhileTheNamelessUserGoes(t *testing.T) {
 }
 
 // TestUnblockedBeforeItBegins: CLIENT UNBLOCK, a change of the users or a shutdown may find a blocking command that Block has not
-// registered yet. The command then ends once, and the timeouts of other commands stay.
+// registered yet. The command then ends once, and the other commands still end at their timeouts.
 func TestUnblockedBeforeItBegins(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -321,8 +320,7 @@ func TestBlockedThatEnds(t *testing.T) {
 	})
 }
 
-// A cancel that comes while the element is on its way to the log is too late:
-// the reply is the element, never both.
+// A cancel that comes while the element is on its way to the log is too late: the client gets the element, and no second reply.
 func TestBlockedServedOrCancelled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

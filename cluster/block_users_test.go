@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// blockAs begins a blocking command of the user named waits. sent counts how often the node sends the command. At each sending,
-// the function users returns the version of the users from which the node knows that user.
+// blockAs begins a blocking command of the user whose name is "waits". The result sent counts how often the node sends the command.
+// At each sending, the node names the version of the users that the function users returns.
 func (p *pair) blockAs(node *Node, line string, users func(sent int32) uint64) (done chan string, sent *atomic.Int32) {
 	done, sent = make(chan string, 2), &atomic.Int32{}
 	b := &Blocked{Call: p.call(line)[0], Done: func(r store.Reply) { done <- text([]store.Reply{r}) }}
@@ -28,7 +28,7 @@ func (p *pair) users() (version uint64) {
 	return version
 }
 
-// deleteMany deletes more users than the leader remembers.
+// deleteMany deletes more users than the leader can remember as deleted.
 func (p *pair) deleteMany() {
 	p.t.Helper()
 	var made, deleted []string
@@ -44,8 +44,8 @@ func (p *pair) deleteMany() {
 	}
 }
 
-// TestBlockedWhileManyUsersGo: more users are deleted than the leader remembers, while a client of another user waits. The client
-// waits on. It does not wait on when its own user is deleted after that.
+// TestBlockedWhileManyUsersGo: while a client of one user waits, more other users are deleted than the leader can remember as
+// deleted. The client waits on. It does not wait on when its own user is deleted after that.
 func TestBlockedWhileManyUsersGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)

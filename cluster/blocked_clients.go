@@ -77,10 +77,10 @@ const (
 	quitRefused                  // as quitNow, but answer that there is no memory for it
 )
 
-// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. With quitSoon the
-// leader first evaluates the command once. If there was no element, it cancels the command when the batch has ended (settle).
-// Only then is it certain that there was no element: if the batch fails, elements that another request of the batch has popped
-// are still there, and a leader that has been replaced may not know of an element.
+// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. If how is quitSoon, the
+// leader first evaluates the command once. If there was no element, it cancels the command when the batch has ended (settle). Only
+// then is it certain that there was no element: if the batch fails, elements that another request of the batch has popped are still
+// there, and a leader that has been replaced may not know of an element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -150,7 +150,7 @@ type place struct {
 	listed     bool
 }
 
-// order is what places and blocked clients are sorted by: first since, then number.
+// order is what places and blocked clients are sorted by: first by the field since, then by the field number.
 type order struct {
 	since  time.Duration // when the client came, or lost its place
 	number uint64        // each new order gets a higher number than all before
@@ -191,7 +191,7 @@ func (q *waitQueue) sort() {
 	}
 }
 
-// insert puts p behind another place (nil: first).
+// insert puts p behind the place after. If after is nil, insert puts p at the beginning.
 func (q *waitQueue) insert(p, after *place) {
 	p.prev, p.listed = after, true
 	if after == nil {
@@ -397,8 +397,8 @@ func (ws *blockedClients) rollback() {
 	ws.clear()
 }
 
-// settle ends the present batch. It confirms the blocked clients that joined in it, except those that drop has cancelled because
-// the log refused the batch.
+// settle ends the present batch. It confirms the blocked clients that joined in it, except those that the method drop has cancelled
+// because the log refused the batch.
 func (ws *blockedClients) settle() {
 	for _, w := range ws.joined {
 		w.confirm()
@@ -430,8 +430,8 @@ func (ws *blockedClients) bury(w *blockedClient) {
 // sweepPlaces limits, roughly, how many places one sweep removes from the queues, because all requests wait while it runs.
 const sweepPlaces = 4096
 
-// sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next
-// sweep. Until then take fails for these clients.
+// sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next sweep.
+// Until then the method take returns false for these clients.
 func (ws *blockedClients) sweep() {
 	if ws.buried.Load() == 0 {
 		return
@@ -457,8 +457,8 @@ func (ws *blockedClients) exhume() []*blockedClient {
 	return first
 }
 
-// drop cancels each blocked client w for which which(w) is true, and answers it with errNotExecuted, in order of arrival. The
-// nodes of these clients then send the commands again.
+// drop cancels the blocked clients for which the function which returns true, and answers them with errNotExecuted, in order of
+// arrival. The nodes of these clients then send the commands again.
 func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
 		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {
@@ -471,7 +471,7 @@ func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 
 func everyBlockedClient(*blockedClient) bool { return true }
 
-// inOrder returns each blocked client w for which which(w) is true, in order of arrival.
+// inOrder returns the blocked clients for which the function which returns true, in order of arrival.
 func (ws *blockedClients) inOrder(which func(*blockedClient) bool) []*blockedClient {
 	var list []*blockedClient
 	for w := range ws.all {

@@ -27,7 +27,7 @@ type peerConn struct {
 	older bool
 	said  forward.Identity
 
-	// Only the goroutine that runs the method read uses these.
+	// Only the goroutine that runs the method read uses these two fields.
 	origin   uint64 // boot number of the peer, from its claim
 	stranger bool   // this node has logged that it refuses the peer's claims (mayClaim)
 
@@ -188,8 +188,8 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	return nil
 }
 
-// serveClaim makes this connection the one from which this node takes the peer's writes and blocking
-// commands.
+// serveClaim makes this connection the only one over which this node takes the peer's writes and blocking commands, unless it
+// refuses the claim. The answer to an accepted claim is a position of the log, and the token of the connection.
 func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	if len(body) != 16 {
 		return frame.ErrMalformed

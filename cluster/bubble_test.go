@@ -74,7 +74,8 @@ func (c *bubbled) ask(i int, commands ...string) <-chan told {
 	return done
 }
 
-// mustTell checks a reply to a client, and that the reply took between least and most.
+// mustTell checks that a client gets the reply want. The reply must come at the earliest the duration least, and at the latest the
+// duration most, after the time asked. The argument what names the reply in messages.
 func (c *bubbled) mustTell(reply <-chan told, what, want string, asked time.Time, least, most time.Duration) {
 	c.t.Helper()
 	got := <-reply
@@ -118,7 +119,8 @@ const (
 	unknownLate   = latenessKept*ms + lastEntryLate + 5*ms
 )
 
-// endsWithin checks that a lock lasts its time to live, and outlasts it by no more than excess. i is any node that serves.
+// endsWithin checks that a lock is held for its time to live, the argument ttl, and that it ends no later than the time excess
+// after that. The argument i is the number of any node that serves.
 func (c *bubbled) endsWithin(i int, key, owner string, granted time.Time, ttl, excess time.Duration) {
 	c.t.Helper()
 	time.Sleep(time.Until(granted.Add(ttl - 10*ms)))

@@ -55,8 +55,8 @@ func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
 	return reply
 }
 
-// runTransaction runs a transaction. The whole transaction has one time limit, and has no effect if it exceeds the limit. From
-// its first script to its end, the transaction counts as one script: when that has run for long, other requests are answered
+// runTransaction runs a transaction. The whole transaction has one time limit, and has no effect if it exceeds the limit. From its
+// first script to its end, the transaction counts as one script: when the transaction has run for long, other requests are answered
 // BUSY.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	if len(t.Calls) > 0 {
@@ -111,9 +111,9 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// waitFor returns the requests that wait for a script, besides those in the inbox. These are the requests behind the script in
-// its batch (behind), unless they were refused already; the requests that evaluateAgain has cut off from the batch; and the
-// requests that go behind others.
+// waitFor returns the requests that wait for a script, besides those in the inbox. These are the requests behind the script in its
+// batch (behind), unless they were refused already; the requests that evaluateAgain has cut off from the batch; the requests of
+// users who have used much time (s.users); and the long reads (s.long).
 func (s *sequencer) waitFor(behind []*request, refused bool) []*request {
 	if refused {
 		behind = nil

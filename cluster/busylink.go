@@ -17,9 +17,9 @@ type busyLink struct {
 	why  store.Error
 }
 
-// noteBusy notes how the leader has answered the claim of the link l. If the leader has said BUSY, noteBusy returns a new
-// busyLink, and wakes the submissions that wait for a leader. Otherwise it returns nil. The parameter last is the result of
-// noteBusy for the leader's answer before this one.
+// noteBusy notes how the leader has answered the claim of the link l. If the leader has said BUSY, noteBusy returns a new busyLink.
+// At the first BUSY, it also wakes the submissions that wait for a leader. If the leader has not said BUSY, noteBusy returns nil.
+// The parameter last is the result of noteBusy for the leader's answer before this one.
 func (n *Node) noteBusy(l *forward.Link, last *busyLink, err error) *busyLink {
 	why, busy := errors.AsType[store.Error](err)
 	if !busy {
@@ -42,7 +42,8 @@ func (n *Node) linkFor(rt route) *forward.Link {
 	return rt.link
 }
 
-// busyReplies returns the replies to a submission that waits for a leader, if the leader is busy with a script and would refuse it.
+// busyReplies returns the replies to a submission that waits for a leader, if the leader is busy with a script and would refuse the
+// submission.
 func (c *carried) busyReplies() (replies []store.Reply, refused bool) {
 	busy := c.n.busyLink.Load()
 	if busy == nil || isPatient(c.from, c.calls) {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestCutOffClientsStopWaiting: large requests that wait for their turn end when their clients are cut off, and are not run.
-// Otherwise the memory of these clients would stay while others take their place.
+// Otherwise these requests would still take memory while other clients take the places of those that were cut off.
 func TestCutOffClientsStopWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

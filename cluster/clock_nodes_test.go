@@ -21,8 +21,8 @@ func (r *ring) lengthened() (sum time.Duration) {
 	return sum
 }
 
-// ends checks that a lock is held for the time that a reply promised, and then ends. granted is when the reply came, i is the
-// leader, and before is what lengthened returned earlier.
+// ends checks that a lock is held for the time that a reply promised, and that the lock then ends. The argument granted is the time
+// at which the reply came, i is the leader, and before is the earlier result of the method lengthened.
 func (r *ring) ends(i int, key, owner string, granted time.Time, ttl time.Duration, before time.Duration) {
 	r.t.Helper()
 	drift := time.Duration(float64(ttl) * 2 * clockDrift)
@@ -58,8 +58,9 @@ func TestLeasesWhereClocksDiffer(t *testing.T) {
 	}
 }
 
-// Ten changes of leader within one lease do not shorten the lease. They lengthen it by no more than
-// the time without a leader.
+// Ten changes of leader within one lease do not shorten the lease. They lengthen it by the time without a leader. If nothing
+// followed a grant in a term, they add at least promptly for that term, because the next leader does not know how late the reply
+// was.
 func TestElectionStorm(t *testing.T) {
 	for _, leaderless := range []time.Duration{0, 37 * ms, 600 * ms} {
 		for _, quick := range []bool{true, false} {
@@ -188,8 +189,8 @@ func TestPausedLeader(t *testing.T) {
 	})
 }
 
-// A leader stands still between the majority's answer and its own, for less or for more time than an election takes. If it then
-// says that a lease is granted, the lease has its whole time from that answer on.
+// A leader stands still after a majority has an entry and before the leader answers its client, for less or for more time than an
+// election takes. If the leader then says that a lease is granted, the lease has its whole time from that answer on.
 func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -298,8 +299,8 @@ func TestPausedFollowerLeads(t *testing.T) {
 	})
 }
 
-// All nodes stop and start again while a lock is held, and their clocks are set in between. The lease goes on where the log
-// stopped, and is at most a second longer.
+// All nodes stop and start again while a lock is held, and their clocks are set in between. The time for which all nodes were down
+// does not count against the lease. The lease is at most a second longer than without that stop.
 func TestLeaseGoesOnAfterARestart(t *testing.T) {
 	for _, jump := range []time.Duration{0, 48 * time.Hour, -48 * time.Hour} {
 		bubble(t, func(t *testing.T) {

@@ -40,7 +40,7 @@ type SystemTime = clock.System
 // NewSystemTime returns the machine's clock, whose monotonic time begins at zero.
 func NewSystemTime() *SystemTime { return clock.NewSystem() }
 
-// Peer is a first member of a cluster.
+// Peer is one of the first members of a cluster.
 type Peer = raftnode.Peer
 
 // ScriptStopper stops the running script, and returns what clients are told about it. It also drops what functions keep from
@@ -139,10 +139,10 @@ type Config struct {
 	// UsersVersion returns the version of the users that the Sink has last been told of (store.Accounts). A nil UsersVersion means
 	// that no rights are checked.
 	UsersVersion func() uint64
-	// Listens reports whether clients of this node subscribe to channels or track keys; nil means that they do. If it returns
-	// true, the leader tells this node at once of each commit that has messages (PUBLISH). This node hears of other commits with
-	// the next entries, or some 20 ms later, because to tell it of each commit at once would cost a request for each. So it also
-	// hears that late of changes to tracked keys.
+	// Listens reports whether clients of this node subscribe to channels or track keys; nil means that they do. If it returns true,
+	// the leader tells this node at once of each commit that has messages (PUBLISH). This node hears of other commits, such as
+	// changes to tracked keys, only with the next entries, or some 20 ms later: to tell it of each commit at once would cost a
+	// request for each.
 	Listens func() bool
 	// DataQuota is the size of the data directory, in bytes, above which this node adds no data while it
 	// leads; 0: no limit. A leader looks only at the size of its own directory.
@@ -161,8 +161,7 @@ type Config struct {
 	// promise: damaged data, a disk that fails. The process must end.
 	Fatal func(error)
 
-	// dial connects to a peer for one of its protocols; nil: over the network. Tests use it to cut
-	// connections.
+	// dial connects to the peer port at addr, for the protocol proto; nil: over the network. Tests use it to cut connections.
 	dial func(addr string, proto byte, timeout time.Duration) (net.Conn, error)
 	// listen opens the peer port; nil: on the network.
 	listen func(addr string) (net.Listener, error)
@@ -336,7 +335,8 @@ func (c *Config) addresses() Addresses {
 		TLSPlain: c.TLSAdvertise, TLSSentinel: c.TLSSentinelAdvertise, TLSCluster: c.TLSClusterAdvertise}
 }
 
-// raft returns the part of the configuration that Raft needs. Its parameters become Older and Foreign of raftnode.Config.
+// raft returns the part of the configuration that Raft needs. The parameters of this method become the fields Older and Foreign of
+// raftnode.Config.
 func (c *Config) raft(older, foreign func(addr string) bool) *raftnode.Config {
 	disk := c.disk
 	disk.PageCache = c.PageCache

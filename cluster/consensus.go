@@ -81,7 +81,7 @@ type progressing interface {
 	RoomUntil() int64
 	// Overdue says that a write to the disk is overdue, because the disk hangs or is very slow; "" if none is.
 	Overdue() string
-	// Full reports whether the data directory is at its quota.
+	// Full reports whether the data directory is above its quota. raftnode.Node.Full explains size, data and most.
 	Full(size int64) (data, most int64, full bool)
 	// Holds reports whether every entry up to an index has been applied to the state.
 	Holds(index uint64) bool

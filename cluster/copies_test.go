@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestCopiesCloseABatch: requests of a few bytes may copy much data. They go into several entries, because memory holds all
-// copies of an entry while the entry is evaluated. When the entry has been made, memory holds none of them.
+// TestCopiesCloseABatch: requests of a few bytes may copy much data. They go into several entries, because memory holds all copies
+// of an entry while the entry is evaluated. When an entry has been made, memory holds none of its copies.
 func TestCopiesCloseABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)

@@ -171,7 +171,8 @@ func TestDamagedEntryIsFatal(t *testing.T) {
 	}
 }
 
-// TestTermBehindTheLog: a start refuses a term that is earlier than that of the last entry, or higher than any cluster reaches.
+// TestTermBehindTheLog: a node does not start if its stored term is earlier than the term of its last entry, or higher than any
+// cluster reaches.
 func TestTermBehindTheLog(t *testing.T) {
 	for _, term := range []uint64{1, 1 << 40, roster.Highest} {
 		cfg := dataConfig(t, t.TempDir())

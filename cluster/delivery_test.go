@@ -51,7 +51,7 @@ func (d *delivery) produce(node int) {
 	})
 }
 
-// consume takes elements until it is given the one that says stop.
+// consume takes elements until it gets the element "stop".
 func (d *delivery) consume(node int, commands ...string) {
 	d.consumers.Go(func() {
 		n := d.c.nodes[node]
@@ -76,7 +76,7 @@ func (d *delivery) consume(node int, commands ...string) {
 	})
 }
 
-// more waits for count more elements to be taken.
+// more waits until the consumers have taken count more elements.
 func (d *delivery) more(count int64) {
 	d.c.t.Helper()
 	from := d.count.Load()
@@ -164,7 +164,7 @@ func TestBlockedBehindASilentLeader(t *testing.T) {
 	}
 	w.cut([]string{c.cfg[leader].ID}, []string{c.cfg[others[0]].ID, c.cfg[others[1]].ID})
 	c.expect(others[1], "1", "RPUSH list x")
-	// Well before the old link is given up.
+	// The clients must get their replies well before their nodes would give up the old link, which they do after FailoverWait.
 	limit := time.After(c.cfg[0].FailoverWait / 2)
 	for i, want := range []string{"[list x]", text([]store.Reply{store.WaitTimedOut})} {
 		select {

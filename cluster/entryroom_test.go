@@ -45,7 +45,7 @@ func (f narrowFile) Reserve(from, length int64, fill bool) error {
 
 const ample = 1 << 40
 
-// narrowNodes returns three narrow disks by node, and a change of the configuration that gives each node its disk.
+// narrowNodes returns three narrow disks by the ids of their nodes, and a function that gives the node of a configuration its disk.
 func narrowNodes() (disks map[string]narrowFiles, change func(*Config)) {
 	disks = map[string]narrowFiles{}
 	for _, id := range []string{"n1", "n2", "n3"} {
@@ -62,8 +62,8 @@ func (d narrowFiles) narrow(room, free int64) {
 	d.free.Store(free)
 }
 
-// TestEntryThatFitsNoDisk: a command is refused if no disk has room for its entry, or only the leader's disk. The leader goes on
-// leading, and clients still get locks. When there is room, the command succeeds.
+// TestEntryThatFitsNoDisk: a command is refused if no node's disk has room for its entry, or if only the leader's disk has room for
+// it. The leader goes on leading, and clients still get locks. When there is room, the command succeeds.
 func TestEntryThatFitsNoDisk(t *testing.T) {
 	for name, led := range map[string]int64{"no disk": 3 << 19, "the leader's disk": ample} {
 		t.Run(name, func(t *testing.T) {

@@ -46,9 +46,9 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The next leader's lease clock goes on from the stamp of this entry. That leader does not know how late this leader's
-	// replies were. So the stamp is the time from which lateness counts, less the worst lateness of this leader's replies, but
-	// less latenessKept at most. Before a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
+	// The next leader's lease clock goes on from the stamp of this entry. That leader does not know how late this leader's replies
+	// were. So the stamp is the time from which lateness counts, set back by the worst lateness of this leader's replies, but by
+	// latenessKept at most. Before a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(b.started.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: b.started.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -145,8 +145,8 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 // foundOwnEvery is the least time between two log lines of foundOwn.
 const foundOwnEvery = 10 * time.Minute
 
-// foundOwn is called when a SET with NX has found the very value that it was to set. Then the lock seems free, and nobody gets
-// it. foundOwn logs the reason, because it is hard to find otherwise.
+// foundOwn is called when a SET with NX has found the very value that it was to set. The client gets nil, and so believes that it
+// does not have the lock. foundOwn logs the likely reasons, because an operator could hardly find them otherwise.
 func (s *sequencer) foundOwn() {
 	now := s.node.cfg.Time.Monotonic()
 	if s.ownFound != 0 && now-s.ownFound < foundOwnEvery {
@@ -232,7 +232,8 @@ type progress struct {
 	writes, bytes, told int
 }
 
-// add adds an evaluated request to the batch, and counts what the request costs. before is how far the batch had come before it.
+// add adds an evaluated request to the batch, and counts what the request costs. The argument before is the progress of the batch
+// before that request.
 func (s *sequencer) add(txn *store.Txn, b *batch, r *request, before progress) {
 	b.requests = append(b.requests, r)
 	b.replied += r.extent
@@ -331,9 +332,9 @@ func without(q []*request, i int) []*request {
 	return append(q[:i:i], q[i+1:]...)
 }
 
-// evaluateOne runs the commands of one request, or the first of them if the request takes too long or has too much
-// to write or to answer. A panic in a handler is a bug, but it must cost one client an error, not the cluster a node.
-// If refused is true, the requests in the parameter behind have been answered BUSY meanwhile.
+// evaluateOne runs the commands of one request. If the request takes too long, or has too much to write or to answer, it runs only
+// the first of them. A panic in a handler is a bug, but it must cost one client an error, not the cluster a node. If refused is
+// true, the requests in the parameter behind have been answered BUSY meanwhile.
 func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -441,7 +442,7 @@ var (
 	watchName = []byte("watch")
 )
 
-// refuseUnknown answers a call with a command that only later versions know.
+// refuseUnknown answers a call whose command only later versions know.
 func refuseUnknown(c *Call, name []byte) store.Reply {
 	err := errUnknownHere(name)
 	if c.Txn != nil {

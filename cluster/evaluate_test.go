@@ -121,7 +121,7 @@ func TestMassExpiryDoesNotStarveRequests(t *testing.T) {
 	})
 }
 
-// script sleeps for a number of seconds, or another duration, and then counts its run.
+// script sleeps for the time in its argument, a number of seconds or a duration such as 5ms, and then writes the key "ran".
 var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripting, Run: func(c *store.Ctx) store.Reply {
 	d, err := time.ParseDuration(c.Arg(1))
 	if err != nil {
@@ -138,8 +138,8 @@ var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripti
 	return store.OK
 }}
 
-// A batch has requests before and behind a long script. The script is stopped and run again by itself, so the requests before it
-// are answered before it ends. No other request is run twice, and the requests behind the script are run behind it.
+// A batch has requests before and behind a long script. The script is stopped, and run again in a batch of its own. So the requests
+// before it are answered before it ends. No other request is run twice, and the requests behind the script are run behind it.
 func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	for want, calls := range map[string]func(*testNode) []Call{
 		"OK":     func(n *testNode) []Call { return n.call("SCRIPT 2") },

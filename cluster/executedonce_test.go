@@ -394,8 +394,8 @@ var unlockCommand = store.Command{Name: "unlock", Arity: 3, Flags: store.Write, 
 	return store.Int(1)
 }}
 
-// J20: a release failed because the connection was lost. The client took the lock for free, but the server still held it. Here, a
-// release that a node has received is carried out, and the answer says so.
+// J20: a release failed because the connection was lost. The client believed that the lock was free, but the server still held it.
+// Here, a release that a node has received is carried out, and the answer says so.
 func TestJ20ReleaseIsCarriedOut(t *testing.T) {
 	for name, release := range map[string]func(p *pair) string{
 		"the link breaks before the commit": func(p *pair) string { return p.brokenLink(commitSlowly, "UNLOCK lock me") },

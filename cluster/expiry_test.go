@@ -347,8 +347,8 @@ func TestHugeTTL(t *testing.T) {
 	}
 }
 
-// Two keys with names of the greatest length expire when a command comes that writes as much. No entry is larger than the log can
-// hold, and the command is run.
+// Two keys with very long names expire just before a command that writes a third key with such a name. No entry is larger than the
+// log can hold, and the command is run.
 func TestExpiryOfVeryLongNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -125,8 +125,8 @@ func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}
 	}
 }
 
-// sendClaim sends a claim. token is the token of the link, 0 if it has none yet. When the peer has answered, sendClaim
-// calls the function done with the position that the log has reached and the token of the link, or with an error.
+// sendClaim sends a claim. token is the token of the link, 0 if the link has none yet. When the peer has answered, sendClaim calls
+// the function done with the position that the log has reached and the token of the link, or with an error.
 func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, token uint64, err error)) {
 	l.Start(forward.Claim,
 		func(buf []byte) []byte { return forward.AppendClaim(buf, n.boot, token) },
@@ -186,7 +186,7 @@ func (n *Node) connect(id, addr string) (*forward.Link, *bufio.Reader, error) {
 	return l, r, nil
 }
 
-// connectOver exchanges handshakes on a new connection, and returns a link over it and its reader.
+// connectOver exchanges handshakes on a new connection. It returns a link over that connection, and a reader of the connection.
 func (n *Node) connectOver(conn net.Conn) (*forward.Link, *bufio.Reader, error) {
 	timer := time.AfterFunc(peerport.DialTimeout, func() { conn.Close() })
 	defer timer.Stop()

@@ -36,7 +36,8 @@ func twins(t *testing.T, change ...func(*Config)) (c *three, w *wires, other *th
 	return c, w, other
 }
 
-// n3 dies, and its address is given to the n3 of another cluster, whose nodes have met other directories. n1 and n2 go on.
+// n3 dies, and its address is given to the n3 of another cluster. The nodes of that cluster have met other data directories under
+// the same ids. n1 and n2 go on.
 func TestFoundersOutliveAnotherCluster(t *testing.T) {
 	c, w, other := twins(t)
 	c.expect(0, "OK", "SET lock owner")
@@ -121,8 +122,8 @@ func TestWaitCountsMembersOnly(t *testing.T) {
 	}
 }
 
-// A node that claims with another directory than the member's is refused. A node tells the name of its directory only to a
-// member.
+// A node that calls itself a member, but names another data directory than that member's, is refused. A node tells the name of its
+// own directory only to a member.
 func TestIdentityOfALink(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)

@@ -87,7 +87,7 @@ func bytesMessage(kind byte, name string, body []byte) message {
 	return inFrame(kind, 5, name, body, func(got []byte) error { return want(name, string(got), nil, string(body)) })
 }
 
-// kill is a kill frame for a node that speaks a minor version.
+// kill returns the message of a kill frame to a node whose minor version is minor.
 func kill(name string, q scriptQuestion, minor byte) message {
 	return inFrame(forward.Kill, 5, name, q.body(300, minor), func(b []byte) error {
 		got, users, checked, err := readScriptQuestion(b)

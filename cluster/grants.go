@@ -42,9 +42,10 @@ import (
 // client that got the OK now would count the lease from now.
 //
 // A leader whose process stood still between evaluation and reply may have been replaced without knowing it. So before a late
-// reply, the leader checks once more that it leads (stillLeads). A reply within the time promptly normally needs no check: no
-// other leader can begin so soon, because voters wait for the heartbeat timeout, or until the leader's process is gone. But
-// another leader can begin at once if this one hands over. So a leader that hands over checks before every reply.
+// reply, the leader checks once more that it leads (stillLeads). A reply that leaves no later than promptly (50 ms) after the
+// evaluation normally needs no check: no other leader can begin so soon, because voters wait for the heartbeat timeout, or until
+// the leader's process is gone. But another leader can begin at once if this one hands over. So a leader that hands over checks
+// before every reply.
 
 // span marks the writes of a call that has asked for a lease.
 type span struct {

@@ -22,10 +22,10 @@ func BlockedSize(args [][]byte) int64 {
 }
 
 // guests are the blocking commands of other nodes' clients, on the leader. A client's own node bounds what the client makes it
-// hold. On the leader, limit bounds the sum over all clients of other nodes. If a new command would exceed the limit, the
-// leader refuses the largest commands; of equally large ones, the latest. So a flood of large commands does not drive out
-// clients that wait for a single key. A refusal cancels the command with an error. A refused command has no effect, unless it
-// is served before it can be cancelled.
+// hold. On the leader, the field limit bounds the bytes that the commands of all clients of other nodes take together. If a new
+// command would exceed the limit, the leader refuses the largest commands; of equally large ones, the latest. So a flood of large
+// commands does not drive out clients that wait for a single key. A refusal cancels the command with an error. A refused command
+// has no effect, unless it is served before it can be cancelled.
 type guests struct {
 	limit int64 // bytes; 0: no limit
 

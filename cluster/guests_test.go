@@ -22,9 +22,8 @@ func waitLine(name string, keys int) string {
 	return b.String() + " 0"
 }
 
-// The leader bounds the memory that it holds for blocked clients of another node. It refuses the
-// clients that wait for most keys, and their commands have no effect. It serves those that wait for
-// few keys. It counts nothing for clients that have gone.
+// The leader bounds the memory that it holds for blocked clients of another node. It refuses the clients that wait for the most
+// keys, and their commands have no effect. It serves those that wait for few keys. It counts nothing for clients that have gone.
 func TestGuestsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

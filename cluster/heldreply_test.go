@@ -255,7 +255,8 @@ func TestShortLeaseThatWaitedForRoom(t *testing.T) {
 	})
 }
 
-// TestConfirmOfACallThatIsNotThere: a peer cannot make the leader allocate much memory by a few bytes.
+// TestConfirmOfACallThatIsNotThere: a peer sends a short Confirm for a call with a very high index. It cannot make the leader
+// allocate much memory with that.
 func TestConfirmOfACallThatIsNotThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

@@ -104,8 +104,8 @@ func TestLargeRepliesForgotten(t *testing.T) {
 	})
 }
 
-// When the leader has no room for large replies, one client of a node asks again on behalf of all. Small requests do not
-// wait meanwhile, and the large ones are told BUSY only after putOffMost.
+// When the leader has no room for large replies, one client of a node asks the leader again, on behalf of all clients of that node.
+// Requests with small replies do not wait meanwhile. Requests with large replies are told BUSY, but only after putOffMost.
 func TestLargeRepliesPutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -135,8 +135,8 @@ func (n *Node) joinThrough(addr string) error {
 	return n.askToJoin(addr, n.cons.Directory())
 }
 
-// call opens a connection to a member for one question. The connection ends after joinTimeout, and when this node closes; the caller
-// must call over in any case.
+// call opens a connection to a member for one question. The connection ends after joinTimeout, and when this node closes; the
+// caller must call the function over in any case.
 func (n *Node) call(addr string, protocol byte) (conn net.Conn, over func(), err error) {
 	if conn, err = n.cfg.peers.Dial(addr, protocol, peerport.DialTimeout); err != nil {
 		return nil, nil, err

@@ -13,9 +13,9 @@ import (
 	"lockstep/store/codec"
 )
 
-// FuzzJoin gives any bytes to both ends of the join protocol: to the member that reads the request, and to the
-// joining node that reads the answer. A request that a member believes names an id and an address that every
-// node can keep and tell others.
+// FuzzJoin gives any bytes to both ends of the join protocol: to the member that reads the request, and to the joining node that
+// reads the answer. If a member accepts a request, every node can store the id and the address in the request, and tell them to
+// others.
 func FuzzJoin(f *testing.F) {
 	request := func(id, addr string) []byte {
 		return frame.End(codec.AppendStr(codec.AppendStr(frame.Begin(nil, frameJoin, 0), id), addr), 0)

@@ -7,12 +7,12 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// promised is for how long a member of raftnode promises to send no vote.
+// promised is for how long a follower promises to send no vote (package raftnode).
 const promised = 100 * ms
 
 func leaseReads(cfg *Config) { cfg.LeaseReads = true }
 
-// readsFor reads through a node for a while, and counts the reads that asked a follower.
+// readsFor reads through a node for the time d. It counts the reads, and those for which the leader had to ask a follower.
 func (c *bubbled) readsFor(i int, d time.Duration, want string) (reads, asked int) {
 	c.t.Helper()
 	for begin := time.Now(); time.Since(begin) < d; time.Sleep(ms) {
@@ -112,7 +112,7 @@ func TestNoElectionWhileALeaderReads(t *testing.T) {
 	}
 }
 
-// A handover waits for the promises, and succeeds.
+// A handover waits until the followers' promises have ended, and succeeds.
 func TestHandoverWithLeaseReads(t *testing.T) {
 	inBubble(t, func(c *bubbled) {
 		for range 10 {

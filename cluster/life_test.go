@@ -216,8 +216,7 @@ func TestRestartOfAll(t *testing.T) {
 	}
 }
 
-// A node that was away for so long that the log does not reach back catches
-// up by a snapshot.
+// A node was away for so long that the leader's log no longer begins early enough for it. It catches up by a snapshot.
 func TestLaggingNodeGetsASnapshot(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 40, 20*ms, 5

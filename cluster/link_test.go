@@ -73,7 +73,7 @@ func TestSilentLeaderIsReplaced(t *testing.T) {
 	})
 }
 
-// A leader that lives may take its time.
+// A node waits for the leader's result for as long as the link to the leader lasts, also for longer than FailoverWait.
 func TestSlowLeaderIsWaitedFor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

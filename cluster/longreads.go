@@ -160,8 +160,8 @@ func (s *sequencer) longDue(now time.Duration) bool {
 	return !s.long.interval.Lasts(now) && !s.users.Pauses(now) && s.hasRoom()
 }
 
-// hasRoom reports whether the leader may make large replies now. It may if there is room for them. It also may if there has
-// been no room for fair.InHandPatience: some session may have failed to report that it has encoded its replies.
+// hasRoom reports whether the leader may make large replies now. It may if there is room for them. It may also if there was no room
+// during the whole of the time fair.InHandPatience: some session may have failed to report that it has encoded its replies.
 func (s *sequencer) hasRoom() bool {
 	l := &s.long
 	if !s.node.gate.InHand.IsFull() && !brake.Short(2*fair.RepliesInHand) {

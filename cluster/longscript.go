@@ -111,8 +111,8 @@ func (l *longScript) check() {
 }
 
 // refuseWaiting answers BUSY to the requests that wait for the script, except the patient ones (request.patient), which it queues
-// again. From then on the inbox refuses requests that are not patient, until ends opens it. The caller holds mu; refuseWaiting
-// releases it.
+// again. From then on the inbox refuses requests that are not patient, until the method ends opens the inbox. The caller holds mu;
+// refuseWaiting releases it.
 func (l *longScript) refuseWaiting() {
 	// q is a copy: as soon as the script ends, the sequencer may overwrite the elements of behind.
 	q := slices.Concat(l.behind, l.in.Shut(false))

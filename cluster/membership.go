@@ -275,9 +275,9 @@ func (n *Node) addHere(ctx context.Context, a adminRequest) error {
 	})
 }
 
-// removeForgetful removes a non-voter that asks to join again with another data directory than the one that this leader has
-// met. That node has lost its disk, so the members refuse its answers, and it would wait for the log in vain. It may be
-// removed, because a node without a vote has promised nothing.
+// removeForgetful removes a non-voter that asks to join again at the same address, with another data directory than the one that
+// this leader has met. That node has lost its disk, so the members refuse its answers, and it would wait for the log in vain. It
+// may be removed, because a node without a vote has promised nothing.
 func (n *Node) removeForgetful(ctx context.Context, a adminRequest) error {
 	if a.kind != adminJoin || a.directory == "" || n.cons.Recognize(a.id, a.directory) == nil {
 		return nil

@@ -15,12 +15,13 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// checkBolt fails if a database of bbolt is damaged in a way that would make bbolt end the process. bbolt believes every number in its
-// pages. If one is wrong, bbolt reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its own, where
-// nobody can recover. So checkBolt reads the file as bytes, before bbolt uses it. It does not check the content of keys and values: they
-// have checksums of their own (entrysum.go, votes.go).
+// checkBolt fails if a database of bbolt is damaged in a way that would make bbolt end the process. bbolt believes every number in
+// its pages. If one is wrong, bbolt reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its
+// own, where nobody can recover. So checkBolt reads the file as bytes, before bbolt uses it. It does not check the content of keys
+// and values: they have checksums of their own (entrysum.go, votes.go).
 //
-// checkBolt fails with errInUse if another process has locked the file, also if it only reads: raft-wal would wait for that lock for ever.
+// checkBolt fails with errInUse if another process has locked the file, even if that process only reads it: raft-wal would wait for
+// that lock for ever.
 func checkBolt(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -45,8 +46,9 @@ func checkBolt(path string) error {
 		return err
 	}
 	defer db.Close() // closes f, and so releases the lock
-	// bbolt has a shared lock now. Nobody else may have one, because a node needs the file alone. Other errors than EWOULDBLOCK say
-	// nothing about that: some file systems lock a file alone only for a writer.
+	// bbolt has a shared lock now. Nobody else may have one, because a node needs the file alone. Only EWOULDBLOCK shows that
+	// somebody else has a lock. Other errors do not, because some file systems give an exclusive lock only to a file that is open
+	// for writing.
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == syscall.EWOULDBLOCK {
 		return inUse(path)
 	}
@@ -110,7 +112,7 @@ func badPage(number uint64, why string) error {
 	return fmt.Errorf("%w: page %d %s", errBolt, number, why)
 }
 
-// use notes that a page is in use, or that it is free.
+// use notes that a page is in use, or in the list of free pages. It fails if the page does not exist, or was noted before.
 func (c *boltCheck) use(number uint64) error {
 	if number < 2 || number >= uint64(len(c.used)) {
 		return badPage(number, "does not exist")
@@ -181,8 +183,8 @@ func boltElement(kind uint16, e []byte) (place, key, value uint64) {
 	return uint64(binary.LittleEndian.Uint32(e)), uint64(binary.LittleEndian.Uint32(e[4:])), value
 }
 
-// tree checks a page and all pages below it. Their first key must be first, and all their keys must be less than beyond. If first or
-// beyond is nil, tree does not compare with it.
+// tree checks a page and all pages below it. Their first key must equal the argument first, and all their keys must be less than
+// the argument beyond. If one of the two arguments is nil, tree does not compare with it.
 func (c *boltCheck) tree(number uint64, first, beyond []byte) error {
 	b, err := c.page(number)
 	if err != nil {
@@ -247,8 +249,8 @@ func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
 	return nil
 }
 
-// bucket checks a bucket whose bytes b are in the page with this number. b has the number of the bucket's first page and a counter. If
-// that number is 0, the bucket has no page of its own, and its elements follow in b as a page.
+// bucket checks a bucket whose bytes b are in the page with this number. b begins with the number of the bucket's first page, and a
+// counter. If the number in b is 0, the bucket has no page of its own, and its elements follow in b as a page.
 func (c *boltCheck) bucket(number uint64, b []byte) error {
 	if len(b) < boltHead {
 		return badPage(number, "has a bucket that is cut short")

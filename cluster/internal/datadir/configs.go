@@ -51,7 +51,7 @@ func (c *configLog) note(l *raft.Log) {
 	}
 }
 
-// cut forgets the configurations from index first on.
+// cut forgets the configurations whose index is first or higher.
 func (c *configLog) cut(first uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

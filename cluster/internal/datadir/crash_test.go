@@ -67,7 +67,7 @@ func (p *promise) append(first, last, term uint64) error {
 	return nil
 }
 
-// cut deletes the end of the log, because another leader's replaces it.
+// cut deletes the end of the log, because the end of another leader's log replaces it.
 func (p *promise) cut(first, last uint64) error {
 	maps.DeleteFunc(p.entries, func(i, _ uint64) bool { return i >= first })
 	return p.dir.Log.DeleteRange(first, last)

@@ -40,8 +40,8 @@ func readBack(t *testing.T, what, dir string) (last int) {
 	return int(high)
 }
 
-// A bit of the log changes on the disk, in a full segment or in the newest one. Either the log is refused, or all its entries are the
-// ones that were written: not one is missing, unless a power failure has taken the mark.
+// A bit of the log changes on the disk, in a full segment or in the newest one. Either the log is refused, or all its entries are
+// the ones that were written. Entries may be missing only if log.last is an old one, as after a power failure.
 func TestFlippedBitsInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	d := SystemDisk()

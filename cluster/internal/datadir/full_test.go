@@ -75,7 +75,7 @@ func (f fullFile) WriteAt(p []byte, at int64) (int, error) {
 	return f.File.WriteAt(p, at)
 }
 
-// Write writes the files that are replaced as a whole.
+// Write is called for files that are replaced as a whole. It fails if the disk is full.
 func (f fullFile) Write(p []byte) (int, error) {
 	if f.d.full {
 		return 0, syscall.ENOSPC

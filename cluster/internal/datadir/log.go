@@ -274,8 +274,8 @@ func (g *Log) append(logs []*raft.Log) error {
 	return nil
 }
 
-// configures reports whether this node leads and logs contains a change of the members. Even if such a change could not be stored, Raft
-// goes on as if it were in the log.
+// configures reports whether this node leads and the parameter logs contains a change of the members. Even if such a change could
+// not be stored, Raft goes on as if it were in the log.
 func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }

@@ -42,7 +42,7 @@ func TestDirectoryThatIsNotInItsPlace(t *testing.T) {
 	}
 }
 
-// replaceDirectory puts a directory of another process in the place of one.
+// replaceDirectory renames a directory, and makes one in its place, as another process could.
 func replaceDirectory(path string) error {
 	return errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o700), os.WriteFile(filepath.Join(path, lockFile), nil, 0o600))
 }

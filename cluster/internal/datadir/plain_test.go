@@ -54,7 +54,7 @@ func TestPipeBehindALink(t *testing.T) {
 	}
 }
 
-// A file that is longer than nodes write it takes no memory.
+// A file that is much longer than any that a node writes is refused, and takes no memory.
 func TestSmallFilesThatAreLarge(t *testing.T) {
 	for _, name := range []string{nodeFile, markFile, settledPath, votesFile} {
 		path := filepath.Join(t.TempDir(), name)

@@ -14,9 +14,9 @@ const (
 	plenty = 1 << 40
 )
 
-// Room returns how long an entry may be if the disk is to have roomKept left after it. The result may be too high: some limits, such as
-// quotas of users, are known only when an append fails. After such an append, Room returns less than its length until the disk has room
-// for it.
+// Room returns how long an entry may be if the disk is to have roomKept left after it. The result may be too high: some limits,
+// such as quotas of users, are known only when an append fails. After such a failure, Room returns less than the length of the
+// entry that did not fit, until the disk has room for that entry.
 func (g *Log) Room() int64 {
 	free, err := g.snaps.disk.Free(g.snaps.dir)
 	if err != nil {

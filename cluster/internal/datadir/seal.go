@@ -41,7 +41,8 @@ type commit struct {
 // last returns the index of the last entry before c in a segment whose first entry has the index base.
 func (c commit) last(base uint64) uint64 { return base + c.entries - 1 }
 
-// commits reads a segment and passes its commits to each, until each returns false. It ends at the first bytes that are no frame.
+// commits reads a segment and passes its commits to the function each, until that function returns false. commits ends at the first
+// bytes that are no frame.
 func commits(r io.Reader, each func(c commit) bool) error {
 	in := bufio.NewReaderSize(r, 256<<10)
 	c, at := commit{index: -1}, int64(segmentHeader)
@@ -81,7 +82,7 @@ func commits(r io.Reader, each func(c commit) bool) error {
 	return err
 }
 
-// sumOf adds the next n bytes of in to a checksum.
+// sumOf adds the next n bytes of the reader in to the checksum sum.
 func sumOf(in *bufio.Reader, sum uint32, n int64) (uint32, error) {
 	for n > 0 {
 		b, err := in.Peek(int(min(n, int64(in.Size()))))

@@ -17,7 +17,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// lengths are lengths of entries: those from which on the log does something else, and some others.
+// lengths are lengths of entries: those at which the log begins to treat entries differently, and some others.
 var lengths = []int{
 	0, 1, 300, 4096, fillLimit - 100, fillLimit - 1, fillLimit, fillLimit + 1,
 	roomStep - 60, roomStep - 1, roomStep, roomStep + 1, 700_000, recentLimit - 1, recentLimit, recentLimit + 1,
@@ -64,7 +64,7 @@ func (l *sizedLog) open(isNew bool) {
 
 func (l *sizedLog) last() uint64 { return uint64(len(l.sizes) - 1) }
 
-// next returns new entries, no more of them than the parameter most. It draws their lengths from among.
+// next returns new entries, no more of them than the parameter most. It draws their lengths from the parameter among.
 func (l *sizedLog) next(most int, among []int) (logs []*raft.Log) {
 	for i := range uint64(1 + l.rnd.Intn(most)) {
 		index := l.last() + 1 + i

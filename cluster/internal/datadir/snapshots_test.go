@@ -13,8 +13,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// While a snapshot is sent to a node, and shortly after, the log keeps the entries behind the snapshot. It keeps them no longer
-// if that node hangs.
+// While a snapshot is sent to a node, and shortly after, the log keeps the entries behind the snapshot. If that node hangs, the log
+// keeps them only for afterRead more.
 func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
 	s, err := openSnapshots(t.TempDir(), SystemDisk(), hclog.NewNullLogger())
 	if err != nil {
@@ -46,7 +46,7 @@ func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
 	}
 }
 
-// failingDir is a disk that fails to sync dir, or to rename a snapshot to an unfinished one.
+// failingDir is a disk on which one or two things fail: to sync the directory dir, and to rename a snapshot to an unfinished name.
 type failingDir struct {
 	Files
 	dir           string
