@@ -111,7 +111,8 @@ func TestTransactionsAreAtomic(t *testing.T) {
 	}
 	clients.Wait()
 	checkSum(t, c.nodes[0], sum)
-	// Many transactions with WATCH must fail, because others change the watched keys. How many fail depends on timing.
+	// Many transactions with WATCH fail, because others change the watched keys. How many succeed depends on timing, so one is
+	// enough.
 	if w, plain := committed[0].Load(), committed[1].Load(); w == 0 || plain < 3*each/2 {
 		t.Errorf("%d watched and %d other transactions took place", w, plain)
 	}

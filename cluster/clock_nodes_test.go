@@ -58,9 +58,9 @@ func TestLeasesWhereClocksDiffer(t *testing.T) {
 	}
 }
 
-// Ten changes of leader within one lease do not shorten the lease. They lengthen it by the time without a leader. If nothing
-// followed a grant in a term, they add at least promptly for that term, because the next leader does not know how late the reply
-// was.
+// Ten changes of leader within one lease do not shorten the lease. Each change lengthens it by the time without a leader. If a term
+// has ended with a grant, the change after it lengthens the lease by promptly (50 ms) at least, because the next leader does not
+// know how late the reply to the grant was.
 func TestElectionStorm(t *testing.T) {
 	for _, leaderless := range []time.Duration{0, 37 * ms, 600 * ms} {
 		for _, quick := range []bool{true, false} {
@@ -133,7 +133,8 @@ func TestUnixTimesUnderJumps(t *testing.T) {
 }
 
 // A leader's process stands still for longer than its leases. Meanwhile another node leads, and gives the lock to another client.
-// When the old leader wakes, it does not know of its successor. It grants nothing, and answers no earlier request.
+// When the old leader wakes, it does not know of its successor. It grants nothing, and answers the request that it has from before
+// with an error.
 func TestPausedLeader(t *testing.T) {
 	const other = "SET lock you NX PX 60000"
 	replaced := func(r *ring) {
@@ -219,7 +220,8 @@ func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	}
 }
 
-// A leader answers a grant late, and another node leads right after that. The new leader knows how late the answer was.
+// A leader answers a grant late, and another node leads right after that. The lease still has its whole time, counted from the
+// answer.
 func TestLateGrantOutlivesItsLeader(t *testing.T) {
 	for _, slow := range []time.Duration{20 * ms, 45 * ms, 60 * ms, 300 * ms, 1900 * ms} {
 		bubble(t, func(t *testing.T) {

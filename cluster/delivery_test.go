@@ -83,7 +83,8 @@ func (d *delivery) more(count int64) {
 	d.c.until("elements to be taken", func() bool { return d.count.Load() >= from+count })
 }
 
-// finish stops everybody and requires that each element was taken once.
+// finish stops everybody. It requires that no element was taken twice, and that each element whose push was acknowledged was taken
+// or is still in its queue.
 func (d *delivery) finish(ask, consumers int) {
 	d.c.t.Helper()
 	d.producing.Store(false)

@@ -18,8 +18,8 @@ func (n *testNode) expired() (count uint64) {
 	return count
 }
 
-// The leader deletes an untouched key within 100 ms after its deadline, and never before it.
-// Deletion costs nothing while no key is due.
+// The leader deletes an untouched key within 100 ms after its deadline, and never before it. While no key has a deadline, the
+// leader writes no entry.
 func TestActiveExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -103,8 +103,8 @@ func TestStampsUnderReads(t *testing.T) {
 // alive reports whether a read finds a key.
 func (n *testNode) alive(key string) bool { return n.do("EXISTS "+key) == "1" }
 
-// A lease counts from the reply. However long the log took, the holder has the whole TTL, and the lease is over a millisecond or
-// two after that.
+// A lease counts from the reply. However long the log took, the holder has the whole TTL, and the lease is over at most 3 ms after
+// that.
 func TestLeaseCountsFromTheReply(t *testing.T) {
 	for _, late := range []time.Duration{0, 3 * ms, 250 * ms, 2000 * ms} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -232,7 +232,7 @@ func TestLeaseOnASlowDisk(t *testing.T) {
 	}
 }
 
-// mustKeep changes the leader and checks that a key lives for d from now.
+// mustKeep deposes the leader and elects it again. It checks that a key lives for the time d from now, and not for 10 s more.
 func (n *testNode) mustKeep(key string, d time.Duration) {
 	n.t.Helper()
 	replied := time.Now()

@@ -122,8 +122,8 @@ func TestWaitCountsMembersOnly(t *testing.T) {
 	}
 }
 
-// A node that calls itself a member, but names another data directory than that member's, is refused. A node tells the name of its
-// own directory only to a member.
+// A node that calls itself a member, but names another cluster or another data directory than that member's, is refused. A node
+// tells the name of its own directory only to a member.
 func TestIdentityOfALink(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)

@@ -139,8 +139,8 @@ func TestHeldReplyWaitsForAScript(t *testing.T) {
 	}
 }
 
-// A reply is held for no longer than its lease lasts: later the client could only be told that the lease is over. The reply with
-// a short lease leaves at once, because too little of the lease would be left to confirm it.
+// A reply is held for three quarters of its lease at most, because the lease must be confirmed before it is over. A reply with a
+// lease below shortLease leaves at once, because a quarter of the lease may be too little time for that.
 func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {

@@ -59,8 +59,8 @@ func TestJoiningNodeFollowsNoOtherCluster(t *testing.T) {
 	c.same()
 }
 
-// A node that has begun to join one cluster is started again with the address of another one. If it has taken nothing of the
-// first one, it may join the other.
+// A node that has begun to join one cluster is started again with the address of another one. If it has taken nothing of the first
+// one, it may join the other. Otherwise it ends.
 func TestJoiningNodeIsToldAnotherCluster(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)

@@ -26,7 +26,8 @@ func (c *bubbled) readsFor(i int, d time.Duration, want string) (reads, asked in
 	return reads, asked
 }
 
-// With LeaseReads, a leader asks its followers only now and then. Without it, the leader asks them for each read.
+// If the leader and a follower have LeaseReads, the leader asks its followers only now and then. Otherwise it asks them for each
+// read.
 func TestLeaseReads(t *testing.T) {
 	clustertest.Slow(t)
 	for what, c := range map[string]struct {

@@ -115,8 +115,8 @@ func isBroken(err error) bool {
 	return comesFrom(err, syscall.EIO, syscall.EROFS) || comesFrom(err, damagedFS...)
 }
 
-// isBarred reports whether err says that this process may not open the files. isScarce reports whether err says that
-// the process lacks something, such as file descriptors, to open them.
+// isBarred reports whether err says that this process may not open the files. isScarce reports whether err says that a limit was
+// reached, such as that of open files, of memory or of the size of a file.
 func isBarred(err error) bool { return comesFrom(err, syscall.EACCES, syscall.EPERM) }
 func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)

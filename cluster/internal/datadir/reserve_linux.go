@@ -13,11 +13,10 @@ var damagedFS = []syscall.Errno{syscall.EUCLEAN, syscall.EBADMSG}
 // the file to hold them. On file systems that have no fallocate, it always writes zeros, because only a
 // write finds out whether there is room.
 //
-// If fill is true, reserve also writes zeros to the room. The first write to a block that was only allocated
-// makes the file system mark the block as used, and the next sync must commit that mark to the journal, too.
-// Without the zeros a sync cost half as much again. For writes of fillLimit or more the zeros would cost
-// more than they save, so the caller leaves them out. If such writes leave a part of the room unused, the
-// next short write fills that part with zeros (segmentFile.reserve).
+// If fill is true, reserve also writes zeros to the room. The first write to a block that was only allocated makes the file system
+// mark the block as used, and the next sync must commit that mark to the journal, too. Without the zeros, a sync cost one and a
+// half times as much. For writes of fillLimit bytes or more the zeros would cost at least what they save, so the caller leaves them
+// out. If such writes leave a part of the room unused, the next short write fills that part with zeros (segmentFile.reserve).
 func reserve(f *os.File, from, length int64, fill bool) error {
 	err := retried(func() error { return syscall.Fallocate(int(f.Fd()), 0, from, length) })
 	switch {

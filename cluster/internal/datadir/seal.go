@@ -128,9 +128,9 @@ func checkFull(path string, s types.SegmentInfo) error {
 // checkTail reads the newest segment, whose first entry has the index base. It returns the last commit that is whole; what follows that
 // commit is a torn write. The parameter reached is the index of the last entry that the log should have.
 //
-// checkTail fails if a commit is damaged. A commit that is not whole is damaged, and not torn, if a later commit is whole, or if this
-// node has acknowledged its entries, as reached shows. If reached is not known, checkTail does not use it, because Open refuses the log
-// anyway.
+// checkTail fails if a commit is damaged. A commit that is not whole is damaged, and not torn, if a later commit is whole, or if
+// this node has acknowledged its entries, as reached shows. If reached is math.MaxUint64, log.last could not be read. Then
+// checkTail does not use reached, because Open refuses the log anyway.
 func checkTail(path string, base, reached uint64) (good commit, err error) {
 	f, err := os.Open(path)
 	if err != nil {

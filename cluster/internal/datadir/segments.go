@@ -49,9 +49,9 @@ const (
 	segmentSize = 16 << 20
 	// roomStep is the unit in which a segment reserves room.
 	roomStep = 256 << 10
-	// fillLimit is the length from which on a write gets room that is not filled with zeros (see reserve). For such a write, the zeros
-	// cost at least what they save in the file system's journal. In a measurement they cost as much as they saved for writes of 64 KiB,
-	// and half as much again for writes of 256 KiB.
+	// fillLimit is the length from which on a write gets room that is not filled with zeros (see reserve). For such a write, the
+	// zeros cost at least what they save in the file system's journal. In a measurement, the zeros of a write of 64 KiB cost as
+	// much as they saved, and those of a write of 256 KiB cost one and a half times what they saved.
 	fillLimit = 64 << 10
 	spareFile = "spare"
 )
