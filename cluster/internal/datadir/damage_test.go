@@ -96,8 +96,8 @@ func TestFlippedBitsInTheLog(t *testing.T) {
 	}
 }
 
-// A changed type turns an acknowledged command into one of Raft's own entries, which change nothing in the state. The node does
-// not start, and its directory stays as it is.
+// A changed type turns an acknowledged command into one of Raft's own entries, which change nothing in the state. The node does not
+// start, and the file of the log stays as it is.
 func TestCommandThatBecomesANoop(t *testing.T) {
 	dir := t.TempDir()
 	st, err := openDir(dir, LogWAL)

@@ -21,8 +21,8 @@ import (
 // fullDisk is the machine's disk, with segments so small that a log has many files. The test says when the disk has no room.
 type fullDisk struct {
 	systemFiles
-	full     bool // nothing gets room
-	listFull bool // neither does the list of segments
+	full     bool // no file gets room
+	listFull bool // the list of segments gets no room
 	dead     bool // nothing can be opened
 	broken   bool // nothing can be read
 	failing  bool // no segment can be written

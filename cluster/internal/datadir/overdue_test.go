@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// hangingDisk is the machine's disk, which hangs when the test says so: a sync of it does not end.
+// hangingDisk is the machine's disk, which hangs when the test says so: a call of WriteAt does not end then.
 type hangingDisk struct {
 	systemFiles
 	hang sync.RWMutex // held for writing while the disk hangs

@@ -13,8 +13,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// The power fails in the write that fills a segment. Whatever part of it is on the disk,
-// the entries before it are there, and the log goes on.
+// The power fails in the write that fills a segment. However far that write has come, the entries before it are there, and the log
+// goes on.
 func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
 	clustertest.Slow(t)
 	base := t.TempDir()
