@@ -242,8 +242,8 @@ func TestRestoreInPlace(t *testing.T) {
 	}
 	cfg := dataConfig(t, link)
 
-	// A restore that fails removes the files that it has written. A directory that has had a file before is refused, and that file
-	// stays.
+	// A restore that fails removes the files that it has written. A directory that had a file before the restore is refused, and
+	// that file stays.
 	cfg.disk = datadir.SystemDisk()
 	cfg.disk.Stable = func(raft.StableStore) raft.StableStore { return brokenStable{} }
 	if _, err := Restore(cfg, bytes.NewReader(file)); !errors.Is(err, syscall.ENOSPC) {

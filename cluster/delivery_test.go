@@ -165,7 +165,8 @@ func TestBlockedBehindASilentLeader(t *testing.T) {
 	}
 	w.cut([]string{c.cfg[leader].ID}, []string{c.cfg[others[0]].ID, c.cfg[others[1]].ID})
 	c.expect(others[1], "1", "RPUSH list x")
-	// The clients must get their replies well before their nodes would give up the old link, which they do after FailoverWait.
+	// The clients must get their replies well before their nodes give up the old link, which they do after twice FailoverWait
+	// (retire).
 	limit := time.After(c.cfg[0].FailoverWait / 2)
 	for i, want := range []string{"[list x]", text([]store.Reply{store.WaitTimedOut})} {
 		select {

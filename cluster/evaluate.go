@@ -332,9 +332,9 @@ func without(q []*request, i int) []*request {
 	return append(q[:i:i], q[i+1:]...)
 }
 
-// evaluateOne runs the commands of one request. If the request takes too long, or has too much to write or to answer, it runs only
-// the first of them. A panic in a handler is a bug, but it must cost one client an error, not the cluster a node. If refused is
-// true, the requests in the parameter behind have been answered BUSY meanwhile.
+// evaluateOne runs the commands of one request. If they take too long, or have too much to write or to answer, evaluateOne stops
+// after one of them, and the others run later. A panic in a handler is a bug, but it must cost one client an error, not the cluster
+// a node. If refused is true, the requests in the parameter behind have been answered BUSY meanwhile.
 func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {

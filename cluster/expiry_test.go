@@ -232,7 +232,8 @@ func TestLeaseOnASlowDisk(t *testing.T) {
 	}
 }
 
-// mustKeep deposes the leader and elects it again. It checks that a key lives for the time d from now, and not for 10 s more.
+// mustKeep deposes the leader and elects it again. It checks that a key lives for the time d from now, and that the key is gone 10
+// s later.
 func (n *testNode) mustKeep(key string, d time.Duration) {
 	n.t.Helper()
 	replied := time.Now()
