@@ -72,8 +72,8 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 			groups[i].low = max(groups[i].low, a.Low)
 		}
 	}
-	// An ID is encoded as its distance from the low of its group, so the low must not exceed any ID in the group. The Low of a later
-	// request may exceed the ID of an earlier one, for which the origin no longer waits. So lower the low to the smallest ID.
+	// An ID is encoded as its distance from the field low of its group, so this field must not exceed any ID in the group. The Low of a
+	// later request may exceed the ID of an earlier one, for which the origin no longer waits. So lower the field to the smallest ID.
 	for _, a := range list {
 		g := &groups[index(a)]
 		g.low = min(g.low, a.ID)
@@ -93,9 +93,9 @@ func AppendAnswers(buf []byte, list []Answer) []byte {
 	return buf
 }
 
-// answerGroup is a group of answers of one origin that are encoded with the same low. Due may have raised the Low of an answer above
-// its ID. Such answers (late) are in a group of their own. In one group with the other answers they would lower the low of these,
-// because low must not exceed any ID in the group.
+// answerGroup is a group of answers to one origin that are encoded with one number, the field low. Due may have raised the Low of an
+// answer above its ID. Such answers (late) are in a group of their own. If they were in the group of the other answers, they would
+// lower its number, which must not exceed any ID in the group.
 type answerGroup struct {
 	origin uint64
 	late   bool
@@ -209,8 +209,8 @@ func (t *Answers) SizeOf(from uint64) int {
 	return 0
 }
 
-// Lookup returns the replies to a request if the table still has them. If it has none, the request may still have been
-// executed: it wrote nothing, or Forgotten is true of it.
+// Lookup returns the replies to a request if the table still has them. A request whose replies the table does not have may have been
+// executed all the same, if it wrote nothing or if Forgotten is true of it.
 func (t *Answers) Lookup(from, id uint64) (replies []byte, executed bool) {
 	if o := t.origins[from]; o != nil {
 		replies, executed = o.replies[id]
@@ -265,7 +265,7 @@ func (t *Answers) sweep(lease int64) {
 	maps.DeleteFunc(t.origins, func(_ uint64, o *origin) bool { return lease-o.last > originMemory })
 }
 
-// oldest returns the origin with replies that has been idle for longest.
+// oldest returns, of the origins with replies, the one that has been idle for longest.
 func (t *Answers) oldest() (found *origin) {
 	first := uint64(0)
 	for name, o := range t.origins {
@@ -297,7 +297,7 @@ func (t *Answers) Forgotten(from, id uint64) bool {
 	return o != nil && id < o.low
 }
 
-// forget drops the replies to an origin's requests below low.
+// forget drops the replies to an origin's requests with numbers below low.
 func (t *Answers) forget(o *origin, low uint64) {
 	if low <= o.low {
 		return

@@ -43,7 +43,7 @@ var ErrImpossible = errors.New("no node has written this backup")
 
 const (
 	// maxIndex is the highest log index and the highest number of write sets that a backup may have. No cluster comes near it.
-	// A restored cluster can count on from it, because peers refuse an index only above 1 << 62 (package roster).
+	// A cluster that is restored at this index can still go on, because peers refuse an index only above 1 << 62 (package roster).
 	maxIndex = 1 << 61
 	// maxLease is the highest lease clock that a backup may have, in ms (some 285,000 years). Deadlines are the lease clock plus a
 	// duration, and must not overflow.
@@ -131,7 +131,8 @@ func CheckBackup(in io.Reader) (facts BackupFacts, err error) {
 	return readBackup(in, io.Discard, false, (*state).skim)
 }
 
-// readBackup reads a backup. ends says whether the input has an end, and contents reads the contents of the snapshot.
+// readBackup reads a backup. The argument ends says whether the input has an end. The function contents reads the contents of the
+// snapshot.
 func readBackup(in io.Reader, w io.Writer, ends bool, contents func(*state, *codec.Stream, byte) error) (facts BackupFacts, err error) {
 	body := newSealed(in, sha256.New())
 	r := codec.NewStream(body)

@@ -66,8 +66,8 @@ func TestNewerBackupSaysUpgrade(t *testing.T) {
 	}
 }
 
-// A backup with the right hash is refused if its numbers are higher than any cluster can reach, because a restored node counts
-// on from them.
+// A backup with the right hash is refused if its numbers are higher than any cluster can reach, because a restored node goes on
+// counting from these numbers.
 func TestImpossibleBackupsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		fault  string // "" if there is none

@@ -31,7 +31,7 @@ type FSM struct {
 	brake func(bytes int) // the function that Brake has set
 
 	mu sync.Mutex
-	// The fields from here to index are what a Snapshot holds.
+	// The fields from here to the field index are what a Snapshot holds.
 	store *store.Store
 	seq   uint64 // number of entries accepted so far
 	lease int64  // highest lease stamp of the accepted entries
@@ -52,12 +52,12 @@ func New(sink store.Sink) *FSM {
 	return f
 }
 
-// Show makes the state machine pass every applied write set to the sink keys. Show must be called before the first
+// Show makes the state machine pass every applied write set to the argument keys. Show must be called before the first
 // entry is applied.
 func (f *FSM) Show(keys store.KeySink) { f.keys = keys }
 
-// Introduce makes the state machine pass the ACL users to the sink accounts, after every change of them and after the restore of a
-// snapshot. Introduce must be called before the first entry is applied.
+// Introduce makes the state machine pass the ACL users to the argument accounts, after every change of the users and after the restore
+// of a snapshot. Introduce must be called before the first entry is applied.
 func (f *FSM) Introduce(accounts store.AccountSink) { f.accounts = accounts }
 
 // Brake sets a function that is called before an evaluation or Apply copies much data for a change. store.Store.Brake describes

@@ -71,7 +71,7 @@ func TestGoldenEntry(t *testing.T) {
 	}))
 }
 
-// sampleWrites uses every primitive write except the expiry of a key. If a script is cached, it also makes the write that
+// sampleWrites uses every primitive write except the expiry of a key. If a script is cached, sampleWrites also makes the write that
 // removes a script from the cache.
 func sampleWrites(t *store.Txn) {
 	t.SetString(0, []byte("lock:a"), "owner-1", 31_000)

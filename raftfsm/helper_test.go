@@ -18,7 +18,8 @@ func (m *messages) Publish(kind store.PublishKind, channel, message string) {
 	*m = append(*m, fmt.Sprint(kind, " ", channel, " ", message))
 }
 
-// propose evaluates fn on the committed state of f, at the lease time lease. It returns the entry that a leader would propose.
+// propose evaluates fn on the committed state of f. The argument lease is the time of the evaluation on the lease clock, in ms. propose
+// returns the entry that a leader would propose.
 func propose(f *FSM, lease int64, fn func(t *store.Txn)) []byte {
 	var data []byte
 	f.View(func(s *store.Store, seq uint64) {

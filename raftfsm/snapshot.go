@@ -33,8 +33,8 @@ const (
 	snapshotOlder   = 2 // the format version that lockstep 0.1.0 writes
 )
 
-// Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers, which is small. A Snapshot may be encoded
-// while the FSM applies further entries.
+// Snapshot is the state at one instant. Taking a Snapshot copies only the table of answers and the list of users, which are small. A
+// Snapshot may be encoded while the FSM applies further entries.
 type Snapshot struct {
 	store *store.Snapshot
 	seq   uint64
@@ -123,8 +123,8 @@ type state struct {
 }
 
 // readSnapshot reads a snapshot. The function contents reads what follows the numbers at the head. If the checksum at the end is
-// wrong, readSnapshot returns an error. ends says that the input has an end: only then does readSnapshot read a snapshot of a newer
-// version to its checksum.
+// wrong, readSnapshot returns an error. The argument ends is true if the input has an end. If it is false, readSnapshot does not read
+// a snapshot of a newer version to its checksum, but returns ErrNewer at once.
 func readSnapshot(in io.Reader, ends bool, contents func(s *state, r *codec.Stream, version byte) error) (*state, error) {
 	body := newSealed(in, crc32.New(castagnoli))
 	r := codec.NewStream(body)
@@ -174,7 +174,7 @@ func (s *state) build(r *codec.Stream, version byte) (err error) {
 	return s.check()
 }
 
-// skim reads the contents of a snapshot, and keeps the number of keys alone.
+// skim reads the contents of a snapshot, and keeps nothing but the number of keys.
 func (s *state) skim(r *codec.Stream, version byte) (err error) {
 	if version > 1 {
 		skimAnswers(r)

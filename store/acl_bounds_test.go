@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestUsersAreBounded: an ACL SETUSER beyond a bound of users fails with an error that says what to do. A user that is beyond a
-// bound already may change.
+// TestUsersAreBounded: an ACL SETUSER beyond a bound of users fails with an error that says what to do. If a user exceeds a bound
+// already, changes that do not make the user larger are still accepted.
 func TestUsersAreBounded(t *testing.T) {
 	d := newTestDB(t)
 	named := func(name string, rules ...string) *User {
@@ -126,8 +126,8 @@ func TestUsersOfAFileHaveRoom(t *testing.T) {
 	}
 }
 
-// TestCategoriesLookForNoWords: a rule with a category drops the first arguments of the category's commands. It does not search
-// those of all other commands for them.
+// TestCategoriesLookForNoWords: a rule with a category drops the first arguments of the category's commands. To find them, it does not
+// go through the first arguments of all other commands.
 func TestCategoriesLookForNoWords(t *testing.T) {
 	table := NewTable(Commands())
 	u := NewUser(table, "u", false)

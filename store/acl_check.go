@@ -39,8 +39,8 @@ func (r DenyReason) String() string {
 	return "unknown"
 }
 
-// A check may take baseCheckSteps steps, and stepsPerArg more for each argument, but never more than maxCheckSteps. These take some
-// 10 ms, in which other clients wait. A step is one of the following: a binary search for a name among the patterns of a selector;
+// A check may take baseCheckSteps steps, and stepsPerArg more for each argument, but never more than maxCheckSteps. maxCheckSteps
+// steps take some 10 ms, in which other clients wait. A step is one of the following: a binary search for a name among the patterns of a selector;
 // the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps; a comparison of an argument with
 // the one that a rule allows (+command|argument).
 const (

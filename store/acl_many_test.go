@@ -23,8 +23,8 @@ func TestManyRules(t *testing.T) {
 		}
 	}
 	for name, took := range took {
-		// With ten times as many rules a linear algorithm takes ten times as long, a quadratic one a hundred times. The second allows
-		// for noise.
+		// With ten times as many rules a linear algorithm takes ten times as long, a quadratic one a hundred times. The factor 40 and
+		// the added second allow for noise.
 		if len(took) == 2 && took[1] > 40*took[0]+time.Second {
 			t.Errorf("%s: %d take %v, %d take %v", name, few, took[0], many, took[1])
 		}

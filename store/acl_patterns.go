@@ -64,8 +64,8 @@ func (s *patternSet) shortest(heads []int32, need keyAccess) (list []int32) {
 	return list
 }
 
-// matches reports whether a pattern that gives the needed access matches a name. It subtracts its steps from left, and returns
-// false when none are left.
+// matches reports whether a pattern that gives the needed access matches a name. It subtracts its steps from *left, and returns
+// false when no steps remain.
 func (s *patternSet) matches(name string, need keyAccess, left *int) bool {
 	*left--
 	if s == nil {

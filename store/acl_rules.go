@@ -293,8 +293,8 @@ func (s *selector) forgetWords(bit int) {
 	}
 }
 
-// applyCommand applies a rule for a command. The name is a command, container|subcommand or, in a rule that allows, the old form
-// name|first-argument.
+// applyCommand applies a rule for a command. The argument name is the name of a command, or container|subcommand, or the old form
+// name|first-argument. Only a rule that allows the command may have the old form.
 func (s *selector) applyCommand(a *aclTable, name string, on bool) (fault string) {
 	bar := strings.LastIndexByte(name, '|')
 	if !on || bar < 0 {

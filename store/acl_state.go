@@ -64,11 +64,11 @@ type accounts struct {
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account in byName, or nil; every command needs this account, so it is also here
 	size    int64    // bytes of all accounts, a part of the data size
-	gone    []string // names that the write set with the number version deleted, even if it created them again later
+	gone    []string // names that write set number version (the field) deleted, even if it created them again later
 
-	// deleted maps a user's name to the number of the last write set that deleted the user. It knows no deletions by the write sets
-	// up to the number forgotten: they were too many to keep, or this node has restored a snapshot, which does not contain deletions.
-	// Neither deleted nor forgotten is part of the replicated state.
+	// deleted maps a user's name to the number of the last write set that deleted the user. The field forgotten is the number of a
+	// write set: up to it, deleted has no deletions. There were too many to keep, or this node has restored a snapshot, which does not
+	// contain deletions. Neither of the fields deleted and forgotten is part of the replicated state.
 	deleted   map[string]uint64
 	forgotten uint64
 }
@@ -104,7 +104,8 @@ func (a *accounts) remove(name string, version uint64) {
 	a.deleted[name] = version
 }
 
-// changed notes that the write set with the number version changes an account. At the first such change it empties the list gone.
+// changed notes that a write set changes an account; version is the number of the write set. At the first change by a write set it
+// empties a.gone.
 func (a *accounts) changed(version uint64) {
 	if a.version != version {
 		a.version, a.gone = version, nil

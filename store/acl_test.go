@@ -19,7 +19,7 @@ func userWith(t testing.TB, table *Table, rules ...string) *User {
 	return u
 }
 
-// randomRule is a rule that can be applied to any user.
+// randomRule returns a rule that can be applied to any user.
 func randomRule(r *rand.Rand, table *Table) string {
 	all := table.acl.bits
 	sign := []string{"+", "-"}[r.IntN(2)]
@@ -386,7 +386,7 @@ func TestUsersCount(t *testing.T) {
 	}
 }
 
-// A note with numbers that no leader sends is left out.
+// DetachDenials leaves out a denial with numbers that no leader sends.
 func TestDamagedDenials(t *testing.T) {
 	for _, numbers := range [][2]int64{{-1, 0}, {0, -1}, {int64(DeniedChannel) + 1, 0}, {0, int64(InLua) + 1}, {1 << 8, 0}} {
 		r := Reply{Kind: Noted, Elems: []Reply{OK, List(Int(numbers[0]), Int(numbers[1]), Str("object"), Str("user"))}}

@@ -210,8 +210,8 @@ func sameHash(a, b string) int {
 	return subtle.ConstantTimeByteEq(differ, 0)
 }
 
-// LosesChannels reports whether u may lose the right to a channel when next replaces u. It returns false if next has allchannels, or
-// has every channel rule of u. It compares the texts of patterns only.
+// LosesChannels reports whether u may lose the right to a channel when another user, the argument next, replaces u. It returns false
+// if that user has allchannels, or has every channel rule of u. It compares the texts of patterns only.
 func (u *User) LosesChannels(next *User) bool {
 	stays := map[string]bool{}
 	for _, s := range next.selectors {

@@ -27,7 +27,7 @@ type aheadKey struct {
 	db   int
 	key  string
 	hash uint64
-	path uint64 // the part of the key's hash that leads on from the node at
+	path uint64 // the part of the key's hash that leads on from the node in the field at
 	at   *node  // the node that the lookup has reached
 }
 

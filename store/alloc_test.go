@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestAllocations limits what the commands on locks and their application may allocate. The limits are measured values. Each run
-// makes a new transaction, as the leader does for a batch of one request.
+// TestAllocations limits the number of allocations when commands on locks are evaluated and their writes are applied. The limits are
+// measured values. Each run makes a new transaction, as the leader does for a batch of one request.
 func TestAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")

@@ -332,7 +332,8 @@ func (c *Ctx) bitPosSpan(n int64) (from, to int64, fault *Reply) {
 	return from, to, nil
 }
 
-// findBit returns the first index of a bit in a range, or the end of the range.
+// findBit returns the index of the first bit in the range that equals the argument bit. If there is none, it returns the end of the
+// range.
 func findBit(s string, bit byte, from, to int64) int64 {
 	none := -(1 - bit) // a byte in which no bit equals bit
 	for from < to {

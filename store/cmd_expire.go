@@ -137,8 +137,8 @@ func (c *Ctx) expireKey(u timeUnit) Reply {
 			// GT must not shorten a lease. If the reply that granted the lease was late, the lease ends later than the key's
 			// deadline.
 			at = max(at, c.graced(e))
-			// If this write set has granted the present lease, the lease has no grace yet: the leader moves the deadline later if the
-			// reply is late. The leader must then move the new deadline, too, so the new deadline counts as a lease.
+			// If this write set has granted the present lease, the lease has no grace yet. If the reply is late, the leader moves the
+			// deadline to a later time. It must then move the new deadline, too, so the new deadline counts as a lease.
 			c.leases = c.leases || e.deadline != 0 && e.leased == c.seq
 		}
 		c.SetDeadline(c.DB, c.Args[1], at)

@@ -122,9 +122,10 @@ func newLCSTable(a, b string, work func(steps int)) lcsTable {
 	return t
 }
 
-// fill fills the table with a row for each byte of the string long. If swapped is set, short is the first of the two strings.
+// fill fills the table with a row for each byte of the longer string, the argument long. If swapped is set, the shorter string is the
+// first of the two.
 func (t *lcsTable) fill(long, short string, swapped bool, work func(steps int)) {
-	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // two rows: the lengths for all prefixes of short
+	above, row := make([]uint32, len(short)+1), make([]uint32, len(short)+1) // two rows: the lengths for all prefixes of the shorter string
 	for i := range len(long) {
 		for j := range len(short) {
 			first, second := above[j+1], row[j] // the length if the first prefix is shortened, and if the second one is

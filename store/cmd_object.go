@@ -55,7 +55,7 @@ func cmdObjectEncoding(c *Ctx) Reply {
 	return Str(e.encoding())
 }
 
-// maxEmbedded is the longest string that Redis stores in one block with its header.
+// maxEmbedded is the length in bytes of the longest string that Redis stores in one block with its header.
 const maxEmbedded = 44
 
 // encoding returns the name of the encoding that Redis would use for the value.

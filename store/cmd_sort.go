@@ -151,7 +151,7 @@ func (s *sortCall) listed(c *Ctx, e *Entry, from, to int) (list []string, fault 
 	case s.asIs:
 		return c.names(e, from, to), nil
 	}
-	// sortFirst also keeps the elements with an index below from. They are not in the reply, but take as much memory.
+	// sortFirst also keeps the elements before the index from. They are not in the reply, but take memory like the elements in it.
 	if refusal, refused := c.tooMany(int64(to)); refused {
 		return nil, &refusal
 	}

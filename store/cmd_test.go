@@ -239,7 +239,7 @@ func TestRankWithScore(t *testing.T) {
 }
 
 // TestSortStoreNamedLikeAnOption: the key specs of SORT find each key after STORE, also behind a key that is named like an option.
-// Redis 7.0 overlooks such a key, so a user can write a key without the right to it.
+// Redis 7.0 overlooks such a key, so a user of Redis can write a key without the right to it.
 func TestSortStoreNamedLikeAnOption(t *testing.T) {
 	for line, want := range map[string]string{
 		"sort b store by store secret":              "[5]",

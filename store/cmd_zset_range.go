@@ -138,8 +138,8 @@ func (z *zrangeCall) parseSpan(min, max []byte) (fault *Reply) {
 	return fault
 }
 
-// of returns the members of a set that are in the range, in the order of the reply. If they are more than the
-// number most, ok is false.
+// of returns the members of a set that are in the range, in the order of the reply. The argument most is the largest number of members
+// that it may return; if there are more, ok is false.
 func (z *zrangeCall) of(c *Ctx, set *SortedSet, most int64) (list []Scored, ok bool) {
 	from, to := z.span.ranks(set, z.down)
 	n, offset := int64(to-from), z.offset

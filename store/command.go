@@ -200,8 +200,8 @@ type Ctx struct {
 	// Stopped is the error of a script, command or transaction that was stopped: by its time limit, by SCRIPT KILL or
 	// FUNCTION KILL, or to run again later (StoppedForNow).
 	Stopped Error
-	// StoppedForNow means that a script was stopped by StopAfter, or a command or transaction because other requests
-	// wait. The script, command or transaction runs again later.
+	// StoppedForNow means that a script was stopped by StopAfter, or that a command or transaction was stopped because other
+	// requests wait. The script, command or transaction runs again later.
 	StoppedForNow bool
 	// TookAll means that a script or the code of a library was stopped because it exceeded the memory limit or because the
 	// interpreter had a fault. It also means that the loading of libraries was stopped because it took too long.
@@ -302,8 +302,8 @@ func (t *Table) Resolve(args [][]byte) (cmd *Command, ok bool) {
 	return cmd, false
 }
 
-// KeysOf returns the arguments to which the key specs point. With KeyNotKey these are not keys (SPUBLISH: the channel). ok is
-// false if the arguments do not match the key specs.
+// KeysOf returns the arguments to which the key specs point. The arguments of a spec with the flag KeyNotKey are not keys (SPUBLISH:
+// the channel). ok is false if the arguments do not match the key specs.
 func (c *Command) KeysOf(args [][]byte) (keys [][]byte, ok bool) {
 	for _, ks := range c.Keys {
 		at, ok := ks.places(args)
@@ -334,8 +334,8 @@ func (ks *KeySpec) places(args [][]byte) (at []int, ok bool) {
 // keySpan is every step-th argument from index first to index last; it is empty if last < first.
 type keySpan struct{ first, last, step int }
 
-// find is ks.places, but it returns keys at equal distances as a span. If ks has a function Find, it returns the indices that Find
-// has found in others.
+// find is ks.places, but it returns keys at equal distances as a span. If ks has a function Find, the result others has the indices
+// that Find has returned.
 func (ks *KeySpec) find(args [][]byte) (span keySpan, others []int, ok bool) {
 	none := keySpan{1, 0, 1}
 	switch {

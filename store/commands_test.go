@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// eachRow visits all rows, subcommands with their containers.
+// eachRow calls fn for each command of the table and for each of its subcommands.
 func eachRow(fn func(c *Command)) {
 	for _, c := range NewTable(Commands()).All() {
 		fn(c)

@@ -77,8 +77,8 @@ func (t *Txn) cloned(e *Entry) {
 // that a later write to the same key has replaced.
 func (t *Txn) Held() int { return t.held }
 
-// Forget drops the buffer of the writes and the pending entries, each if it takes much memory. After Forget, only Restart may be
-// called.
+// Forget drops the buffer of the writes if it is large, and the pending entries if they take much memory. After Forget, only Restart
+// may be called.
 func (t *Txn) Forget() {
 	t.ws.Forget()
 	if t.held <= keepWrites {

@@ -219,7 +219,7 @@ func TestSortForScripts(t *testing.T) {
 	}
 }
 
-// TestCollectionsKeepDeadlines: a command that changes a value keeps its time to live; a command that replaces it does not.
+// TestCollectionsKeepDeadlines: a command that changes a value keeps the key's time to live; a command that replaces the value does not.
 func TestCollectionsKeepDeadlines(t *testing.T) {
 	d := newTestDB(t)
 	for _, tc := range []struct{ set, change, ttl string }{

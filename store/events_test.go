@@ -14,7 +14,7 @@ func (h *heard) Publish(_ PublishKind, channel, message string) {
 	h.list = append(h.list, channel+" "+message)
 }
 
-// take returns what was published since the last time.
+// take returns what was published since the last call of take.
 func (h *heard) take() string {
 	text := strings.Join(h.list, ", ")
 	h.list = nil

@@ -10,7 +10,7 @@ import "unsafe"
 const (
 	// fewElements is the largest number of elements without an index: to search so many takes less than a microsecond.
 	fewElements = 64
-	// searchesPerIndex is how many searches that pass all elements take about as long as to make an index.
+	// searchesPerIndex is a number of searches that each pass all elements. To make an index takes about as long as these searches.
 	searchesPerIndex = 16
 	// passedPerStep is how many elements a search passes in the time of one step (see Ctx.work).
 	passedPerStep = 32

@@ -202,7 +202,7 @@ func (n *node) copy(gen uint64) *node {
 	return &c
 }
 
-// roomy returns a copy of s to which it has appended the slots in more. The copy has the capacity for at least one further slot.
+// roomy returns a copy of s, with the slots of the argument more appended. The copy has the capacity for at least one further slot.
 func roomy(s []slot, more ...slot) []slot {
 	n := len(s) + len(more)
 	return append(append(make([]slot, 0, n-n%slotStep+slotStep), s...), more...)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestIndexIsAMap compares an index, and what was frozen of it, with maps. The hashes
-// are chosen here: spread out, close together, and the same for many keys.
+// TestIndexIsAMap compares an index, and frozen copies of it, with maps. The test chooses
+// the hashes: spread out, close together, and the same for many keys.
 func TestIndexIsAMap(t *testing.T) {
 	for name, hash := range map[string]func(uint64) uint64{
 		"spread":   func(h uint64) uint64 { return h },
@@ -133,8 +133,8 @@ func TestIndexIsFlat(t *testing.T) {
 	}
 }
 
-// TestNamesOfOnePositionCannotBeChosen: the test joins blocks, one of each of ten pairs, to some thousand names that all have the
-// same FNV-1a hash. hashOf gives each of these names a position of its own.
+// TestNamesOfOnePositionCannotBeChosen: the test joins ten blocks, one of each of ten pairs, to a name. The 1024 names that it can
+// make all have the same FNV-1a hash. hashOf gives each of these names a position of its own.
 func TestNamesOfOnePositionCannotBeChosen(t *testing.T) {
 	blocks := [][2]string{
 		{"4045766f2a6f60fa1471", "a854532628b72a437f6a"},

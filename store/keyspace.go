@@ -303,7 +303,7 @@ func (s *Store) Deadlines() int {
 // ownKey copies a key out of the buffer that contains it.
 func ownKey(key string) string { return strings.Clone(key) }
 
-// maxShared is the largest total length of a key and a value that share memory.
+// maxShared is the largest total length, in bytes, of a key and a value that share memory.
 const maxShared = 128
 
 // ownPair copies a key and its value. It puts a short pair, such as a lock, into one allocation, because

@@ -129,7 +129,7 @@ func LeasedBetween(writes []byte, from, to, end Mark) []LeasedKey {
 type Span struct{ From, To Mark }
 
 // Leased lists the keys that have a lease once the whole encoded write set has been applied. A lease is a deadline that a write
-// within one of the spans has set, or a deadline in the list anew. A later write of the same deadline does not end the lease:
+// within one of the spans has set, or one of the deadlines in the argument anew. A later write of the same deadline does not end the lease:
 // KeepString makes such a write while a node may run version 0.1.0. A lease follows its key to another name or database, and to a
 // copy of the key. The spans must be in order. The result is sorted by database and name. The names share memory with the argument
 // writes.

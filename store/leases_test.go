@@ -196,8 +196,8 @@ func TestRenewAfterASwap(t *testing.T) {
 	}
 }
 
-// TestReplaced: an earlier request has a lease on a key, and later writes of the same write set give the name to another key. Then
-// the lease is over. If these writes are undone, the lease holds.
+// TestReplaced: a request gets a lease on a key, and later writes of the same write set give the name to another key. Then the lease
+// is over. If these writes are undone, the lease holds.
 func TestReplaced(t *testing.T) {
 	k := []byte("k")
 	for name, others := range map[string]func(t *Txn){

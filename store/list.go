@@ -41,12 +41,12 @@ func (l *Deque) At(i int) string {
 	return e.value
 }
 
-// Each calls fn for the element at the index from and those behind it, until fn returns false.
+// Each calls fn for the elements whose index is at least the argument from, until fn returns false.
 func (l *Deque) Each(from int, fn func(value string) bool) {
 	l.eachFrom(l.tree.Ascend, from, func(e listElem) bool { return fn(e.value) })
 }
 
-// eachBack calls fn for the element at the index from and then for those before it, in reverse order, until fn returns false.
+// eachBack calls fn for the elements whose index is at most the argument from, the last one first, until fn returns false.
 func (l *Deque) eachBack(from int, fn func(value string) bool) {
 	l.eachFrom(l.tree.Descend, from, func(e listElem) bool { return fn(e.value) })
 }
@@ -107,8 +107,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 	return before.at + int64(half), half > 0
 }
 
-// widen makes a gap before index i. Of the ranges of 2^k positions around the index, it takes the smallest that has at most (4/3)^k
-// elements, and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it gives all
+// widen makes a gap before index i. Of the ranges of 2^k positions around the element at index i-1, it takes the smallest that has at
+// most (4/3)^k elements, and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it gives all
 // elements new positions. In the long run it moves O(log n) elements for each insertion.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
@@ -205,7 +205,8 @@ func (l *Deque) remove(i, n int) {
 // little memory.
 func keepsFew(stay, leave int) bool { return stay <= leave/16 }
 
-// keep keeps the first head elements and the last tail elements, and removes all others.
+// keep removes all elements except some at the two ends of the list. The arguments head and tail are the numbers of elements that stay
+// at the head and at the tail.
 func (l *Deque) keep(head, tail int) {
 	kept := newList()
 	add := func(e listElem) {

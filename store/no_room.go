@@ -13,7 +13,7 @@ import (
 // that sets again what is there (replaces). And a part of the reserve is only for keys that expire soon (temporary).
 
 // The reserve beyond the limit of data is limit/reserveShare, but at least DefaultMaxEntry. (Env.DiskFull gives the reserve of the
-// data directory.) The last releaseShare-th of a reserve is only for keys that expire within temporaryFor. Some clients create such
+// data directory.) The last quarter (releaseShare) of a reserve is only for keys that expire within temporaryFor. Some clients create such
 // a key when they release a lock: python-redis-lock for the clients that wait, Redisson for itself. Scripts that add lasting data
 // could otherwise use up the whole reserve, and these clients could no longer release a lock.
 const (
@@ -157,8 +157,8 @@ func (c *Ctx) hasMember(name []byte) (ok bool) {
 	return ok
 }
 
-// setsAgain reports whether the key of the command holds the string value. If other is true, the key may also hold another string
-// that is at least as long as value.
+// setsAgain reports whether the key of the command holds a string that equals the argument value. If other is true, the key may also
+// hold another string that is at least as long.
 func (c *Ctx) setsAgain(value []byte, other bool) bool {
 	e := c.existing(TypeString)
 	return e != nil && (bytesToString(value) == e.str || other && len(value) <= len(e.str))

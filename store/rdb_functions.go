@@ -66,8 +66,8 @@ func (l *LibraryReader) Next() (code string, more bool, err Error) {
 	return "", false, ErrDumpNoFunction
 }
 
-// oldLibrary reads a library in the old format and moves name and engine into a first line, the
-// current format. It drops the description, as Redis does.
+// oldLibrary reads a library in the old format and converts it to the current format, in which the
+// first line of the code has the engine and the name. It drops the description, as Redis does.
 func (r *rdbReader) oldLibrary() (code string, err Error) {
 	name := r.string()
 	if r.bad {

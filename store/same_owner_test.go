@@ -51,8 +51,8 @@ func TestSameOwnerNX(t *testing.T) {
 	}
 }
 
-// If a lease counts from a late reply, a renewal by SET … NX does not make it end earlier. A
-// script gets Redis's reply to SET … NX.
+// If a lease counts from a late reply, a renewal by SET … NX does not make the lease end earlier.
+// A script gets Redis's reply to SET … NX.
 func TestSameOwnerNXKeepsTheGrace(t *testing.T) {
 	d := newTestDB(t)
 	d.env = Env{SameOwnerNX: true, Grace: func(seq uint64) int64 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// scanAll calls a scan command until the cursor is 0, and calls between before each call but the first.
+// scanAll calls a scan command until the cursor is 0. Before each call but the first, it calls the function between.
 func scanAll(t *testing.T, d *testDB, txn *Txn, call []string, at int, between func()) map[string]int {
 	t.Helper()
 	seen := map[string]int{}

@@ -70,7 +70,7 @@ func (c *scriptCache) load(sha, body string, pinned bool) {
 	}
 }
 
-// count adds the size of a script (sign 1) or subtracts it (sign -1).
+// count adds the size of a script to the sum of the pinned or of the other scripts, or subtracts it: sign is 1 or -1.
 func (c *scriptCache) count(s script, sign int64) {
 	if s.pinned {
 		c.pinnedSize += sign * s.size()

@@ -24,29 +24,29 @@ type Limits struct {
 }
 
 const (
-	// DefaultMaxEntry is the default limit for the writes of one command, script or transaction.
+	// DefaultMaxEntry is the default limit, in bytes, for the writes of one command, script or transaction.
 	// While the log entry with these writes is written, sent and applied, the leader evaluates no other command.
 	DefaultMaxEntry = 8 << 20
-	// DefaultMaxReply is the default limit for one reply: the server builds, encodes and sends it
-	// as a whole.
+	// DefaultMaxReply is the default limit, in bytes, for one reply. There is a limit because the
+	// server builds, encodes and sends a reply as a whole.
 	DefaultMaxReply = 256 << 20
-	// MaxEntry is the largest value of max-entry-size: a log entry holds more than the writes of one
-	// command, and the log store cannot read an entry of more than 64 MiB.
+	// MaxEntry is the largest value, in bytes, of max-entry-size: a log entry holds more than the writes of
+	// one command, and the log store cannot read an entry of more than 64 MiB.
 	MaxEntry = 32 << 20
 	// entryRoom is how many bytes a command may write in addition to max-entry-size, because a value alone
 	// may have max-entry-size bytes.
 	entryRoom = MinEntry
-	// MinEntry is the smallest value of max-entry-size, because a write needs room in addition to its
-	// data.
+	// MinEntry is the smallest value, in bytes, of max-entry-size, because a write needs room in addition
+	// to its data.
 	MinEntry = 64 << 10
 )
 
 // copiesPerEntry limits the bytes that a command, script or transaction may copy for its changes: copiesPerEntry times the bytes
-// that it may write. By default these are 2 GB, which take a node some tenths of a second.
+// that it may write. By default these are 2 GiB, which a node copies in some tenths of a second.
 const copiesPerEntry = 256
 
-// emptySize counts against the limit in addition to the data. So the smallest limit refuses even
-// the first key, as in Redis.
+// emptySize is how many bytes count against the limit in addition to the data. So the smallest limit
+// refuses even the first key, as in Redis.
 const emptySize = 1 << 20
 
 // entrySize is the memory of a key without its name and value: the Entry, its slot in the index, and the pointer
@@ -183,7 +183,7 @@ type extent struct {
 	created []ReadyKey // names of the new keys that noteCreated has recorded
 }
 
-// limit returns how much the current command, script or transaction may write.
+// limit returns how many bytes the current command, script or transaction may write.
 func (t *Txn) limit() int64 {
 	if t.from.users {
 		return max(t.MaxEntry(), maxUsersSize) + entryRoom

@@ -32,7 +32,7 @@ var fieldsOf = map[byte]string{
 const keyHead = "siiii"
 
 // Skim reads a snapshot, keeps nothing of it, and returns the number of its keys. So Skim takes no more memory for a long snapshot
-// than for a short one. It checks the form of the records alone: Restore refuses some snapshots that Skim accepts, such as one with
+// than for a short one. It checks only the form of the records: Restore refuses some snapshots that Skim accepts, such as one with
 // a key twice.
 func Skim(in io.Reader) (keys int, err error) {
 	r := codec.NewStream(in)

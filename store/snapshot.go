@@ -239,7 +239,8 @@ type snapReader struct {
 func Restore(in io.Reader) (*Store, error) { return restore(&snapReader{Stream: codec.NewStream(in)}) }
 
 // RestoreOlder is Restore for a snapshot that version 0.1.0 has written, or for which Newer has returned false. Such a snapshot may
-// contain parameters of forms.go that no node has followed. RestoreOlder does not follow them, either, like ApplyVersion.
+// contain parameters of forms.go that no node has followed. RestoreOlder does not follow them, either; nor does ApplyVersion follow
+// such parameters in writes of version 1.
 func RestoreOlder(in io.Reader) (*Store, error) {
 	return restore(&snapReader{Stream: codec.NewStream(in), older: true})
 }

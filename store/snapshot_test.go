@@ -374,7 +374,8 @@ func dumped(t *testing.T, name string) (b []byte) {
 	return b
 }
 
-// handmade restores a snapshot of these records. It says how many scripts have arrived.
+// handmade restores a snapshot of the records that the function parts writes. The argument arrived is the number of scripts that
+// have arrived, as the snapshot says it.
 func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
 	var out bytes.Buffer
 	w := &snapWriter{Writer: bufio.NewWriter(&out)}
@@ -386,7 +387,8 @@ func handmade(arrived uint64, parts func(w *snapWriter)) (*Store, error) {
 	return Restore(&out)
 }
 
-// TestNewestOfASnapshot: Newest considers each number of a write set in a snapshot.
+// TestNewestOfASnapshot: Newest considers all numbers of write sets in a snapshot: three of each key, that of the users, and that of
+// each database's latest SWAPDB.
 func TestNewestOfASnapshot(t *testing.T) {
 	key := func(created, changed, leased uint64) func(w *snapWriter) {
 		return func(w *snapWriter) {
@@ -410,7 +412,7 @@ func TestNewestOfASnapshot(t *testing.T) {
 }
 
 // Restore refuses a snapshot that no store can have written: one with a key twice, with a negative deadline, or with a version of the
-// users that is too high to count on from.
+// users from which a store could not go on counting.
 func TestImpossibleSnapshots(t *testing.T) {
 	key := func(w *snapWriter, name string, deadline uint64) {
 		w.WriteByte(recString)

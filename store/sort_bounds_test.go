@@ -53,7 +53,7 @@ func TestPlainSetEndsWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestPendingKeysAreSortedOnce: the pending keys are sorted only at the first SCAN, and again when there is another key.
+// TestPendingKeysAreSortedOnce: the first SCAN sorts the pending keys. A later SCAN sorts them only if a key has been added since.
 func TestPendingKeysAreSortedOnce(t *testing.T) {
 	d := newTestDB(t)
 	txn := d.begin()
@@ -101,8 +101,8 @@ func TestTrimsAreBounded(t *testing.T) {
 		push = append(push, fmt.Sprint(i))
 	}
 	d.do(push...)
-	// By the index that LTRIM is given: 1000 elements are removed; or 100 stay and are moved to a new tree; or one stays, which is
-	// almost no work.
+	// The keys of the map are end indexes for LTRIM. After 999, half of the elements are removed; after 99, a hundred elements stay
+	// and are moved to a new tree; after 0, one element stays, which is almost no work.
 	for end, most := range map[string]int{"999": 200, "99": 2000, "0": 1e6} {
 		txn := d.begin()
 		txn.BeginCall()

@@ -13,7 +13,7 @@ type target interface {
 	remove(db int, key string)
 	// setDeadline changes the deadline of an existing key.
 	setDeadline(db int, key string, at int64)
-	// grow adds the number by to the size of the data, after an entry has changed in place.
+	// grow changes the size of the data after an entry has changed in place; the argument by is the difference in bytes.
 	grow(db int, by int64)
 	// own returns a key and its value in memory that lives as long as the target. It copies them if they are not in such memory
 	// yet.

@@ -15,7 +15,7 @@ func collect(t target, db int, key string, typ Type, make func() collection) (e 
 	return e, false
 }
 
-// changed stamps an entry after a change of its elements; before is their size before the change.
+// changed stamps an entry after a change of its elements. The argument before is the size that they had before the change.
 // It puts the entry if absent is true, and removes an entry that has lost its last element.
 func changed(t target, db int, e *Entry, absent bool, before int64) {
 	t.stamp(e, absent, false)

@@ -302,7 +302,7 @@ func (n *treeNode[T]) scanBackAll(fn func(T) bool) bool {
 	return n.scanBack(len(n.items), fn)
 }
 
-// Ascend calls fn, in order, for the elements that are not less than the element from, until fn returns false.
+// Ascend calls fn, in order, for the elements that are not less than the argument from. It ends when fn returns false.
 func (t *tree[T]) Ascend(from T, fn func(T) bool) {
 	if t.root != nil {
 		t.ascend(t.root, &from, fn)
@@ -317,7 +317,7 @@ func (t *tree[T]) ascend(n *treeNode[T], from *T, fn func(T) bool) bool {
 	return n.scanFrom(i, fn)
 }
 
-// Descend calls fn, in reverse order, for the elements that are not greater than the element from, until fn returns false.
+// Descend calls fn, in reverse order, for the elements that are not greater than the argument from. It ends when fn returns false.
 func (t *tree[T]) Descend(from T, fn func(T) bool) {
 	if t.root != nil {
 		t.descend(t.root, &from, fn)

@@ -9,8 +9,8 @@ import (
 
 func intLess(a, b int) bool { return a < b }
 
-// checkTree compares a tree with the elements that it must have. It also checks in each node the number of elements, the field count,
-// the spare capacity, and that the spare places are empty.
+// checkTree compares a tree with the elements that it must have. In each node it also checks the number of elements, the value of
+// treeNode.count, and the spare capacity, whose places must be empty.
 func checkTree[T comparable](t *testing.T, tr *tree[T], want []T) {
 	t.Helper()
 	if got := tr.Items(); !slices.Equal(got, want) || tr.Len() != len(want) {

@@ -69,8 +69,8 @@ type Txn struct {
 	ready   []ReadyKey // the keys that the next TakeReady returns
 	swapped bool
 	deleted []string        // names of the users that this transaction has deleted
-	told    int             // how many of deleted TakeDeletedUsers has returned
-	gone    map[string]bool // true for the names in deleted
+	told    int             // how many names in the field deleted TakeDeletedUsers has returned
+	gone    map[string]bool // true for the names in the field deleted
 
 	swappedDBs uint16                 // databases that were swapped, one bit each; for Version
 	lapsed     map[lapsedKey]struct{} // keys that have expired in this write set; for Version

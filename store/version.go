@@ -45,8 +45,8 @@ func (t *Txn) version(db int, e *Entry) uint64 {
 }
 
 // removedHere reports whether a key is missing because a command of this transaction has removed it. An expiry does not count. If
-// Flush has removed a committed key that had already expired, removedHere returns true only if the last change of the key is later
-// than the write set with the number since.
+// Flush has removed a committed key that had already expired, removedHere returns true only if the key was changed by a write set
+// whose number is greater than the argument since.
 func (t *Txn) removedHere(db int, key []byte, since uint64) bool {
 	x := lapsedKey{db, string(key)}
 	if e, pending := t.views[db].over[x.key]; pending && e == nil && !t.hasLapsed(x) {
@@ -215,7 +215,7 @@ func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	})
 }
 
-// swappedSince reports whether a database has been swapped since the write set with the number seq, perhaps by this transaction.
+// swappedSince reports whether a database has been swapped by this transaction, or by a write set with a number greater than seq.
 func (t *Txn) swappedSince(db int, seq uint64) bool {
 	return t.swappedDBs>>db&1 != 0 || t.s.swapped[db] > seq
 }

@@ -17,7 +17,7 @@ func (d *testDB) unchanged(key string, v uint64) bool {
 	return d.begin().Unchanged(0, []byte(key), v)
 }
 
-// While the current write set has changed the key, its version is not settled.
+// If the current write set has changed the key, Version says that the version of the key is not settled.
 func TestVersionInsideAWriteSet(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -167,7 +167,8 @@ func TestRemovalsOfOthers(t *testing.T) {
 	}
 }
 
-// SWAPDB is part of the state: a version holds on a node that was restored.
+// The number of a database's latest SWAPDB is part of the state. So a version that WATCH remembers is still right on a node that was
+// restored from a snapshot.
 func TestVersionsSurviveASnapshot(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", "v")
@@ -234,8 +235,8 @@ func TestVersionOfAKeyWhoseExpiryWasRolledBack(t *testing.T) {
 	}
 }
 
-// TestOldExpiryReplacesNoRemoval: a key that was changed long ago expires now. The node does not forget a recent removal for it,
-// because no WATCH began before the old change.
+// TestOldExpiryReplacesNoRemoval: a key that was changed long ago expires now. To remember this, the node does not forget a more recent
+// removal, because probably no WATCH began before the old change.
 func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 	var r removals
 	for seq := range uint64(4) { // all four keys have the same place in removals

@@ -108,8 +108,8 @@ type Stream struct {
 	Err error
 }
 
-// NewStream returns a Stream with a buffer of 64 KiB. If in is a bufio.Reader whose buffer is at least as large, the Stream uses in
-// itself.
+// NewStream returns a Stream with a buffer of 64 KiB. If the argument is a bufio.Reader whose buffer is at least as large, the Stream
+// reads with this bufio.Reader.
 func NewStream(in io.Reader) *Stream { return &Stream{Reader: bufio.NewReaderSize(in, 1<<16)} }
 
 // Uvarint reads a number.
@@ -131,10 +131,10 @@ func (s *Stream) Fixed() uint64 {
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// usual is the length up to which Bytes allocates the memory for a string at once.
+// usual is the length, in bytes, up to which Bytes allocates the memory for a string at once.
 const usual = 8 << 20
 
-// Bytes reads a string. Its length may be corrupt: beyond the length usual, Bytes allocates memory only as the bytes arrive.
+// Bytes reads a string. Its length may be corrupt: for what exceeds 8 MiB (usual), Bytes allocates memory only as the bytes arrive.
 func (s *Stream) Bytes() []byte {
 	n := s.length()
 	if s.Err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing/iotest"
 )
 
-// fields is one of each kind of field.
+// fields returns the encodings of several fields, one of each kind.
 func fields() []byte {
 	b := binary.AppendUvarint(nil, 1<<40)
 	b = binary.AppendUvarint(b, 7)

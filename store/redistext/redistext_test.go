@@ -51,7 +51,8 @@ func TestMatchFold(t *testing.T) {
 	}
 }
 
-// No match takes long. But a match whose pattern is plain text between stars is never given up.
+// No match takes long, because a match ends after too many steps. But if the pattern is plain text between stars, a match never ends
+// early.
 func TestMatchIsBounded(t *testing.T) {
 	long := strings.Repeat("a", 1<<20)
 	half := long[:1<<19]

@@ -63,8 +63,7 @@ func (w *lzfWriter) copy(offset, length int) {
 	w.beginRun()
 }
 
-// lzfMatch returns how many bytes the slices ref and in have in common at their beginning; the first three must be
-// equal. The limit of the result is MaxMatch or len(in)-2, whichever is less. If the limit is higher than sixteen,
+// lzfMatch returns how many bytes at the beginning of its two arguments are equal; the first three must be. The limit of the result is MaxMatch or len(in)-2, whichever is less. If the limit is higher than sixteen,
 // lzfMatch compares the sixteen bytes after the first three without a check of the limit, as Redis does. So the result
 // may exceed the limit.
 func lzfMatch(ref, in []byte) int {
@@ -86,8 +85,8 @@ func lzfMatch(ref, in []byte) int {
 // Table maps the hash of three bytes to the last index at which Compress has recorded bytes with this hash; 0 means none.
 type Table [1 << lzfHashBits]int32
 
-// Compress compresses the slice in. ok is false if the result would not be at least four bytes shorter than in, or would have more
-// bytes than the limit most. As in Redis, ok is also false for some results that would just fit. Compress resets table, so that
+// Compress compresses the bytes of its first argument. ok is false if the result would not be at least four bytes shorter, or would
+// have more bytes than the limit most. As in Redis, ok is also false for some results that would just fit. Compress resets table, so that
 // the caller can use one table for many calls.
 func Compress(in []byte, table *Table, most int) ([]byte, bool) {
 	*table = Table{}
