@@ -13,9 +13,9 @@ import (
 // The answers make sure that a request which is sent again is executed only once.
 //
 // A node that forwards a client's write to the leader numbers the request (cluster/once.go). The entry
-// with the writes of the request also holds its number and the replies. Every node keeps the replies
-// until the origin, the forwarding node, reports that it no longer waits for them, or until they are
-// too old or too many (OriginLifetime, MaxOrigin, MaxAnswers). If the leader is lost, the origin sends
+// with the writes of a request also holds the number of the request and the replies. Every node keeps
+// the replies until the origin (the forwarding node) reports that it no longer waits for them, or until
+// they are too old or too many (OriginLifetime, MaxOrigin, MaxAnswers). If the leader is lost, the origin sends
 // the request again. The next leader finds the replies, and repeats them instead of executing the
 // request again.
 //
@@ -35,11 +35,11 @@ type Answer struct {
 	Replies []byte // the replies, as the proposer has encoded them
 }
 
-// OriginLifetime is how long, in ms on the lease clock, the replies to an origin are kept after its
-// last answer. No running node waits that long for a reply.
+// OriginLifetime is how long, in ms on the lease clock, the replies to an origin are kept after the
+// last answer to it. No running node waits that long for a reply.
 const OriginLifetime = 10 * 60 * 1000
 
-// originMemory is how long the table remembers an origin after its last answer, in ms on the lease
+// originMemory is how long the table remembers an origin after the last answer to it, in ms on the lease
 // clock. Until then each node knows up to which number the origin's replies were dropped.
 const originMemory = 100 * 24 * 60 * 60 * 1000
 
@@ -188,8 +188,8 @@ func (o *origin) tooMany() {
 	}
 }
 
-// Due returns a number below which the answers to an origin have to be dropped, because all its answers take more than MaxOrigin. If
-// they take less, Due returns 0, or a number below which the answers were dropped already. The leader logs the number as the Low of a
+// Due returns a number below which the answers to an origin have to be dropped, because together the answers to this origin take more
+// than MaxOrigin bytes. If they take less, Due returns 0, or a number below which the answers were dropped already. The leader logs the number as the Low of a
 // later answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not been executed yet.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {

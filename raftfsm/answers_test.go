@@ -178,7 +178,7 @@ func TestAnswersOfManyOriginsAreBounded(t *testing.T) {
 	}
 }
 
-// TestAnswersOfTheDead: if an origin has no more requests executed, its answers are dropped after OriginLifetime.
+// TestAnswersOfTheDead: if no more requests of an origin are executed, the answers to it are dropped after OriginLifetime.
 func TestAnswersOfTheDead(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, answering(f, 1000, Answer{7, 1, 1, []byte("one")}))
@@ -189,7 +189,7 @@ func TestAnswersOfTheDead(t *testing.T) {
 	f.expectAnswers(t, 8, map[uint64]string{1: "one", 2: "two"})
 }
 
-// TestAnswersInSnapshots: answers are part of the state, and the bytes of a snapshot do not depend on the order in which they
+// TestAnswersInSnapshots: answers are part of the state, and the bytes of a snapshot do not depend on the order in which the answers
 // came.
 func TestAnswersInSnapshots(t *testing.T) {
 	a, b := New(nil), New(nil)
@@ -218,8 +218,8 @@ func TestAnswersInSnapshots(t *testing.T) {
 	}
 }
 
-// TestDamagedAnswers: damaged bytes, cut off or changed, never make the decoder panic, nor take more memory than the bytes can
-// stand for.
+// TestDamagedAnswers: damaged bytes, cut off or changed, never make the decoder panic. A count of more answers than the bytes can hold
+// does not make it allocate memory for them.
 func TestDamagedAnswers(t *testing.T) {
 	good := AppendAnswers(nil, sampleAnswers())
 	for n := 1; n < len(good); n++ {

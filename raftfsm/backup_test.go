@@ -16,7 +16,8 @@ import (
 	"testing"
 )
 
-// TestGoldenBackup: the program reads a recorded backup to the same state as ever, and writes the same bytes for that state.
+// TestGoldenBackup: the program can read a recorded backup, gets the state that was recorded with it, and writes the same bytes for
+// that state.
 func TestGoldenBackup(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 5, propose(f, 1000, sampleWrites))
@@ -47,7 +48,8 @@ func TestGoldenBackup(t *testing.T) {
 	}
 }
 
-// A newer program may have written the backup: it is called damaged only if its hash is wrong.
+// If a backup has a higher version and the right hash, a newer program has written it, and the error says so. If the hash is wrong, the
+// error calls the backup damaged.
 func TestNewerBackupSaysUpgrade(t *testing.T) {
 	var out bytes.Buffer
 	if err := New(nil).Snapshot().WriteBackup(&out, BackupHead{Node: "n1"}); err != nil {
@@ -144,7 +146,7 @@ func backupWith(contents io.Reader) io.Reader {
 	return sealedBy(sha256.New(), io.MultiReader(strings.NewReader(backupMagic+"\x01\x01\x01\x02n1"), snapshot), func(h hash.Hash) []byte { return h.Sum(nil) })
 }
 
-// sealedBy returns in with its checksum behind it.
+// sealedBy returns a reader of the bytes that the argument in has, followed by their checksum.
 func sealedBy(h hash.Hash, in io.Reader, sum func(hash.Hash) []byte) io.Reader {
 	return io.MultiReader(io.TeeReader(in, h), &late{sum: func() io.Reader { return bytes.NewReader(sum(h)) }})
 }

@@ -116,7 +116,7 @@ func TestCheckerSeesWhatRestoreSees(t *testing.T) {
 	}
 }
 
-// A reader that fails must not be taken for a short snapshot.
+// If the reader fails, Restore returns the reader's error. It does not take the failure for the end of a short snapshot.
 func TestRestoreReportsReadErrors(t *testing.T) {
 	broken := errors.New("disk on fire")
 	if err := New(nil).Restore(failingReader{broken}, 0); !errors.Is(err, broken) {
@@ -140,7 +140,7 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A snapshot that could not be written whole must not be taken for written.
+// If a snapshot cannot be written completely, Encode returns the error of the writer.
 func TestEncodeReportsWriteErrors(t *testing.T) {
 	f := New(nil)
 	apply(t, f, 1, propose(f, 1000, sampleWrites))
@@ -155,8 +155,8 @@ func TestEncodeReportsWriteErrors(t *testing.T) {
 	}
 }
 
-// An entry with a good checksum and writes that make no sense stops the FSM:
-// nothing is applied after it, and Failed tells why.
+// If the checksum of an entry is right, but the writes make no sense, the FSM stops:
+// it applies no later entry, and Failed returns the error.
 func TestBadWritesStopTheFSM(t *testing.T) {
 	for name, bad := range map[string][]byte{
 		"not an entry":      []byte("x"),
@@ -210,7 +210,7 @@ func FuzzRestore(f *testing.F) {
 		if m.Restore(bytes.NewReader(withChecksum(body)), 0) != nil {
 			return
 		}
-		// If the bytes were accepted, the state must survive its own snapshot, like any other state.
+		// If Restore has accepted the bytes, a snapshot of the state must be restored to a state with the same snapshot.
 		again := encode(t, m)
 		if !bytes.Equal(encode(t, restored(t, again)), again) {
 			t.Error("the state does not survive its own snapshot")

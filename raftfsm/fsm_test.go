@@ -126,8 +126,8 @@ func TestLeaseNeverRunsBack(t *testing.T) {
 	}
 }
 
-// Nodes that take snapshots and are restored at different places of one log hold the same bytes all the time. The log also has
-// refused entries.
+// Several nodes apply one log. They take snapshots, and are restored, at different places of the log. At the same place of the log,
+// their states always have the same bytes. The log also has refused entries.
 func TestSchedulesDoNotMatter(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { testSchedules(t, seed) })

@@ -72,7 +72,7 @@ func restored(t testing.TB, snapshot []byte) *FSM {
 	return f
 }
 
-// randomWrite returns a function that makes random writes of one evaluation. They may be of any kind.
+// randomWrite returns a function that makes a few random writes in a transaction. They may be of any kind.
 func randomWrite(r *rand.Rand, lease int64) func(*store.Txn) {
 	return func(t *store.Txn) {
 		t.ExpireDue(10, math.MaxInt, math.MaxInt)

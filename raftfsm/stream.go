@@ -26,7 +26,7 @@ func (e versionError) Error() string {
 
 func (versionError) Is(target error) bool { return target == ErrNewer || target == ErrCorrupt }
 
-// sumSize is the length of the checksum at the end of a snapshot.
+// sumSize is the length, in bytes, of the checksum at the end of a snapshot.
 const sumSize = 4
 
 // sealed reads a snapshot or a backup up to the checksum at its end, and computes the checksum of the bytes that it

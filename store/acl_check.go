@@ -188,8 +188,8 @@ func (u *User) MayListenWithin(channel string, pattern bool, left *int) bool {
 	return false
 }
 
-// channels returns the first and the last argument that is a channel to which the command publishes or subscribes. If last < first,
-// the command has no such argument. If pattern is true, these arguments are patterns.
+// channels returns the indexes of the first and the last argument that is a channel to which the command publishes or subscribes. If
+// last < first, the command has no such argument. If pattern is true, these arguments are patterns.
 func (c *Command) channels(args [][]byte) (first, last int, pattern bool) {
 	if c.parent != nil || !c.Is(PubSub) {
 		return 1, 0, false

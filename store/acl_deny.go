@@ -13,9 +13,9 @@ type Denial struct {
 type DenyContext uint8
 
 const (
-	// AtTopLevel means a command outside of a transaction and a script.
+	// AtTopLevel means a command that is in neither a transaction nor a script.
 	AtTopLevel DenyContext = iota
-	// InMulti means a command that is queued by MULTI, or run by EXEC.
+	// InMulti means a command that a client queues after MULTI, or that EXEC runs.
 	InMulti
 	// InLua means a command that a script called.
 	InLua

@@ -47,7 +47,7 @@ func newPatternSet(list []namePattern) *patternSet {
 	return s
 }
 
-// head returns the head of the pattern with the index i, which ends with its only star: the text before the star.
+// head returns the head of the pattern with the index i: the text before the star. The pattern must have no other star, and end with it.
 func (s *patternSet) head(i int32) string { return s.list[i].pattern[:len(s.list[i].pattern)-1] }
 
 // shortest returns the patterns in heads that give the needed access, except those whose head begins with the head of another

@@ -80,7 +80,7 @@ func TestCheckOfManyKeys(t *testing.T) {
 }
 
 // TestCheckGivesUp: a user has many patterns that must be tried one by one, and a command has many keys. The complete check would
-// take minutes, so it ends with an error, in MULTI, too. The ACL log has no entry for this error.
+// take minutes. So the check ends early, and the command is refused, in MULTI, too. The ACL log has no entry for this refusal.
 func TestCheckGivesUp(t *testing.T) {
 	const keys, patterns = 2_000_000, 10_000
 	u, mget, args := mgetOf(t, keys, "app1", "~[a-c]pp?%d", patterns)

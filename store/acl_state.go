@@ -64,7 +64,7 @@ type accounts struct {
 	version uint64   // the sequence number of the last write set that changed an account
 	def     *Account // the default user's account in byName, or nil; every command needs this account, so it is also here
 	size    int64    // bytes of all accounts, a part of the data size
-	gone    []string // names that write set number version (the field) deleted, even if it created them again later
+	gone    []string // names that the same write set (see version) deleted, even if it created them again later
 
 	// deleted maps a user's name to the number of the last write set that deleted the user. The field forgotten is the number of a
 	// write set: up to it, deleted has no deletions. There were too many to keep, or this node has restored a snapshot, which does not

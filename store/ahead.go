@@ -1,8 +1,9 @@
 package store
 
 // A lookup follows pointers and must read each node before it knows the next one. In a large database each of these reads waits for
-// main memory, which is most of the cost of a short command. So before a Txn runs several commands one after the other, it walks
-// their lookups side by side. The processor then waits for all of them at once, and later finds the nodes in its cache.
+// main memory, which is most of the cost of a short command. So before a Txn runs several commands one after the other, it makes
+// their lookups side by side. The processor then waits for the nodes of all these lookups at once. When the commands run, it finds the
+// nodes in its cache.
 
 const (
 	// aheadLimit is the largest number of keys that a Txn reads ahead.

@@ -9,7 +9,7 @@ import (
 )
 
 // TestExpiryIsBoundedInBytes: an entry deletes only as many expired keys as it has room for. Without this bound, 70 keys with names
-// of a megabyte made an entry that no node's log could hold.
+// of a megabyte would make an entry that no node's log can hold.
 func TestExpiryIsBoundedInBytes(t *testing.T) {
 	const keys, name, most = 40, 10_000, 35_000
 	d := newTestDB(t)

@@ -39,8 +39,8 @@ func TestBitsWriteLittle(t *testing.T) {
 	}
 }
 
-// TestUnchangedBitsAreNotCopied: a command that changes no bit does not copy the string. Otherwise this test would copy and compare 8
-// GB.
+// TestUnchangedBitsAreNotCopied: a command that changes no bit does not copy the string. Otherwise this test would copy some 8 GB for
+// each of its three calls, which it runs a thousand times.
 func TestUnchangedBitsAreNotCopied(t *testing.T) {
 	d := newTestDB(t)
 	d.do("SET", "k", strings.Repeat("x", 8<<20))

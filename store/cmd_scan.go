@@ -55,7 +55,7 @@ var scanCommands = []Command{
 	},
 }
 
-// Ascend is Txn.Ascend, but counts each key that it passes as work, also those that have expired.
+// Ascend is Txn.Ascend, but for each key that it passes it counts a step of work, also for keys that have expired.
 func (c *Ctx) Ascend(db int, from uint64, fn func(*Entry) bool) {
 	c.ascend(db, from, c.work, func(e *Entry) bool {
 		c.work(1)
@@ -145,7 +145,7 @@ func (w *scanWalk) visit(hash uint64) bool {
 	return true
 }
 
-// found adds an element of the reply to w.size, and returns the element as a reply.
+// found adds the size of an element of the reply to w.size, and returns the element as a Reply.
 func (w *scanWalk) found(name string) Reply {
 	w.size += ReplySize + len(name)
 	return Str(name)

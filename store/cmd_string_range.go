@@ -39,7 +39,7 @@ var stringRangeCommands = []Command{
 	},
 }
 
-// maxString is the length of the longest string: the default of Redis's proto-max-bulk-len.
+// maxString is the length, in bytes, of the longest string: the default of Redis's proto-max-bulk-len.
 const maxString = 512 << 20
 
 // checkLength returns nil if a string may have at+more bytes, else the error.

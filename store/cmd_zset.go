@@ -234,7 +234,7 @@ func cmdZCard(c *Ctx) Reply    { return c.count(TypeSortedSet) }
 func cmdZRank(c *Ctx) Reply    { return c.rank(false) }
 func cmdZRevRank(c *Ctx) Reply { return c.rank(true) }
 
-// rank implements ZRANK and, if down is true, ZREVRANK as in Redis 7.2, with the option WITHSCORE.
+// rank implements ZRANK or, if down is true, ZREVRANK. Both have the option WITHSCORE, as in Redis 7.2.
 func (c *Ctx) rank(down bool) Reply {
 	none, withScore := Nil, len(c.Args) == 4
 	switch {

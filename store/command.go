@@ -34,13 +34,13 @@ const (
 	Blocking
 	// NoMulti commands may not be queued in a transaction.
 	NoMulti
-	// NoAuth commands run before authentication.
+	// NoAuth commands may be called before authentication.
 	NoAuth
-	// Loading commands run while the data set loads.
+	// Loading commands may be called while the data set loads.
 	Loading
-	// Stale commands run on a node with stale data.
+	// Stale commands may be called on a node with stale data.
 	Stale
-	// AllowBusy commands run while a script is busy.
+	// AllowBusy commands may be called while a script is busy.
 	AllowBusy
 	// MayReplicate commands are not writes but have effects on other nodes.
 	// COMMAND INFO does not show this flag.
@@ -89,9 +89,9 @@ const (
 )
 
 // KeySpec says where a command's keys are:
-//   - If Begin is set, the keys are the arguments Begin, Begin+Step, … up to Begin+Last. A negative Last counts from the end of the
-//     arguments (-1 is the last one).
-//   - If NumKeys is set, the argument NumKeys is the number of keys, and the keys follow it.
+//   - If Begin is set, the keys are the arguments with the indexes Begin, Begin+Step, … up to Begin+Last. If Last is negative, it
+//     counts from the end of the arguments, and the last key may be the argument with this index (-1 is the last one).
+//   - If NumKeys is set, the argument with this index is the number of keys, and the keys follow it.
 //   - If neither is set, the positions depend on the other arguments.
 //
 // If the function Find is set, it returns the positions. Then only COMMAND INFO and Ahead.Add use Begin, Last, Step and NumKeys.

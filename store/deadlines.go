@@ -27,8 +27,8 @@ type bucket struct {
 }
 
 const (
-	// bucketSize is the largest bucket that is not split. A bucket may be larger if all its keys
-	// have the same deadline.
+	// bucketSize is the largest number of keys in a bucket that is not split. A bucket may have more
+	// keys if all of them have the same deadline.
 	bucketSize = 64
 	// bucketStep is the number of entries by which a bucket grows; a large bucket grows by an
 	// eighth.

@@ -52,7 +52,7 @@ func TestDequeGaps(t *testing.T) {
 }
 
 // TestInsertionMovesFew: if there is no gap for an inserted element, only a few elements get new positions, however long the list is.
-// When all elements got new positions, the insertions into the long list took a minute.
+// If all elements got new positions, the insertions into the long list would take a minute.
 func TestInsertionMovesFew(t *testing.T) {
 	for name, at := range map[string]func(n int) int{
 		"behind the first":  func(int) int { return 1 },

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestForms: the parameters decide when a compact form ends. They decide this in a transaction and
-// when a node applies the write set. A snapshot restores a value in the form that the value had,
+// TestForms: the parameters decide at which size a collection leaves its compact form. They decide
+// this in a transaction and when a node applies the write set. A snapshot restores a value in the form that the value had,
 // even if the parameters have changed since.
 func TestForms(t *testing.T) {
 	d := newTestDB(t)

@@ -22,7 +22,7 @@ const (
 // functionFlags are the names of the flags, in the order of their bits.
 var functionFlags = [...]string{"no-writes", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys"}
 
-// ParseFunctionFlag returns the flag with a name in lower case.
+// ParseFunctionFlag returns the flag with the given name, which must be in lower case.
 func ParseFunctionFlag(name string) (flag FunctionFlags, ok bool) {
 	i := slices.Index(functionFlags[:], name)
 	return 1 << max(i, 0), i >= 0

@@ -78,8 +78,8 @@ func (h *Hash) Each(fn func(Field) bool) {
 	}
 }
 
-// ascend calls fn for the fields whose hash code is at least from, in the order of the codes. It ends when fn returns
-// false. The hash must have its large form.
+// ascend calls fn for the fields whose hash code is not less than the argument from, in the order of the codes. It ends when fn
+// returns false. The hash must have its large form.
 func (h *Hash) ascend(from uint64, fn func(Field) bool) {
 	h.big.Ascend(Field{hash: from}, fn)
 }

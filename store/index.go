@@ -26,8 +26,8 @@ const (
 	hashMask = 1<<hashBits - 1
 	// branchDepth limits a branch to 64 children, because a copy of a branch copies all of them.
 	branchDepth = 6
-	// leafSlots is the size at which a leaf is split. A leaf may be larger if all its keys have the
-	// same hash.
+	// leafSlots is the number of keys of a full leaf, which is split before it gets another key. A leaf
+	// may have more keys if all of them have the same hash.
 	leafSlots = 32
 	// slotStep is the number of slots by which a leaf grows and shrinks.
 	slotStep = 8

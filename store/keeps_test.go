@@ -66,8 +66,8 @@ var keeping = map[string]struct {
 }
 
 // TestOnlyADeadlineMovesADeadline: a command that does not set a deadline leaves the existing deadlines as they are, or deletes them.
-// The number of the write set that set a deadline, whose lateness counts, stays the same, too. All this also holds when the writes of
-// the command have been applied.
+// The number of the write set that set a deadline stays the same, too, because the lateness of that write set is added to the deadline.
+// All this also holds when the writes of the command have been applied.
 func TestOnlyADeadlineMovesADeadline(t *testing.T) {
 	for _, cmd := range Commands() {
 		if cmd.Flags&Write == 0 {
@@ -128,7 +128,7 @@ func checkLeases(t *testing.T, what string, before map[lapsedKey]lease, txn *Txn
 }
 
 // TestKeptForOlderNodes: as long as a node may run version 0.1.0, a command that keeps the deadline writes only what version 0.1.0
-// knows. The lease ends no earlier than with the write of version 2.
+// knows. The lease ends no earlier than if the command wrote what version 0.1.0 does not know.
 func TestKeptForOlderNodes(t *testing.T) {
 	for _, run := range []string{"set n 1 keepttl", "incr n", "decr n", "incrby n 95", "decrby n 95", "incrbyfloat n 0.5"} {
 		for _, older := range []bool{true, false} {

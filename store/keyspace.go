@@ -146,8 +146,8 @@ func (e *Entry) clone() *Entry {
 	return &c
 }
 
-// hashOf returns the position of a name in the iteration order, which is the same on every node: the first bits of its SHA-256.
-// With a simpler function a client could choose a million names with the same position: one leaf of the index would hold all of them,
+// hashOf returns the position of a name in the iteration order, which is the same on every node: the first 48 bits (hashBits) of the
+// SHA-256 of the name. With a simpler function a client could choose a million names with the same position: one leaf of the index would hold all of them,
 // and one call of SCAN would return all of them. With SHA-256, it takes some 17 million attempts to find even two such names.
 func hashOf(name string) uint64 {
 	sum := sha256.Sum256(stringBytes(name))
@@ -163,7 +163,7 @@ type keyspace struct {
 	keys      index
 	deadlines deadlines
 	found     *Entry // the key that get has found last
-	hash      uint64 // the hash of found
+	hash      uint64 // the hash of the key in the field found
 	size      int64  // the sum of Entry.size of all keys; every change of an entry adds the difference
 }
 

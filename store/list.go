@@ -149,7 +149,8 @@ func (l *Deque) reach(from, to int, first, last int64) (int, int) {
 	return from, to
 }
 
-// place gives the elements with indexes in [from, to) the positions at, at+distance, at+2*distance, …
+// place gives new positions to the elements with indexes in [from, to). The argument at is the position of the first one, and the
+// argument distance the difference between two neighbours.
 func (l *Deque) place(from, to int, at, distance int64) {
 	moved := make([]listElem, 0, to-from)
 	for range to - from {

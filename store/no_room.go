@@ -27,8 +27,8 @@ const (
 const mostTemporary = 8
 
 // NoRoom refuses a command that may add data when there is no room for more. Unlike Redis, it lets a command through that changes
-// an existing number (countsOnly) or sets again what is there (replaces). Such a command takes no room, and clients renew and
-// release locks with it.
+// an existing number (countsOnly) or sets again what is there (replaces). Such a command takes little room or none, and clients renew
+// and release locks with it.
 func (c *Ctx) NoRoom() (refusal Reply, denied bool) {
 	if c.Cmd.Flags&DenyOOM == 0 || !c.OutOfMemory() || c.countsOnly() || c.replaces() {
 		return Reply{}, false

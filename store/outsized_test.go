@@ -32,7 +32,7 @@ func noise(r *rand.Rand, n int) string {
 	return string(b)
 }
 
-// largeValues creates a value of each type with 8 MB that cannot be compressed, and returns their keys.
+// largeValues creates a value of each type, and returns their keys. Each value has 8 MiB, which cannot be compressed.
 func largeValues(d *testDB) []string {
 	const n, size = 512, 16 << 10
 	r := rand.New(rand.NewPCG(1, 2))

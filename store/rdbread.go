@@ -30,7 +30,7 @@ type rdbReader struct {
 // a command may write.
 func (t *Txn) unpackRoom() int64 { return 2 * (t.MaxEntry() + entryRoom) }
 
-// stringRoom is the memory of a string in addition to its bytes.
+// stringRoom is how many bytes of memory a string takes in addition to its own bytes.
 const stringRoom = 16
 
 // spend subtracts the memory of unpacked strings from r.room. The argument strings is their

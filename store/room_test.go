@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// named lists names, each with what follows.
+// named appends a name to args for each number in [from, to). The argument name is the format of the names. The strings in the argument
+// more follow each name.
 func named(args []string, from, to int, name string, more ...string) []string {
 	for i := from; i < to; i++ {
 		args = append(append(args, fmt.Sprintf(name, i)), more...)

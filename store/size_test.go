@@ -161,7 +161,7 @@ func TestOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestTooBig: requests write more than they may, each in a way of its own.
+// TestTooBig: a request that would write more than it may is refused. The requests do this in different ways.
 func TestTooBig(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	for name, commands := range map[string][][]string{

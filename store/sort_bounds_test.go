@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSortKeepsWhatItReplies: SORT with LIMIT does not keep all elements in memory. It replies with the same elements as SORT without
-// LIMIT would have in this range.
+// TestSortKeepsWhatItReplies: SORT with LIMIT does not keep all elements in memory. It replies with the elements that the reply of SORT
+// without LIMIT has in the range that LIMIT names.
 func TestSortKeepsWhatItReplies(t *testing.T) {
 	d := newTestDB(t)
 	const n = 10_000

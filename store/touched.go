@@ -2,8 +2,8 @@ package store
 
 // Toucher receives the keys that a write set changes, for client-side caching.
 type Toucher interface {
-	// Touch reports a changed key. origin is the client that changed it (see SetOrigin), or 0. The
-	// argument key is valid only during the call. Like Redis's tracking, Touch does not distinguish databases.
+	// Touch reports a changed key. origin is the number of the client that changed it (see SetOrigin), or 0.
+	// The argument key is valid only during the call. Like Redis's tracking, Touch does not distinguish databases.
 	Touch(key string, origin uint64)
 	// TouchAll reports that any key may have changed: a database was emptied, two databases were swapped, or
 	// the write is unknown.

@@ -69,7 +69,7 @@ type Txn struct {
 	ready   []ReadyKey // the keys that the next TakeReady returns
 	swapped bool
 	deleted []string        // names of the users that this transaction has deleted
-	told    int             // how many names in the field deleted TakeDeletedUsers has returned
+	told    int             // TakeDeletedUsers has returned this many of the names in the field deleted
 	gone    map[string]bool // true for the names in the field deleted
 
 	swappedDBs uint16                 // databases that were swapped, one bit each; for Version

@@ -8,7 +8,7 @@ import (
 // Size returns the number of keys in a database that have not expired.
 func (t *Txn) Size(db int) int { return t.countKeys(db, func(int) {}) }
 
-// Size is Txn.Size, but counts the entries that it visits as work.
+// Size is Txn.Size, but counts steps of work for each entry that it visits.
 func (c *Ctx) Size(db int) int { return c.countKeys(db, c.work) }
 
 func (t *Txn) countKeys(db int, work func(steps int)) int {

@@ -162,8 +162,8 @@ func (t *Txn) forget(x lapsedKey) bool {
 	return any
 }
 
-// removals maps a key (see nameOf) to the write set that removed it. For a key that expired, removals has instead the write set
-// that last changed the key. At each index (see place), removals keeps the four keys with the latest write sets.
+// removals maps a key (see nameOf) to the number of the write set that removed the key. For a key that expired, removals has instead the
+// number of the write set that last changed the key. At each index (see place), removals keeps the four keys with the highest numbers.
 type removals [256][4]struct{ name, seq uint64 }
 
 // capacity is the number of keys that removals can hold.
@@ -195,7 +195,7 @@ func (r *removals) note(db int, hash, seq uint64) {
 	}
 }
 
-// last returns the write set that note has recorded for a key, or 0 if there is no record of the key.
+// last returns the number of the write set that note has recorded for a key, or 0 if there is no record of the key.
 func (r *removals) last(db int, hash uint64) uint64 {
 	for _, x := range r[place(db, hash)] {
 		if x.name == nameOf(db, hash) {
@@ -205,7 +205,7 @@ func (r *removals) last(db int, hash uint64) uint64 {
 	return 0
 }
 
-// noteAll records the keys of a database before it is emptied or swapped, up to the capacity.
+// noteAll records the keys of a database that is about to be emptied or swapped, but no more keys than removals can hold.
 func (r *removals) noteAll(db int, ks *keyspace, seq uint64) {
 	n := 0
 	ks.keys.ascend(0, func(s slot) bool {

@@ -50,7 +50,7 @@ func TestVersionInsideAWriteSet(t *testing.T) {
 	}
 }
 
-// A key is created, and SWAPDB moves it to another database. A watcher of the missing key notices that.
+// A key is created, and SWAPDB moves it to another database. A client that has watched the key since before its creation notices that.
 func TestVersionSwappedAway(t *testing.T) {
 	for _, oneWriteSet := range []bool{false, true} {
 		d := newTestDB(t)
@@ -75,8 +75,8 @@ func TestVersionSwappedAway(t *testing.T) {
 	}
 }
 
-// A key is created, and FLUSHDB removes it. A watcher of the missing key notices that, whether both happen in one write set or in
-// two.
+// A key is created, and FLUSHDB removes it. A client that has watched the key since before its creation notices that, whether both
+// happen in one write set or in two.
 func TestVersionFlushed(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, within []string
@@ -253,7 +253,7 @@ func TestOldExpiryReplacesNoRemoval(t *testing.T) {
 }
 
 // TestExpiredFlushedAndSetAgain: in one write set, a key expires, FLUSHDB empties its database, and the key is set and removed again.
-// The watcher notices the last two in spite of the flush.
+// A client that watches the key notices that it was set and removed, in spite of the flush.
 func TestExpiredFlushedAndSetAgain(t *testing.T) {
 	k := []byte("k")
 	s := New()

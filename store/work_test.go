@@ -61,7 +61,7 @@ func TestLongCommandsAreWatched(t *testing.T) {
 	}
 }
 
-// A match counts the bytes of the pattern that it reads as work, because a pattern may be far longer than the names.
+// When a match reads a pattern, it counts the bytes that it reads as work, because a pattern may be far longer than the names.
 func TestLongPatternsAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 100 {
@@ -78,7 +78,7 @@ func TestLongPatternsAreWatched(t *testing.T) {
 	}
 }
 
-// A scan counts each key that it passes as work, even if it replies with none of them.
+// A scan counts work for each key that it passes, even if it replies with none of these keys.
 func TestPassedKeysAreWatched(t *testing.T) {
 	d := newTestDB(t)
 	for i := range 2 * workLook {

@@ -10,8 +10,8 @@ import (
 	"unsafe"
 )
 
-// MaxLength is the largest value that Reader.Int accepts, and the longest string that Stream.Bytes accepts: no part of a message,
-// an entry or a snapshot is longer.
+// MaxLength is the largest value that Reader.Int accepts, and the length, in bytes, of the longest string that Stream.Bytes accepts: no
+// part of a message, an entry or a snapshot is longer.
 const MaxLength = 1 << 30
 
 // AppendStr appends a string.

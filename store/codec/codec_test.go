@@ -82,7 +82,8 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestStreamAllocatesWhatArrives reads strings whose length is announced, but whose bytes never come.
+// TestStreamAllocatesWhatArrives reads strings whose length is announced, but whose bytes do not come. Bytes returns no such string,
+// and allocates memory for no more than usual bytes.
 func TestStreamAllocatesWhatArrives(t *testing.T) {
 	s := NewStream(bytes.NewReader(binary.AppendUvarint(nil, MaxLength+1)))
 	if b := s.Bytes(); b != nil || s.Err == nil {

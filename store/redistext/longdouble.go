@@ -12,7 +12,7 @@ const (
 	LongDoublePrec   = 64
 	longDoubleMaxExp = 16384  // finite numbers are below 2^16384
 	longDoubleMinExp = -16446 // numbers up to 2^-16446 round to zero
-	longDoubleMaxLen = 5119   // the longest text that Redis parses as a number: its buffer has one byte more
+	longDoubleMaxLen = 5119   // bytes of the longest text that Redis parses as a number: its buffer has one byte more
 
 	longDoubleMaxDigits = 5000 // numbers from 10^5000 up, or below 10^-5000, are out of the range of the type
 )
