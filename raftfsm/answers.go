@@ -288,7 +288,7 @@ func (t *Answers) forgetAll(o *origin) {
 }
 
 // Forgotten reports whether the state may have dropped the replies to a request. Then nobody knows whether the request was executed.
-// It is true of three kinds of requests:
+// It is true in three cases:
 //   - The origin sends the request again too late (OriginLifetime), for example after a suspension of its machine.
 //   - The request waits while later answers to its origin take too much memory (Due).
 //   - The origin was idle for longest when all answers took too much memory (MaxAnswers).

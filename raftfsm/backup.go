@@ -117,7 +117,7 @@ type BackupFacts struct {
 	Keys     int    // number of keys in all databases
 }
 
-// ReadBackup reads a whole backup, copies the snapshot in it to w, and returns the facts about the backup. The copy
+// ReadBackup reads a whole backup, copies the backup's snapshot to w, and returns the facts about the backup. The copy
 // is good only if the error is nil.
 func ReadBackup(in io.Reader, w io.Writer) (facts BackupFacts, err error) {
 	return readBackup(in, w, true, (*state).build)

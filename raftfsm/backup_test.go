@@ -119,8 +119,8 @@ func TestRecordsBeyondTheState(t *testing.T) {
 	}
 }
 
-// TestCheckBackupKeepsNothing: a stranger sends a valid backup of a list, a hash and answers that have millions of small elements.
-// CheckBackup takes no memory for them; the state would take 45 times the size of the backup.
+// TestCheckBackupKeepsNothing: a stranger sends a valid backup of a list, a hash or answers with millions of small elements.
+// CheckBackup takes no memory for the elements; the state would take 45 times the size of the backup.
 func TestCheckBackupKeepsNothing(t *testing.T) {
 	const elements = 4 << 20
 	for name, contents := range map[string]io.Reader{

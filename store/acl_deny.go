@@ -70,8 +70,8 @@ func (c *Ctx) authorize(user string, users uint64) (refusal Reply, ok bool) {
 	return Err(why.Refusal(c.Cmd)), false
 }
 
-// maxDenied is how many refusals of one command, script or transaction reach the ACL log. By default the log keeps no more
-// (acllog-max-len). maxObject is how many bytes of a refused key or channel reach the log.
+// maxDenied is how many refusals of one command, script or transaction reach the ACL log at most. By default the log keeps no more
+// (acllog-max-len). maxObject is how many bytes of a refused key or channel reach the log at most.
 const (
 	maxDenied = 128
 	maxObject = 64 << 10

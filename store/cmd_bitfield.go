@@ -198,8 +198,8 @@ func (op *bitOp) load(s *bitString) int64 {
 	return int64(v)
 }
 
-// next returns the next n bits of the integer: they begin at the bit with the index at, and end where the byte or the integer ends,
-// whichever ends first.
+// next returns the next n bits of the integer. They begin at the bit whose index in the string is the argument at, and end where the
+// byte or the integer ends, whichever ends first.
 func (op *bitOp) next(s *bitString, at int64) (bits byte, n int64) {
 	n = min(8-at&7, op.offset+op.width-at)
 	return s.at(int(at>>3)) << (at & 7) >> (8 - n), n

@@ -72,8 +72,8 @@ func (d *deadlines) add(e *Entry) {
 	}
 }
 
-// beside makes an empty period for the deadline at. The bucket of s must be full, all its keys must have one deadline, and at
-// must be a different one. beside does not move these keys one by one, because there may be any number of them.
+// beside makes an empty period for a new deadline, the argument at. The bucket of s must be full, and all its keys must have one
+// deadline, which is not the new one. beside does not move these keys one by one, because there may be any number of them.
 func (d *deadlines) beside(s period, at int64) period {
 	other := newBucket(bucketStep)
 	if at > s.high {

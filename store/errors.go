@@ -214,8 +214,8 @@ func oneLine(s string) string {
 var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
 
 // ShortLimit returns a sentence for the error of work that was stopped by its time limit. The argument full is the limit. The
-// argument had is the part of the limit that was left for the work, because earlier work had used up the rest. The sentence is "" if
-// the rest is less than a tenth of the limit, or if there is no limit (0).
+// argument had is the part of the limit that earlier work had left for this work. The sentence is "" if earlier work had used less than
+// a tenth of the limit, or if there is no limit (0).
 func ShortLimit(full, had time.Duration) string {
 	if full == 0 || had > full-full/10 {
 		return ""

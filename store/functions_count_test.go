@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestLibrariesAreNotCountedAnew: neither INFO nor FCALL walks over all libraries to count libraries and functions. INFO counts them
-// while it holds the lock of the state, and FCALL on the only goroutine of the leader.
+// TestLibrariesAreNotCountedAnew: to count the libraries and functions, the store does not walk over all libraries. FCALL, and INFO in
+// a script, count them while the leader evaluates, when other calls wait. Every node counts them after each entry (FSM.measure).
 func TestLibrariesAreNotCountedAnew(t *testing.T) {
 	const n = 5000
 	s := New()

@@ -85,7 +85,7 @@ func TestLibraries(t *testing.T) {
 }
 
 // TestManyFunctions loads and applies a library of many functions, whose names come in descending order, and many libraries. This
-// took minutes when each new function moved those behind it.
+// would take minutes if each new function moved the functions behind it.
 func TestManyFunctions(t *testing.T) {
 	const many, libraries = 50_000, 8_000
 	large := &Library{Name: "large", Code: "code"}

@@ -25,8 +25,8 @@ type Hash struct {
 	big   *fieldTree
 }
 
-// fieldTree is the large form. It stores its size in bytes. A small hash computes its size instead: there are
-// many small hashes, and each saves the memory of this field.
+// fieldTree is the large form. It stores its size in bytes. A small hash stores no size, but computes it: there are
+// many small hashes, and each of them saves the memory for the number.
 type fieldTree struct {
 	*tree[Field]
 	bytes int64

@@ -32,8 +32,8 @@ var shapes = [...]string{
 	opLibraryLoad: "ss*sisi", opLibraryDelete: "s", opLibraryFlush: "", opOrigin: "i", opKeep: "ks", opForm: "ui",
 }
 
-// known reports whether an operation has a shape. An operation without arguments has an empty shape,
-// like an unused code, so known lists these operations.
+// known reports whether an operation has a shape. The shape of an operation without arguments is empty,
+// and so is that of an unused code. So known names the operations without arguments one by one.
 func (o op) known() bool {
 	return int(o) < len(shapes) && (shapes[o] != "" || o == opFlush || o == opScriptFlush || o == opLibraryFlush)
 }

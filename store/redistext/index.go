@@ -40,8 +40,8 @@ type finder struct {
 	keep   int // how many bytes at the start of the text are known to match after that move
 }
 
-// within returns the index of the text in s, or -1, and the number of steps, of globSearch bytes each, that the search has made.
-// The parameter steps limits them: if the result made is greater than steps, the search has ended early.
+// within returns the index of the text in s, or -1. The result made is the number of steps, of globSearch bytes each, that the search
+// has made. The parameter steps limits this number: if made > steps, the search has ended early.
 func (f *finder) within(s string, steps int) (at, made int) {
 	most := max(steps, 0) * globSearch
 	f.left = most

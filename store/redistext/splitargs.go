@@ -27,9 +27,9 @@ func CheckArgs(line []byte) bool {
 	}
 }
 
-// CutArg cuts the first word off a line, as Redis's sdssplitargs does. Blanks separate words. The word raw still has its quotes and
-// escapes (Unquote); it is part of the line, so CutArg takes no memory. more is false if there is no word. ok is false if a quoted
-// part has no end, or if anything but a blank or the end of the line follows its closing quote.
+// CutArg cuts the first word off a line, as Redis's sdssplitargs does. Blanks separate words. The result raw is the word, still with
+// its quotes and escapes (Unquote). It is a part of the line, so CutArg takes no memory. more is false if the line has no word. ok is
+// false if a quoted part of the word has no end, or if anything but a blank or the end of the line follows the closing quote.
 func CutArg(line []byte) (raw, rest []byte, more, ok bool) {
 	from := 0
 	for from < len(line) && IsBlank(line[from]) {
