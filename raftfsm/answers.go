@@ -189,8 +189,9 @@ func (o *origin) tooMany() {
 }
 
 // Due returns a number below which the answers to an origin have to be dropped, because together the answers to this origin take more
-// than MaxOrigin bytes. If they take less, Due returns 0, or a number below which the answers were dropped already. The leader logs the number as the Low of a
-// later answer. From then on, Forgotten is true of each request with a smaller number, even of one that has not been executed yet.
+// than MaxOrigin bytes. If they take less, Due returns 0, or a number below which the answers were dropped already. The leader logs
+// the number as the Low of a later answer. From then on, Forgotten is true of each request with a smaller number, even of one that
+// has not been executed yet.
 func (t *Answers) Due(from uint64) uint64 {
 	if o := t.origins[from]; o != nil {
 		return o.due

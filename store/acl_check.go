@@ -40,9 +40,9 @@ func (r DenyReason) String() string {
 }
 
 // A check may take baseCheckSteps steps, and stepsPerArg more for each argument, but never more than maxCheckSteps. maxCheckSteps
-// steps take some 10 ms, in which other clients wait. A step is one of the following: a binary search for a name among the patterns of a selector;
-// the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps; a comparison of an argument with
-// the one that a rule allows (+command|argument).
+// steps take some 10 ms, in which other clients wait. A step is one of the following: a binary search for a name among the patterns
+// of a selector; the start of a match with another pattern (patternSet.globs); a step of redistext.MatchSteps; a comparison of an
+// argument with the one that a rule allows (+command|argument).
 const (
 	baseCheckSteps = 1 << 17
 	stepsPerArg    = 32

@@ -168,7 +168,7 @@ func (s *selector) channelRules() []string {
 // for categories follow, the best category first (bestCategory). Rules for single commands correct the rest.
 func (s *selector) commandRules(a *aclTable) []string {
 	n := len(a.bits)
-	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, except that the commands of the chosen categories are as list[0] sets them
+	rest := &selector{commands: slices.Clone(s.commands)}      // s.commands, but in the chosen categories as list[0] sets them
 	told := &selector{commands: make(bitmap, len(s.commands))} // the commands that the rules in list allow
 	told.commands.fill(n, s.future)
 	list, sign := []string{"-@all"}, "+@"

@@ -147,8 +147,9 @@ func (e *Entry) clone() *Entry {
 }
 
 // hashOf returns the position of a name in the iteration order, which is the same on every node: the first 48 bits (hashBits) of the
-// SHA-256 of the name. With a simpler function a client could choose a million names with the same position: one leaf of the index would hold all of them,
-// and one call of SCAN would return all of them. With SHA-256, it takes some 17 million attempts to find even two such names.
+// SHA-256 of the name. With a simpler function a client could choose a million names with the same position: one leaf of the index
+// would hold all of them, and one call of SCAN would return all of them. With SHA-256, it takes some 17 million attempts to find even
+// two such names.
 func hashOf(name string) uint64 {
 	sum := sha256.Sum256(stringBytes(name))
 	return binary.BigEndian.Uint64(sum[:]) >> (64 - hashBits)

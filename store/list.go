@@ -108,8 +108,8 @@ func (l *Deque) gap(i int) (at int64, ok bool) {
 }
 
 // widen makes a gap before index i. Of the ranges of 2^k positions around the element at index i-1, it takes the smallest that has at
-// most (4/3)^k elements, and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it gives all
-// elements new positions. In the long run it moves O(log n) elements for each insertion.
+// most (4/3)^k elements, and spreads these elements evenly over the range. At an end of the list, or if there is no such range, it
+// gives all elements new positions. In the long run it moves O(log n) elements for each insertion.
 func (l *Deque) widen(i int) {
 	if i == 0 || i == l.Len() {
 		l.spread()

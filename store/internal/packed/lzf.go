@@ -63,9 +63,9 @@ func (w *lzfWriter) copy(offset, length int) {
 	w.beginRun()
 }
 
-// lzfMatch returns how many bytes at the beginning of its two arguments are equal; the first three must be. The limit of the result is MaxMatch or len(in)-2, whichever is less. If the limit is higher than sixteen,
-// lzfMatch compares the sixteen bytes after the first three without a check of the limit, as Redis does. So the result
-// may exceed the limit.
+// lzfMatch returns how many bytes at the beginning of its two arguments are equal; the first three must be. The limit of the result
+// is MaxMatch or len(in)-2, whichever is less. If the limit is higher than sixteen, lzfMatch compares the sixteen bytes after the
+// first three without a check of the limit, as Redis does. So the result may exceed the limit.
 func lzfMatch(ref, in []byte) int {
 	longest := min(len(in)-2, MaxMatch)
 	length := 3
