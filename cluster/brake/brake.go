@@ -2,8 +2,8 @@
 //
 // Go's memory limit is soft: the collector takes at most half of the processors' time, and allocations go on meanwhile. Clients
 // may send many large values while there is much data for the collector to mark. Then a process grows until the kernel ends it,
-// although it uses only a small part of that memory. A node needs most memory for data that it reads from a socket or from its
-// log, and for large replies. So the goroutines that handle such data wait for one cycle of the collector, but only when the
+// although only a small part of its memory holds live data. A node needs most memory for data that it reads from a socket or from
+// its log, and for large replies. So the goroutines that handle such data wait for one cycle of the collector, but only when the
 // memory in use is close to Go's limit (Set).
 package brake
 
@@ -17,8 +17,8 @@ import (
 // step is how many bytes Bring and Scarce count before they look at the memory in use again.
 const step = 1 << 20
 
-// growth is by how much the memory in use must have grown since the last cycle before brake starts another one. If the
-// live data itself is above the limit, more cycles would free nothing.
+// growth is by how many bytes the memory in use must have grown since the last cycle before brake starts another one. If the live
+// data itself is above the limit, more cycles would free nothing.
 const growth = 4 << 20
 
 var (
@@ -31,9 +31,9 @@ var (
 	mu sync.Mutex // held during a cycle; goroutines that wait for the cycle wait for mu
 )
 
-// Set sets the limit. If more bytes than that are in use, callers of Bring wait for a cycle of the collector. If bytes is 0,
-// they never wait. unused is how many bytes of the heap have no physical memory, such as the bytes of a ballast that is never
-// written.
+// Set sets the limit to as many bytes as the parameter bytes says; 0 means no limit. If more bytes than the limit are in use,
+// callers of Bring wait for a cycle of the collector. The parameter unused is how many bytes of the heap have no physical memory,
+// such as the bytes of a ballast that is never written.
 func Set(bytes, unused int64) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -42,8 +42,9 @@ func Set(bytes, unused int64) {
 	rest.Store(0)
 }
 
-// Bring counts bytes that the caller is about to read or write. Each time that step bytes have been counted, it looks at
-// the memory in use: if that is above the limit, or would be with these bytes, it waits for a cycle of the collector.
+// Bring counts bytes that the caller is about to read or write. Each time that step bytes have been counted, Bring looks at the
+// memory in use. If that memory and these bytes together are above the limit, Bring waits for a cycle of the collector. But it
+// does not wait if the memory in use has hardly grown since the last cycle (growth).
 func Bring(bytes int) {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return
@@ -76,7 +77,7 @@ const lookEvery = 64 << 10
 // Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.
 type Worker struct{ bytes int }
 
-// Did counts bytes that were worked on. It calls Look now and then.
+// Did counts bytes that were worked on. It calls Look each time that lookEvery bytes have been counted.
 func (w *Worker) Did(bytes int) {
 	if w.bytes += bytes; w.bytes >= lookEvery {
 		w.bytes = 0
@@ -113,8 +114,8 @@ func Short(bytes int) bool {
 	return true
 }
 
-// Crowded reports whether the memory in use was near the limit even after the last cycle, and still is. Then more cycles would free
-// little, so the caller has to give up data.
+// Crowded reports whether the memory in use was near the limit (above seven eighths of it) even after the last cycle, and still
+// is. Then more cycles would free little, so the caller has to give up data.
 func Crowded() bool {
 	most := limit.Load()
 	near := most - most/8

@@ -50,7 +50,7 @@ func TestBring(t *testing.T) {
 	}
 	runtime.KeepAlive(kept)
 
-	// Bring adds the bytes that its caller will take to the memory in use.
+	// To the memory in use, Bring adds the bytes that its caller is about to take.
 	Set(inUse()+much/2, 0)
 	began = cycles()
 	if Bring(much / 4); cycles() != began {

@@ -34,7 +34,8 @@ const ConfirmName = "\x00confirm"
 // Unknown stands for a command that a peer of a later version has sent, and that this node does not know.
 var Unknown = &store.Command{Name: "unknown", Flags: store.Write}
 
-// UnknownName returns the name of the first command that this node does not know; any is false if this node knows all commands.
+// UnknownName returns the name of the first command that this node does not know; the result any is false if this node knows all
+// commands.
 func (c *Call) UnknownName() (name []byte, any bool) {
 	if c.Cmd == Unknown {
 		return c.Args[0], true

@@ -25,8 +25,9 @@ const (
 )
 
 const (
-	// asksVersion is the only command of the table that a node may send in its own name (store.SystemUser): it asks for the version of
-	// the user list. In a call of any other command of the table, Read replaces store.SystemUser by noUser.
+	// asksVersion is the only command of the table that a node may send in its own name (store.SystemUser), and only with the
+	// argument version: it asks for the version of the user list. In any other call of a command of the table, Read replaces
+	// store.SystemUser by noUser.
 	asksVersion = "acl|load"
 	// noUser is a name that no user can have, because it has a blank.
 	noUser = "another node"

@@ -51,7 +51,8 @@ func roomLeft(c *Call, left int) int {
 	return left
 }
 
-// TooLong is the reply to a call that is too long for a request. The reply names limit, the number of bytes that a command may write.
+// TooLong is the reply to a call that is too long for a request. The parameter limit is the number of bytes that a command may
+// write; the reply names it.
 func TooLong(c *Call, limit int64) store.Reply {
 	switch {
 	case c.Txn == nil:
@@ -117,8 +118,8 @@ func sizeLeft(calls []Call, limit int) int {
 	return limit
 }
 
-// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none, because on the client's node the keys of a
-// WATCH are also its arguments, and are counted there.
+// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none: on the client's node, the keys of
+// a WATCH are also its arguments, and are counted as such.
 func (t *Transaction) compared() []Watched {
 	if t.Observe {
 		return nil
@@ -137,9 +138,10 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls keep their place in the order of arrival even if their client does heavy work. Such are the calls from
-// which clients build locks: scripts, transactions, and writes that take the same time whatever the data is. Calls with large arguments
-// do not keep their place; KeepsPlace does not check that, but AnyLarge does.
+// KeepsPlace reports whether calls keep their place in the order of arrival even if their client does heavy work. It is true if
+// clients build locks from all of these calls. Clients build locks from scripts, transactions, SET, DEL, and the writes with the
+// flag store.Fast, which take the same time whatever the data is. Calls with large arguments do not keep their place; KeepsPlace
+// does not check that, but AnyLarge does.
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -231,9 +233,9 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the name of the user whose calls these are; "" is the default user. If there are no calls, or a node makes the calls in
-// its own name, any is false and name is "". There is one exception: for a node's call that asks for the version of the user list, name
-// is store.SystemUser, because clients that log in wait for that call.
+// User returns the name of the user whose calls these are; "" is the default user. If there are no calls, or a node makes the
+// calls in its own name, the result any is false and the result name is "". There is one exception: for a node's call that asks
+// for the version of the user list, the result name is store.SystemUser, because clients that log in wait for that call.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false

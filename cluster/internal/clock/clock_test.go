@@ -250,8 +250,8 @@ func (n *naiveLateness) blockMax(seq uint64) int64 {
 	return worst
 }
 
-// TestLateReadingsOfTheWallClock: the process is stopped between the readings of the two clocks. Earlier the offset became
-// wrong by that, and the deadline of a SET PXAT moved by the time of the stop.
+// TestLateReadingsOfTheWallClock: the process is stopped between the readings of the two clocks. Earlier such a stop made the
+// offset wrong, and the deadline of a SET PXAT moved by the length of the stop.
 func TestLateReadingsOfTheWallClock(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)

@@ -16,7 +16,7 @@ type Lateness struct {
 
 const latenessBlock = 1 << 10
 
-// Reset forgets everything; next is the first write set of the present leader.
+// Reset forgets everything; the parameter next is the number of the present leader's first write set.
 func (l *Lateness) Reset(next uint64) { *l = Lateness{first: next, last: next} }
 
 // Record notes that the write set with the number seq was acknowledged ms milliseconds after its evaluation.

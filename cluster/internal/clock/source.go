@@ -29,7 +29,7 @@ func (s *System) Monotonic() time.Duration { return time.Since(s.start) }
 // Wall returns the time of day.
 func (s *System) Wall() time.Time { return time.Now() }
 
-// Busy returns the processor time that this process has used.
+// Busy returns the processor time that this process has used, or what Monotonic returns if the system does not tell that time.
 func (s *System) Busy() time.Duration {
 	if busy, ok := processorTime(); ok {
 		return busy

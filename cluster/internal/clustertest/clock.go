@@ -11,7 +11,7 @@ func NewClock() Clock { return Clock{time.Now()} }
 // Monotonic returns the time since NewClock.
 func (c Clock) Monotonic() time.Duration { return time.Since(c.start) }
 
-// Busy returns the same: in a bubble, work takes the bubble's time and no processor time.
+// Busy returns what Monotonic returns: in a bubble, work takes the bubble's time and no processor time.
 func (c Clock) Busy() time.Duration { return c.Monotonic() }
 
 // Wall returns the time of day.

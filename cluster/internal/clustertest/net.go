@@ -173,7 +173,7 @@ func (s *memStream) read(b []byte) (int, error) {
 		case len(s.chunks) == 0 && s.ended:
 			return 0, io.EOF
 		}
-		// One timer wakes read at the arrival of the next chunk or at the deadline, whichever comes first.
+		// One timer wakes the method read at the arrival of the next chunk or at the deadline, whichever comes first.
 		next := s.deadline
 		if len(s.chunks) > 0 && (next.IsZero() || s.chunks[0].at.Before(next)) {
 			next = s.chunks[0].at

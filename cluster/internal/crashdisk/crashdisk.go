@@ -81,8 +81,8 @@ func (d *Disk) As() datadir.Disk {
 	}
 }
 
-// begin counts a step; it fails if the power has failed before. If the power fails in this
-// step, done is false, and the effect of the step may survive or not. The caller holds mu.
+// begin counts a step; it fails if the power has failed before. If the power fails in this step, the result done is false, and
+// the effect of the step may survive or not. The caller holds mu.
 func (d *Disk) begin(format string, args ...any) (done bool, err error) {
 	if d.down {
 		return false, ErrPower
@@ -150,9 +150,9 @@ func (d *Disk) Resume() {
 	d.down, d.stopAt = false, 0
 }
 
-// act counts a step, and calls the function picture, which changes the inodes. If the power does
-// not fail in this step, act also calls the function real, which changes the real files. If the
-// power has failed before, act does nothing and returns ErrPower.
+// act counts a step, and calls the function picture, which changes the inodes. If the power does not fail in this step, act also
+// calls the function real, which changes the real files; else it returns ErrPower. If the power has failed before, act does
+// nothing and returns ErrPower.
 func (d *Disk) act(real func() error, picture func(), format string, args ...any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file
-// with ten thousand users. Gate.Rest delays a client only after the node has done such work for that client. So if
-// hundreds of clients each sent one such command, all these commands would run at once. The node has neither the
-// processors nor the memory for that. Therefore it does one piece of each kind at a time (Gate.Alone), and leaves other
-// clients some time between two pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
+// Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file with ten
+// thousand users. Gate.Rest delays a client only after the node has done such work for that client. So if hundreds of clients
+// each sent one such command, all these commands would run at once. The node has neither the processors nor the memory for that.
+// Therefore the node does one piece of work of each kind at a time (Gate.Alone), and leaves other clients some time between two
+// pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
 
 // OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind. Work of
 // some kinds waits for the leader, or for a script that holds the state, and must not hold up work of other kinds.
@@ -36,9 +36,9 @@ func newTurns() (one [ownKinds]*semaphore.Weighted) {
 	return one
 }
 
-// Alone waits until the node does no other piece of work of the kind. It must be called only on a Gate that Beside has made. ok is
-// false if the client has been cut off, or the node closes; otherwise the caller must call leave at the end of the work. c is nil
-// for work without a client.
+// Alone waits until the node does no other piece of work of the kind. It must be called only on a Gate that Beside has made. The
+// result ok is false if the client has been cut off, or the node closes; otherwise the caller must call the function leave at the
+// end of the work. The parameter c is nil for work without a client.
 func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	ctx, end := c.until(g.ctx)
 	defer end()
@@ -53,9 +53,10 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits for the turn of a piece of work, yieldLate at most. After a piece that took some time, the node waits for ownTimes
-// times as long before it begins another one. It does not wait while other clients are idle. Unlike Rest, Pace is called before
-// the work; the caller must call done at the end of the work. ok is as for Alone. If c is nil, Pace does not wait.
+// Pace waits until the next piece of work may begin, but no longer than yieldLate. After a piece that took some time, the node
+// waits for ownTimes times as long before it begins another one. Pace does not wait while other clients are idle. Unlike Rest,
+// Pace is called before the work; the caller must call the function done at the end of the work. The result ok is false in the
+// same cases as that of Alone. If c is nil, Pace does not wait.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true
@@ -76,7 +77,7 @@ type Shared[T any] struct {
 	kind  OwnKind
 	begun atomic.Uint64 // how often the work has begun
 
-	// Only the goroutine that Alone has let in uses these.
+	// Only the goroutine that Alone has let in uses these fields.
 	number uint64 // value of begun for the run of the work whose result is in last
 	last   T      // the last result
 }

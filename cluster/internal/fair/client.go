@@ -67,8 +67,8 @@ func (c *Client) until(ctx context.Context) (_ context.Context, end context.Canc
 	}
 }
 
-// AwaitGone returns a channel that gets a value when the client is cut off. The caller must call end when it no longer reads the
-// channel. c is nil for work without a client.
+// AwaitGone returns a channel that gets a value when the client is cut off. The caller must call the function end when it no
+// longer reads the channel. c is nil for work without a client.
 func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	if c == nil {
 		return nil, func() {}

@@ -21,27 +21,26 @@ import (
 // A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards. From then on the client
 // counts as heavy for YieldMemory, and so does each new connection from its address, because a client may connect anew for each command.
 //
-// But commands from which clients build locks keep their place in the order of arrival (call.KeepsPlace). A client may not wait for the
-// reply to a release, and take the lock again by another connection: it relies on that order. If such a command turns out to be heavy,
+// But commands from which clients build locks keep their place in the order of arrival (call.KeepsPlace). A client may take a lock again
+// by another connection without waiting for the reply to its release: it relies on that order. If such a command turns out to be heavy,
 // the node delays its reply instead (HoldReplies), because a client usually sends nothing before it has the reply.
 
 const (
 	// HeavyTime is the time above which the evaluation of a command is heavy.
 	HeavyTime = 4 * time.Millisecond
-	// longTime is the time above which even the first heavy work of a client delays its replies.
+	// longTime is a time: the replies to heavy work that takes longer are delayed even if it is the client's first heavy work.
 	longTime = 100 * time.Millisecond
 
-	// yieldTimes is the time that the others get after a piece of heavy work, as a multiple of the time that
-	// the piece took.
+	// yieldTimes is the time that the other clients get after a piece of heavy work, as a multiple of the time that the piece took.
 	yieldTimes = 9
 	// ownTimes takes the place of yieldTimes for work that the node does by itself. When Rest returns, the client's next piece begins at
-	// once, so that piece runs in the time that the others get. So such work has a quarter of all time, unless its pieces are so long
-	// that YieldMost applies.
+	// once, so that piece runs in the time that the other clients get. So such work has a quarter of all time, unless its pieces are so
+	// long that YieldMost applies.
 	ownTimes = 4
-	// ownIdle is how long the others must have been idle before a piece of the node's own work may begin at once. It is long, because
-	// the node does not see requests that wait for a processor.
+	// ownIdle is how long the other clients must have been idle before a piece of the node's own work may begin at once. It is long,
+	// because the node does not see requests that wait for a processor.
 	ownIdle = time.Second
-	// YieldMost bounds the time that the others get.
+	// YieldMost bounds the time that the other clients get after a piece of heavy work.
 	YieldMost = 2 * time.Second
 	// ByteTakes is the time to read or send a byte.
 	ByteTakes = 10 * time.Nanosecond
@@ -51,7 +50,8 @@ const (
 	yieldLook = 10 * time.Millisecond
 	// YieldMemory is how long a client counts as heavy after heavy work.
 	YieldMemory = time.Second
-	// yieldSoon bounds the wait of a request without large arguments.
+	// yieldSoon bounds the wait of a request without large arguments. It also bounds the delay of a held reply, unless many clients do
+	// heavy work (yieldCrowd).
 	yieldSoon = time.Second
 	// yieldCrowd bounds the delay of a reply where many clients do heavy work.
 	yieldCrowd = 30 * time.Second
@@ -78,7 +78,7 @@ type Gate struct {
 	clock   Clock
 	members func() int
 
-	times time.Duration                 // the time that the others get after a piece of heavy work, as a multiple of what the piece took
+	times time.Duration                 // the time that other clients get after a piece of heavy work, as a multiple of its own time
 	idle  time.Duration                 // a piece does not wait if the others have been idle for so long; 0: if they have done nothing since the tally g.was
 	one   [ownKinds]*semaphore.Weighted // for Alone: one of weight 1 for each kind; nil unless Beside has made the Gate
 	*activity
@@ -139,8 +139,8 @@ func (g *Gate) Beside() *Gate {
 }
 
 // Rest delays client c so that requests of other clients go first. It is called after this node itself, not the leader, has done work for
-// c. took is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece may begin when
-// Rest returns.
+// c. The parameter took is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece
+// may begin when Rest returns.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
 		return
@@ -236,7 +236,8 @@ func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Du
 
 // GiveWay waits for the turn of a client whose session has read the arguments of a command and does not submit the command now. The
 // session keeps the arguments for later, or answers the command itself. Reading the arguments was work, too, so GiveWay waits unless they
-// have few bytes. The caller must call leave when the session has kept the arguments or answered the command.
+// have only call.HeavyBytes bytes or less. The caller must call the function leave when the session has kept the arguments or answered
+// the command.
 func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	if c == nil || bytes <= call.HeavyBytes {
 		return func() {}
@@ -272,8 +273,8 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 	return true
 }
 
-// admit waits until LargeAtOnce has room for a command if its arguments are large, or until ctx ends. The caller must call
-// leave when the command has ended.
+// If the arguments of a command are large, admit waits until LargeAtOnce has room for the command, or until ctx ends. The caller must
+// call the function leave when the command has ended.
 func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
 	n := int64(min(bytes+store.ReplySize*arguments, LargeAtOnce)) // each argument may have a reply
 	// If c.admitted is set, GiveWay has already admitted the command, and now the session submits a part of the work on it. Acquire fails
@@ -284,11 +285,11 @@ func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leav
 	return func() { g.large.Release(n) }
 }
 
-// HoldReplies delays the replies to heavy work that kept its place in the order of arrival, until other clients have
-// had their time (yieldTimes). If many clients do such work, HoldReplies releases their replies one by one. The
-// pauses are so long that the leader has time left even if the clients of every node do such work. So another client
-// that takes a lock waits for one of these commands, not for all of them. more is how many bytes the caller keeps
-// beside the replies. most is the longest time that HoldReplies may hold them.
+// HoldReplies delays the replies to heavy work that kept its place in the order of arrival, until other clients have had their time
+// (yieldTimes). If many clients do such work, HoldReplies releases their replies one by one. The pauses are so long that the leader has
+// time left even if the clients of every node do such work. So another client that takes a lock waits for one of these commands, not for
+// all of them. The parameter more is how many bytes the caller keeps beside the replies. The parameter most is the longest time that
+// HoldReplies may hold them.
 func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time.Duration) {
 	if c == nil {
 		return
@@ -327,8 +328,9 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 	}
 }
 
-// awaitSlot waits until the first of three events: the monotonic time slot comes, ctx ends, or the other clients have done nothing for
-// 1.25 times the duration idle. After the third event, no request of the other clients can be waiting behind heavy work.
+// awaitSlot waits until the first of three events: the monotonic time in the parameter slot comes, ctx ends, or the other clients have
+// done nothing for 1.25 times the duration in the parameter idle. After the third event, no request of the other clients can be waiting
+// behind heavy work.
 func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
@@ -348,7 +350,7 @@ func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duratio
 	}
 }
 
-// idleFor returns for how long others have done no work, as far as the calls of quiet have seen.
+// idleFor returns for how long others have done no work, as far as the calls of the method quiet have seen.
 func (g *Gate) idleFor(now time.Duration) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -365,7 +367,8 @@ func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 }
 
 // enter waits until a piece of heavy work may run, and then begins the piece. It waits until patience has passed or ctx ends, at the
-// latest. The caller must end the piece, either with done, which gets the number of bytes that were read and replied, or with g.end.
+// latest. The caller must end the piece, either with the function done, which gets the number of bytes that were read and replied, or
+// with g.end.
 func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes int, patience time.Duration) (done func(moved int)) {
 	writes := !call.ReadOnly(calls)
 	late := g.clock.Monotonic() + patience
@@ -393,8 +396,8 @@ func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes in
 }
 
 // begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise the caller has to wait before it calls begin again:
-// for the duration wait, or until changed is closed. *seen is the tally before the last wait, if that wait was long enough to see whether
-// the others are idle; else it is the zero tally. begin updates *seen.
+// for the duration wait, or until the channel changed is closed. *seen is the tally before the last wait, if that wait was long enough to
+// see whether the others are idle; else it is the zero tally. begin updates *seen.
 func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes bool) (wait time.Duration, changed chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -426,7 +429,7 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 	return 0, nil
 }
 
-// end ends a piece of heavy work; began is when it began.
+// end ends a piece of heavy work; the parameter began is the time at which the piece began.
 func (g *Gate) end(began, now time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -462,7 +465,7 @@ func (g *Gate) look(from tally) {
 	g.wrote = 1
 }
 
-// since makes begin look only for work that others have done after a tally; mu is held.
+// since makes the method begin look only for work that others have done after a tally; mu is held.
 func (g *Gate) since(is tally) {
 	g.was, g.wrote = is, 0
 	g.era.Add(1)
@@ -472,7 +475,7 @@ func (g *Gate) present() tally {
 	return tally{g.light.Load(), g.applied.Load() - g.exempt.Load(), true}
 }
 
-// leave sets next and pause so that the others get their time after a piece; mu is held.
+// leave sets the fields next and pause so that the other clients get their time after a piece; mu is held.
 func (g *Gate) leave(took, now time.Duration) {
 	g.next = max(g.next, now+min(g.times*took, YieldMost))
 	g.pause = min(max(took/2, yieldLook), YieldMost)

@@ -18,7 +18,7 @@ import (
 // GatherLimit bounds how long a batch waits for more requests.
 const GatherLimit = time.Millisecond
 
-// GatherRetry bounds how many batches do not wait after a wait that did not pay. This number doubles with
+// GatherRetry bounds how many batches do not wait after a wait that did not pay. This number about doubles (n becomes 2n+1) with
 // each wait that does not pay, and halves with each wait that does.
 const GatherRetry = 32
 

@@ -39,8 +39,8 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request, with two exceptions. closed is true if the Inbox is closed. busy is true if a long script runs and the request is
-// not patient: a patient request waits until the script ends.
+// Add queues a request, but not in two cases. If the Inbox is closed, the result closed is true. The result busy is true if a
+// long script runs and the request is not patient: a patient request waits until the script ends.
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -66,7 +66,7 @@ func (i *Inbox[R]) Remove(r R) {
 // Begin tells a submitter what to do about queued requests, by the first of these results that is true:
 //
 //   - run: the submitter must run the requests, and no other goroutine runs requests until the submitter calls Release or
-//     HandOver. run is false if inline is false, or if another goroutine runs requests.
+//     HandOver. The result run is false if the parameter inline is false, or if another goroutine runs requests.
 //   - enough: the submitter must call SignalFull.
 //   - any: there are queued requests, and the submitter must call Signal.
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {

@@ -10,8 +10,8 @@ type Interval struct {
 	other time.Duration // when other requests came last, monotonic
 }
 
-// Took begins the interval after long work, which has just ended. piece is how long that work took; if it took less than HeavyTime,
-// no interval begins.
+// Took begins the interval after long work, which has just ended. The parameter piece is how long that work took; if it took less
+// than HeavyTime, no interval begins.
 func (i *Interval) Took(piece, now time.Duration) {
 	if piece >= HeavyTime {
 		i.until = max(i.until, now+min(piece, turnRest))

@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// LeastTime is the smallest limit of a user whose work has been stopped many times, with one exception (rushTime).
+	// LeastTime is the smallest time limit of a user whose work has been stopped many times, with one exception (rushTime).
 	LeastTime = 50 * time.Millisecond
-	// rushTime is the smallest limit of a user while such work arrives without a break from many connections. It does not apply
-	// to scripts that do little (luavm), because clients build locks from such scripts.
+	// rushTime is the smallest time limit of a user while work that has to be stopped arrives without a break from many
+	// connections. It does not apply to scripts that do little (luavm), because clients build locks from such scripts.
 	rushTime = time.Millisecond
 	// RushMemory is the time after which a limit below LeastTime doubles again.
 	RushMemory = time.Second
@@ -59,8 +59,8 @@ type overrun struct {
 	rush     int           // halvings below LeastTime
 	last     time.Duration // monotonic time of the last halving
 
-	spent  spending // by how much its limit is shorter
-	shared spending // what it has added to the spending of everyone
+	spent  spending // by how much the user's limit is shorter
+	shared spending // what the user has added to the spending of everyone
 }
 
 // spending is time that has been used up. It is given back evenly, a full limit in GraceMemory.
@@ -109,8 +109,9 @@ func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 	return min(full, max(LeastTime>>l.rush(user, now), rushTime))
 }
 
-// Note halves the time limit of a user whose work was stopped; took is how long that work ran. A limit of LeastTime or less is halved
-// only if the stopped work of the user takes at least a quarter of all time. first reports that no earlier halving was in force.
+// Note halves the time limit of a user whose work was stopped. The parameter took is how long that work ran. A limit of LeastTime
+// or less is halved only if the stopped work of the user takes at least a quarter of all time. The result first reports that no
+// earlier halving was in force.
 func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,7 +130,8 @@ func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	return first
 }
 
-// Spend shortens the time limit of a user whose work kept others waiting for the time took, which must be more than GraceTime.
+// Spend shortens the time limit of a user whose work kept others waiting for the time in the parameter took, which must be more
+// than GraceTime.
 func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,8 +142,8 @@ func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.share(user, took, full, now)
 }
 
-// share adds the time took of a user's work to the spending of everyone, if it is more than GraceTime. Each user adds no more than a
-// full limit, so that one user alone does not shorten the limits of others.
+// share adds the time of a user's work (the parameter took) to the spending of everyone, if that time is more than GraceTime.
+// Each user adds no more than a full limit, so that one user alone does not shorten the limits of others.
 func (l *Limits) share(user string, took, full, now time.Duration) {
 	if took <= GraceTime {
 		return
@@ -174,8 +176,8 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over a list from another node; age is the age of the list. For each user, Learn takes over the halvings
-// and the spent time, but only where they exceed what this node knows.
+// Learn takes over a list from another node. The parameter age is the time since that node made the list. For each user, Learn
+// takes over the halvings and the spent time, but only where they exceed what this node knows.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 
 // Work is a request that waits for its turn.
 type Work interface {
-	// User returns the name of the user whose work it is. any is false for work of the cluster itself. If such work
-	// asks for the version of the user list, the name is store.SystemUser, because clients that log in wait for it.
+	// User returns the name of the user whose work it is. The result any is false for work of the cluster itself. If such work asks for
+	// the version of the user list, the name is store.SystemUser, because clients that log in wait for it.
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
@@ -70,22 +70,22 @@ const (
 	turnWait = 50 * time.Millisecond
 	// restFor is how long others may send no request before heavy work stops waiting for them.
 	restFor = 100 * time.Millisecond
-	// heavyMemory is for how long after heavy work light work is noted, too (Counts).
+	// heavyMemory is a time after heavy work in which light work is noted, too (Counts).
 	heavyMemory = 6 * turnMemory
 )
 
-// Turns knows how much time the work of each user, and of each kind, has taken lately, and holds the requests that wait because of
-// that.
+// Turns knows how much time the work of each user, and of each kind, has taken lately. It also holds the requests that wait because their
+// user or their kind has taken much.
 type Turns[W Work] struct {
 	used    uses // by users
 	coarse  uses // by users, coarse pieces only
 	kinds   uses // by kinds of work that have been heavy
 	weights uses // by kinds of work, only work of users with much coarse work; a piece is one command
 	waiting []W  // requests that go behind others, in order
-	tried   int  // how many of the requests that went behind others the present batch has
-	front   int  // how many requests of the present batch come before those
+	tried   int  // how many requests of the present batch went behind others
+	front   int  // how many requests of the present batch come before the tried ones
 	passed  bool // the last batch has run no request that went behind others
-	ready   int  // how many of waiting are not heavy
+	ready   int  // how many requests in the field waiting are not heavy
 
 	overtaken bool // heavy work has waited for a batch of other requests
 
@@ -168,10 +168,10 @@ type LargeWrite struct {
 	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit charges the users of an entry's large writes. Each pays for the evaluation of its writes, and for its share of the
-// extra time. The extra time is how much longer the commit took than that of an entry of light work. If the entry has no large
-// writes, NoteCommit adds the extra time to the coarse work of the batch, up to applyTimes: all nodes repeat that work when
-// they apply the entry. entry is the length of the entry.
+// NoteCommit charges the users of an entry's large writes. Each pays for the evaluation of its writes, and for its share of the extra
+// time. The extra time is how much longer the commit took than that of an entry of light work. If the entry has no large writes,
+// NoteCommit adds the extra time to the coarse work of the batch, up to applyTimes: all nodes repeat that work when they apply the entry.
+// The parameter entry is the length of the entry in bytes.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
@@ -198,8 +198,8 @@ func (t *Turns[W]) noteApplied(took, now time.Duration) {
 	t.spent += took
 }
 
-// Ended notes that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long, while other
-// users send requests.
+// Ended notes that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long (turnRest at
+// most), while other users send requests.
 func (t *Turns[W]) Ended(now time.Duration) {
 	spent := t.spent
 	t.ran, t.spent = t.ran[:0], 0
@@ -235,9 +235,9 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs predicts the weight of a request of a user with much coarse work. light is true if the request is not coarse. long is
-// true if it takes HeavyTime or more, so that it cannot be the release of a lock. Both are false if the request's kind is too
-// little known.
+// weighs predicts the weight of a request of a user with much coarse work. The result light is true if the request is not coarse. The
+// result long is true if the request takes HeavyTime or more, so that it cannot be the release of a lock. Both are false if the request's
+// kind is too little known.
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {
@@ -350,10 +350,10 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	return true
 }
 
-// part splits q into the requests that keep their places (front), those that go behind them (back), and those that are
-// heavy. No request goes before an earlier one of the same user, with two exceptions. Requests that may take or release
-// a lock go before heavy ones. Light requests (weighs) go before requests in back that cannot be of a lock. behind has
-// the users who had a request in front or back before their first heavy request.
+// part splits q into the requests that keep their places (front), those that go behind them (back), and those that are heavy. No request
+// goes before an earlier one of the same user, with two exceptions. Requests that may take or release a lock go before heavy ones. Light
+// requests (weighs) go before requests in the slice back that cannot be of a lock. The result behind has the users who had a request in
+// the slices front or back before their first heavy request.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
@@ -401,10 +401,10 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 	return front, t.byUse(back, now, turnWait), t.byUse(heavy, now, math.MaxInt64), behind
 }
 
-// byUse orders the users of q in three groups, and keeps the order of each user's requests. First come users who have had less
-// than half of the mean coarse work of these users, the least first. They would otherwise wait for a piece of work of each of
-// the others. Then come users whose last coarse work is longer ago than wait, the longest wait first. Without this group, many
-// users who have done little could keep a user who has done much waiting, until each of them has done as much. Last come all
+// byUse orders the users of q in three groups, and keeps the order of each user's requests. First come users who have had less than half
+// of the mean coarse work of these users, the least first. They would otherwise wait for a piece of work of each of the others. Then come
+// users whose last coarse work is longer ago than the parameter wait: those whose last coarse work is longest ago go first. Without this
+// group, many users who have done little could keep a user who has done much waiting, until each of them has done as much. Last come all
 // others, by their coarse work.
 func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	of := map[string][]W{}
@@ -486,7 +486,7 @@ func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	return nil
 }
 
-// firstAlone returns the index of the first heavy request whose user is not in behind (part); -1: there is none.
+// firstAlone returns the index of the first heavy request whose user is not in the map behind (a result of part); -1: there is none.
 func firstAlone[W Work](heavy []W, behind map[string]bool) int {
 	return slices.IndexFunc(heavy, func(r W) bool {
 		user, _ := r.User()

@@ -7,13 +7,13 @@ import (
 )
 
 const (
-	// turnMemory is the half-life of the times in uses.
+	// turnMemory is the half-life of the times and the numbers of pieces in uses.
 	turnMemory = 10 * time.Second
 	// If there are turnNames users, or as many kinds of work, those with little work are forgotten.
 	turnNames = 1000
 )
 
-// uses is how much time work has taken lately, by name.
+// uses is how much time work has taken lately, by the name of a user or of a kind of work.
 type uses map[string]use
 
 // use is how much time work took, and in how many pieces. Both values decay (turnMemory).

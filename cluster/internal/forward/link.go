@@ -32,10 +32,10 @@ type Outbox struct {
 }
 
 const (
-	// peerWriteTimeout ends a link whose other side has not read writeSize bytes within that time.
+	// If the other side of a link does not read a piece of at most writeSize bytes within peerWriteTimeout, the link ends.
 	peerWriteTimeout = 10 * time.Second
 	writeSize        = 256 << 10
-	// maxOutbox is how many bytes may wait to be written. If more would wait, the link ends.
+	// maxOutbox is how many bytes may wait to be written. If more wait when another frame is to be sent, the link ends.
 	maxOutbox = 512 << 20
 	// pieceSize is the size above which buf gets no more frames and moves to full, because a large buffer would have to be copied to
 	// grow.
@@ -203,7 +203,7 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 	l.mu.Lock()
 	var err error
 	if !l.broken && !l.retired {
-		// mu is held until the call is in waiting, so Fail finds every call that has been sent.
+		// mu is held until the call is in the map waiting, so Fail finds every call that has been sent.
 		if err = l.Out.Send(kind, l.next+1, fill); err == nil {
 			l.next++
 			id = l.next

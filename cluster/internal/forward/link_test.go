@@ -154,7 +154,8 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// A retired Link accepts no new calls, and ends with the last result. By that the peer sees that nobody waits for it any more.
+// A retired Link accepts no new calls, and ends with the last result. The end of the link tells the peer that this node waits for
+// no more results.
 func TestRetiredLinkEndsWithTheLastResult(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, far := testLink()

@@ -28,7 +28,7 @@ import (
 //	kind 3  kill      "k" for SCRIPT KILL, "f" for FUNCTION KILL, "s" for FUNCTION STATS; then
 //	                  the version of the user list by which the sender has checked its client's
 //	                  rights. Version 0.1.0 sends neither that version nor "k". The result is the
-//	                  reply of the command. For "s" it may be status 5; then the node asks again
+//	                  reply of the command. For "s" it may be status 5; then the sender asks again
 //	kind 4  transfer  str id of the member to lead; the result is a status
 //	                  reply or an error reply
 //	kind 5  block     boot number of the sender, the sender's number of the command,

@@ -74,8 +74,8 @@ func newArrivals(s *Strangers, known *peerAddrs) *arrivals {
 	return &arrivals{strangers: s, patience: HandshakeTimeout, known: known, all: map[*arrival]struct{}{}, origins: map[netip.Addr]*origin{}}
 }
 
-// register registers a new connection; it returns nil if the port is closed. It does nothing else for the caller, who is
-// started later.
+// register registers a new connection; it returns nil if the port is closed. If there are maxStrangers strangers already, it cuts
+// one off. It does nothing else for the caller, who is started later.
 func (as *arrivals) register(conn net.Conn) *arrival {
 	a := &arrival{Conn: conn, raw: conn, of: as, from: turns.Origin(conn)}
 	as.mu.Lock()
@@ -105,7 +105,7 @@ func (as *arrivals) register(conn net.Conn) *arrival {
 	return a
 }
 
-// start prepares a registered connection for use; it returns false if the connection is closed.
+// start prepares a registered connection for use; it returns false if the connection is closed, or cannot be opened.
 func (a *arrival) start() bool {
 	a.of.mu.Lock()
 	if a.gone {
@@ -130,7 +130,7 @@ func (a *arrival) start() bool {
 	return err == nil
 }
 
-// admit registers and starts a connection; it returns nil if the port is closed.
+// admit registers and starts a connection; it returns nil if the port is closed, or if start fails.
 func (as *arrivals) admit(conn net.Conn) *arrival {
 	a := as.register(conn)
 	if a == nil || !a.start() {
@@ -179,7 +179,7 @@ func (a *arrival) noStranger() {
 	a.of.unproven = slices.Delete(a.of.unproven, i, i+1)
 }
 
-// prove notes that the caller is a peer. within is its TLS connection, over which it speaks from now on.
+// prove notes that the caller is a peer. The parameter within is the TLS connection over which the caller speaks from now on.
 func (a *arrival) prove(within net.Conn) {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()

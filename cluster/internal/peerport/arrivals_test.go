@@ -12,8 +12,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// Thousands of callers that send nothing, or half of something, are cut off after a while. There are never more than a few of
-// them at once, and they keep no peer out. The log has only a few lines about them.
+// Thousands of callers that send nothing, or half of something, are cut off after a while. There are never more than maxStrangers
+// of them at once, and they keep no peer out. The log has only a few lines about them.
 func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	clustertest.Slow(t)
 	for name, say := range map[string]string{

@@ -84,7 +84,7 @@ func (c *callers) as(with TLS) *Dialer {
 	return d
 }
 
-// raw connects without TLS, and sends only the bytes in say.
+// raw connects without TLS, and sends only the bytes in the parameter say.
 func (c *callers) raw(say string) net.Conn {
 	c.t.Helper()
 	conn, err := c.net.Dial("host:1", time.Second)

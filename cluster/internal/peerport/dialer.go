@@ -74,7 +74,7 @@ func (d *Dialer) turnedAway(addr string, err error) {
 	}
 }
 
-// dialPlain does what Dial does without a gate: it connects without TLS, and sends proto.
+// dialPlain does what Dial does without a gate: it connects without TLS, and sends the byte proto.
 func (d *Dialer) dialPlain(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	conn, err := d.dialOnly(addr, proto, timeout)
 	if err != nil {
@@ -112,9 +112,9 @@ const (
 	maxAttempts = 5
 )
 
-// dialAgain calls dial, and again after each againAfter. It returns the first connection, or the first error. While
-// strangers fill the queue of a peer port, the kernel of the peer drops most requests to connect. The kernel of
-// this node repeats a request only after a second, which is longer than DialTimeout.
+// dialAgain calls the function dial, and again after each againAfter, maxAttempts times at most. It returns the first result, be
+// it a connection or an error. While strangers fill the queue of a peer port, the kernel of the peer drops most requests to
+// connect. The kernel of this node repeats a request only after a second, which is longer than DialTimeout.
 func dialAgain(timeout time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

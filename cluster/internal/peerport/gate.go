@@ -68,7 +68,7 @@ type TLS struct {
 	// Name is the name in the certificates of all nodes; "": the host under which each node is reached.
 	Name string
 
-	// Optional also accepts plain connections, and opens them to peers without TLS.
+	// Optional makes this node also accept plain connections, and open plain connections to peers that do not speak TLS.
 	Optional bool
 }
 
@@ -167,7 +167,8 @@ func (g *peerGate) reload() error {
 	return g.load(1)
 }
 
-// load does the work of reload; the caller holds mu. With looks 2, new content takes effect only when two loads in a row have found it.
+// load does the work of reload; the caller holds mu. If the parameter looks is 2, new content takes effect only when two loads in
+// a row have found it.
 func (g *peerGate) load(looks int) error {
 	content := make([][]byte, 0, 3)
 	for _, f := range g.files() {
@@ -269,7 +270,8 @@ var (
 	errNoProof  = errors.New("it has sent no certificate")
 )
 
-// verify checks a certificate chain. The certificate must contain name, unless name is "".
+// verify checks a certificate chain. It must lead to a CA that this node accepts (k.roots). Its first certificate must be valid,
+// must be for servers and for clients, and must contain the name in the parameter name, unless that is "".
 func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time) error {
 	if len(chain) == 0 {
 		return errNoProof
@@ -321,7 +323,8 @@ type unproven struct{ error }
 
 func (u unproven) Unwrap() error { return u.error }
 
-// config returns the TLS configuration of one connection. The certificate of the peer must contain name, unless name is "".
+// config returns the TLS configuration of one connection. The certificate of the peer must contain the name in the parameter
+// name, unless that is "".
 func (g *peerGate) config(k *peerKeys, name string) *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{k.cert},
@@ -368,7 +371,7 @@ func (g *peerGate) accept(a *arrival, first byte) (net.Conn, error) {
 	return provenConn{c, a.raw}, nil
 }
 
-// call proves this node to the peer at an address, checks the proof of that peer, and sends proto.
+// call proves this node to the peer at an address, checks the proof of that peer, and sends the byte proto.
 func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	late := time.AfterFunc(timeout, func() { conn.Close() })
 	k := g.keys.Load()

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// names connects to peers whose addresses are names. If the resolver fails, the nodes should still reach each other: while the names are
-// gone, the leader may die, and the others have to elect a new one. So names keeps the address at which each peer was last reached.
+// names connects to peers whose addresses contain host names. If the resolver fails, the nodes should still reach each other:
+// while the names are gone, the leader may die, and the others have to elect a new one. So names keeps the address at which each
+// peer was last reached.
 type names struct {
 	connect func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -25,9 +26,9 @@ const (
 	maxNames = 64
 )
 
-// newNames returns a names that looks up each name with a new resolver. The default resolver shares one query among all callers that
-// ask for a name. A query that was lost while the network was partitioned would delay all of them for ten seconds after the network
-// is back.
+// newNames returns a value of the type names that looks up each name with a new resolver. The default resolver shares one query
+// among all callers that ask for a name. A query that was lost while the network was partitioned would delay all of them for ten
+// seconds after the network is back.
 func newNames() *names {
 	return &names{last: map[string]string{}, connect: func(ctx context.Context, addr string) (net.Conn, error) {
 		d := net.Dialer{Resolver: new(net.Resolver)}

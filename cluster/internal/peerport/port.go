@@ -44,9 +44,9 @@ const DialTimeout = 500 * time.Millisecond
 // HandshakeTimeout is how long a new connection may take until the caller has sent what a peer sends first (handshakeDone).
 const HandshakeTimeout = 5 * time.Second
 
-// New serves the callers of ln. self is the address under which the other nodes know this one. Accept and AcceptAppends return the
-// connections of two protocols. For each other protocol, serve has the function that serves its connections. The port's Close also closes
-// d.Strangers.
+// New serves the callers of the listener ln. The parameter self is the address under which the other nodes know this one. Accept
+// and AcceptAppends return the connections of two protocols. For each other protocol, the map serve has the function that serves
+// its connections. The port's Close also closes d.Strangers.
 func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn)) *Port {
 	p := &Port{ln: ln, self: self, serve: serve, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}

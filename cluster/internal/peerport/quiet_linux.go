@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quietConn is a TCP connection whose system calls the Go runtime does not notice. The net package announces
-// each read and write to the runtime as a call that may block. Before the first such call after an idle moment
-// the runtime wakes its monitor thread, which then checks every 20 µs whether the call has returned. Between nodes
-// that exchange a thousand requests and answers a second, these checks are half of the cost. But the calls are
-// non-blocking and return at once; quietConn leaves only the waiting to the runtime.
+// quietConn is a TCP connection whose system calls the Go runtime does not notice. The net package announces each read and write
+// to the runtime as a call that may block. Before the first such call after an idle moment the runtime wakes its monitor thread,
+// which then checks every 20 µs whether the call has returned. Between nodes that exchange a thousand requests and answers a
+// second, these checks are half of the cost of the exchange. But the calls are non-blocking and return at once; quietConn leaves
+// only the waiting to the runtime.
 type quietConn struct {
 	net.Conn
 	raw syscall.RawConn

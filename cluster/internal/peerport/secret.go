@@ -87,8 +87,8 @@ func strong(secret []byte) error {
 	return nil
 }
 
-// addSecret derives the CA of a secret, and adds it to the CAs whose certificates this node accepts from peers. If mine is true, the
-// CA also signs this process's own certificate.
+// addSecret derives the CA of a secret, and adds it to the CAs whose certificates this node accepts from peers. If the parameter
+// mine is true, the CA also signs this process's own certificate.
 func (k *peerKeys) addSecret(secret []byte, mine bool) error {
 	hard, err := pbkdf2.Key(sha256.New, string(secret), []byte(peerSecretPurpose), peerSecretWork, sha256.Size)
 	if err != nil {

@@ -56,7 +56,8 @@ func newStrangers(log *slog.Logger) *Strangers {
 	return &Strangers{log: log, more: map[turnedAway]*strangersSince{}}
 }
 
-// Note counts one call that failed for the reason why, and logs the first such call; the function sum logs further ones.
+// Note counts one call that failed for the reason in the parameter why, and logs the first such call; the function sum logs
+// further ones.
 func (s *Strangers) Note(why turnedAway, remote string, err error) {
 	if why.theirs() {
 		s.Total.Add(1)
@@ -75,7 +76,8 @@ func (s *Strangers) Note(why turnedAway, remote string, err error) {
 	s.more[why] = &strangersSince{timer: time.AfterFunc(strangersPeriod, func() { s.sum(why) })}
 }
 
-// sum logs how many more calls failed for the reason why in the last strangersPeriod. If none did, Note logs the next one at once.
+// sum logs how many more calls failed for the reason in the parameter why, during the last strangersPeriod. If none did, Note
+// logs the next one at once.
 func (s *Strangers) sum(why turnedAway) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// lookedUp returns the stranger that has to be cut off. It finds it by a slow search of all strangers.
+// lookedUp finds the stranger that has to be cut off, by a slow search of all strangers.
 func lookedUp(as *arrivals) (found *arrival) {
 	calls := map[netip.Addr]int{}
 	for _, a := range as.unproven {

@@ -19,7 +19,7 @@ func (w *Watcher) Serve(conn net.Conn) {
 	}
 	r := NewReader(conn)
 	for w.ctx.Err() == nil {
-		// A peer that has asked nothing for this long has given the connection up (Timeout).
+		// A peer that has asked nothing for 2*Timeout has given up the connection: it waits only Timeout for an answer.
 		idle := time.AfterFunc(2*Timeout, func() { conn.Close() })
 		f, err := Read(r)
 		if err == nil {

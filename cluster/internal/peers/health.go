@@ -18,7 +18,7 @@ type health struct {
 	told       bool          // the log says that there is no leader
 }
 
-// tellHealth logs what has changed since its last call. led says whether there is a leader. The caller holds mu.
+// tellHealth logs what has changed since its last call. The parameter led is true if there is a leader. The caller holds mu.
 func (w *Watcher) tellHealth(now time.Duration, led bool) {
 	h := &w.health
 	if h.down == nil {

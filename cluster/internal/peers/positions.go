@@ -36,8 +36,8 @@ func (p *Positions) Heard(id string, index uint64) {
 	}
 }
 
-// Reached counts the members other than self whose log has come to target. The channel arrived is closed when the log of one
-// more member comes to target. The caller must call forget when it no longer waits for arrived.
+// Reached counts the members other than self whose log has come to target. The channel arrived is closed when the log of one more
+// member comes to target. The caller must call the function forget when it no longer waits for the channel arrived.
 func (p *Positions) Reached(target uint64, members []raftnode.Member, self string) (n int, arrived <-chan struct{}, forget func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -164,13 +164,13 @@ func (w *Watcher) sameDirectory(f Status, addr string) bool {
 	return w.cfg.Raft().Meet(f.ID, f.Directory) == nil
 }
 
-// disown stops this node if it has lost its data directory. It concludes that from three facts. This node is a first member
-// that is just beginning (Blank). Another node has met it with another data directory. And that other node has applied at least
-// as much. A node that has a log goes on: it was replaced, and judge finds that it has been removed.
+// disown stops this node if it has lost its data directory. It concludes that from three facts. This node is a first member that
+// is just beginning (Blank). Another node has met this node with another data directory. And that other node has applied at least
+// as much as this node. A node that has a log goes on: it was replaced, and judge finds that it has been removed.
 //
-// The status by comes from the other node, which has answered at the address of the member asked. That address may now
-// belong to a node of another cluster, which may even have the same id. Such a node knows nothing of this one, and does
-// not end it.
+// The status by comes from the other node, which has answered at the address of the member whose id is the parameter asked. That
+// address may now belong to a node of another cluster, which may even have the same id. Such a node knows nothing of this one,
+// and does not end it.
 func (w *Watcher) disown(asked string, by Status) {
 	own := w.Own()
 	if by.ID != asked || by.Cluster != own.Cluster || by.You != Other || by.Applied < own.Applied {

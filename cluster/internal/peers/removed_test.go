@@ -17,7 +17,7 @@ func (founder) Met(id, directory string) (met, same bool) {
 	return true, directory == "D-"+id
 }
 
-// founderWatcher returns the Watcher of n1. died counts the calls of Fatal.
+// founderWatcher returns the Watcher of n1. The result died counts the calls of Fatal.
 func founderWatcher(t *testing.T, leader *string) (w *Watcher, died *int) {
 	died = new(int)
 	return NewWatcher(t.Context(), Config{ID: "n1", Clock: clock.NewSystem(), Logger: slog.New(slog.DiscardHandler),

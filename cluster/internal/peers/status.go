@@ -27,9 +27,10 @@ import (
 //	                n, n times (str user | int halvings | int rush | int milliseconds) |
 //	                uvarint room
 //
-// plain, sentinel and cluster are the addresses for clients (Addresses). you is what the answering node thinks of the asking one: 0 it
-// does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data directory. Frames, integers and str are as in
-// cluster/internal/forward/wire.go. A frame that is longer than frame.MaxShort is refused.
+// The fields plain, sentinel and cluster are the addresses for clients (Addresses). The field you is what the answering node
+// thinks of the asking one: 0 it does not know, 1 a member, 2 no member, 3 a node with the id of a member and another data
+// directory. Frames, integers and str are as in cluster/internal/forward/wire.go. A frame that is longer than frame.MaxShort is
+// refused.
 //
 // Versions can differ in what they say. A reader skips what follows the fields that it knows. A frame may end after applied, the peer
 // address, the data directory, the members or the TLS addresses.

@@ -100,8 +100,8 @@ func (s *Suspicion) turnAfter(leader string) int {
 	return slices.Index(ids, s.ID)
 }
 
-// silent waits until the leader has been silent for patience and this node has caught up. It returns false
-// if another node leads or ctx ends before that.
+// silent waits until the leader has been silent for the time in the parameter patience, and this node has caught up. It returns
+// false if another node leads or ctx ends before that.
 func (s *Suspicion) silent(ctx context.Context, leader raftnode.Leadership, patience time.Duration) bool {
 	tick := time.NewTicker(SuspectTick)
 	defer tick.Stop()

@@ -24,9 +24,9 @@ type Addresses struct {
 	TLSPlain, TLSSentinel, TLSCluster string
 }
 
-// For returns addresses in the first three fields. If secret is true, they are for clients that speak TLS, else for clients
-// that do not. If the node has only an address of the other kind for a protocol, For returns that address. So a client without
-// TLS may learn the address of a TLS port.
+// For returns addresses in the first three fields. If the parameter secret is true, they are for clients that speak TLS, else for
+// clients that do not. If the node has only an address of the other kind for a protocol, For returns that address. So a client
+// without TLS may learn the address of a TLS port.
 func (a Addresses) For(secret bool) Addresses {
 	if secret {
 		return Addresses{Plain: cmp.Or(a.TLSPlain, a.Plain), Sentinel: cmp.Or(a.TLSSentinel, a.Sentinel), Cluster: cmp.Or(a.TLSCluster, a.Cluster)}
@@ -34,8 +34,8 @@ func (a Addresses) For(secret bool) Addresses {
 	return Addresses{Plain: cmp.Or(a.Plain, a.TLSPlain), Sentinel: cmp.Or(a.Sentinel, a.TLSSentinel), Cluster: cmp.Or(a.Cluster, a.TLSCluster)}
 }
 
-// Told returns the topology with the addresses for one kind of clients. If secret is true, these are the clients that speak
-// TLS, else those that do not.
+// Told returns the topology with the addresses for one kind of clients. If the parameter secret is true, these are the clients
+// that speak TLS, else those that do not.
 func (t *Topology) Told(secret bool) *Topology {
 	if !slices.ContainsFunc(t.Nodes, func(n Sighting) bool { return n.TLSPlain != "" || n.TLSSentinel != "" || n.TLSCluster != "" }) {
 		return t

@@ -201,8 +201,8 @@ func (w *Watcher) addressOf(id string) string {
 	return ""
 }
 
-// record stores the status of a member. asked is true if the status is the answer to a question at the member's address,
-// and false if that node has asked this one.
+// record stores the status of a member. The parameter asked is true if the status is an answer to a question that this node sent
+// to the member's address. It is false if the status came with a question of the member.
 func (w *Watcher) record(f Status, asked bool) {
 	now := w.cfg.Clock.Monotonic()
 	if own := w.cfg.Raft().Cluster(); !asked && (f.Directory == "" || own != "" && f.Cluster != "" && f.Cluster != own) {
@@ -232,9 +232,9 @@ func (w *Watcher) record(f Status, asked bool) {
 	w.sumRoom(now)
 }
 
-// Overruns calls the function learn for each member. learn gets the users that the member's latest answer has named,
-// and the time since the member's latest status. A status also comes with a question, so it may be later than that
-// answer. mu is held during these calls.
+// Overruns calls the function learn for each member. The function learn gets the users that the member's latest answer has named,
+// and the time since the member's latest status. A status also comes with a question, so it may be later than that answer. mu is
+// held during these calls.
 func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
@@ -244,9 +244,9 @@ func (w *Watcher) Overruns(learn func(list []fair.Overrun, age time.Duration)) {
 	}
 }
 
-// Vouched reports whether id is in the list of members of a member that has answered this node and is not silent. A node that
-// was away and knows only old configurations depends on such lists. A member whose version sends no list vouches for
-// every id, because any of them may be a member that it knows.
+// Vouched reports whether id is in the list of members of a member that has answered this node and is not silent. A node that was
+// away and knows only old configurations depends on such lists. A member whose version sends no list vouches for every id,
+// because it may know any of them.
 func (w *Watcher) Vouched(id string) bool {
 	now := w.cfg.Clock.Monotonic()
 	w.mu.Lock()
