@@ -56,7 +56,7 @@ type Node struct {
 	ctx    context.Context // ends when the node closes
 	cancel context.CancelFunc
 	waits  context.Context    // for requests that wait for a leader; ends with ctx, or earlier if no leader can come
-	alone  context.CancelFunc // ends waits
+	alone  context.CancelFunc // ends the context waits
 	work   sync.WaitGroup
 	opened chan struct{} // closed when cons is set: connections of peers that come earlier wait for that
 
@@ -331,7 +331,7 @@ func (n *Node) OutOfMemory() bool { return n.fsm.OutOfMemory() }
 // running script.
 func (n *Node) MaxEntry() int64 { return n.fsm.MaxEntry() }
 
-// MaxReply returns how large one reply may be.
+// MaxReply returns how many bytes one reply may have.
 func (n *Node) MaxReply() int64 { return n.cfg.Limits.MaxReply() }
 
 // Script returns a cached script by its SHA-1 in lower case, as this node knows it.
@@ -460,9 +460,9 @@ func (n *Node) Strangers() uint64 { return n.cfg.peers.Strangers.Total.Load() }
 // NewClient returns the Client for a connection from an address.
 func (n *Node) NewClient(addr netip.Addr) *Client { return n.gate.NewClient(addr) }
 
-// GiveWay is for a command with large arguments that the session does not submit. The session queues such a command (for EXEC,
-// for example) or answers it itself. Reading the arguments is work, too, so GiveWay waits for the turn of the client. If the
-// arguments have few bytes, it returns at once. The session must call leave when it has queued or answered the command.
+// GiveWay is for a command with large arguments that the session does not submit. The session queues such a command (for EXEC, for
+// example) or answers it itself. Reading the arguments is work, too, so GiveWay waits for the turn of the client. If the arguments have
+// few bytes, it returns at once. The session must call the function leave when it has queued or answered the command.
 func (n *Node) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	return n.gate.GiveWay(c, bytes, arguments)
 }

@@ -34,8 +34,8 @@ func TestOlderLeader(t *testing.T) {
 	})
 }
 
-// TestCallsInTheNameOfAnOlderNode: the leader answers such a call of a node of version 0.1.0 by a plain error. That node takes
-// any other reply for a success.
+// TestCallsInTheNameOfAnOlderNode: a node of version 0.1.0 sends, in its own name, a call for a client. The leader answers with a
+// plain error, because that node takes any other reply for a success.
 func TestCallsInTheNameOfAnOlderNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

@@ -32,9 +32,10 @@ import (
 // too many (raftfsm.MaxOrigin, raftfsm.MaxAnswers). It still knows to which requests it may have dropped the replies
 // (raftfsm.Answers.Forgotten). If such a request is sent again, its outcome is unknown.
 
-// decided reports whether the leader must not execute a numbered request. There are three reasons: the request has been
-// executed already, the state has forgotten whether it was, or the request's link is no longer valid. In these cases decided
-// also sets the replies or the error of the request. In any case it sets r.crowded and r.from.Low for the method record.
+// decided reports whether the leader must not execute a numbered request. There are three reasons: the request has been executed
+// already, the state has forgotten whether it was, or the request's link is no longer valid. In these cases decided also sets the
+// replies or the error of the request. Unless the link is no longer valid, decided also sets r.crowded and r.from.Low for the
+// method record.
 func (s *sequencer) decided(txn *store.Txn, r *request) bool {
 	if r.from.Origin != s.node.boot && (r.token == 0 || s.blockedClients.tokens[r.from.Origin] != r.token) {
 		r.held = true

@@ -23,7 +23,7 @@ type turn struct {
 	since time.Duration // monotonic start; 0: the clock has not been read yet
 	limit time.Duration // 0: no limit
 	full  time.Duration // the limit that a user has if it is not shortened
-	over  bool          // stopped by watch
+	over  bool          // the method watch has stopped the command
 	noted bool          // the limit of the user has been halved because of this turn
 	ended time.Duration // monotonic time at which the last script of the turn ended; 0: it ran none
 }
@@ -79,14 +79,15 @@ func (s *sequencer) watch() {
 	}
 }
 
-// mustStop reports whether the command or script of the present turn must stop. forNow is true if the only reason is that
-// earlier requests of its batch wait for the end of the batch. Then the leader runs it again in a later batch.
+// mustStop reports whether the command or script of the present turn must stop. The result forNow is true if it has run for more
+// than companyTime while earlier requests of its batch wait for the end of the batch. Then the leader runs it again in a later
+// batch.
 func (s *sequencer) mustStop() (stop, forNow bool) {
 	forNow = s.company && s.ran() > companyTime
 	return forNow || s.overTime(), forNow
 }
 
-// runCommand runs a command that is no script. stopped is the error for a command that watch stops.
+// runCommand runs a command that is no script. The parameter stopped is the error for a command that the method watch stops.
 func (s *sequencer) runCommand(ctx *store.Ctx, stopped store.Error) (reply store.Reply) {
 	ctx.Watch = s.watches
 	defer func() {
@@ -130,8 +131,8 @@ func (s *sequencer) wasStopped(ctx *store.Ctx) {
 }
 
 // turnEnds shortens the limit of the user whose turn ends, if the turn took more than fair.GraceTime while light work waited.
-// Such work waits in the rest of the batch (behind), or for the next batch. refused is true if the requests that waited have
-// been answered BUSY.
+// Such work waits in the rest of the batch (the parameter behind), or for the next batch. The parameter refused is true if the
+// requests that waited have been answered BUSY.
 func (s *sequencer) turnEnds(behind []*request, refused bool) {
 	if s.turn.full == 0 || s.turn.noted {
 		return // there is no limit, or the work was so short that the clock was never read, or wasStopped has halved the limit

@@ -16,16 +16,16 @@ const (
 	OwnDigest = fair.OwnDigest
 )
 
-// Rest lets the requests of other clients go first after this node has done work by itself for client c. took is the time of that
-// work. The next piece of work for c may begin when Rest returns.
+// Rest lets the requests of other clients go first after this node has done work by itself for client c. The parameter took is
+// the time of that work. The next piece of work for c may begin when Rest returns.
 func (n *Node) Rest(c *Client, took time.Duration) { n.own.Rest(c, took) }
 
-// Alone waits until this node does no other work of the given kind. ok is false if the client has been cut off, or the node closes;
-// otherwise the caller may do the work, and must then call leave.
+// Alone waits until this node does no other work of the given kind. The result ok is false if the client has been cut off, or the
+// node closes; otherwise the caller may do the work, and must then call the function leave.
 func (n *Node) Alone(c *Client, kind OwnKind) (leave func(), ok bool) { return n.own.Alone(c, kind) }
 
-// Pace waits for the turn of a client before this node does heavy work for it. The caller must call done at the end of the work. ok
-// is false in the same cases as the ok of Alone.
+// Pace waits for the turn of a client before this node does heavy work for it. The caller must call the function done at the end
+// of the work. The result ok is false in the same cases as the ok of Alone.
 func (n *Node) Pace(c *Client) (done func(), ok bool) { return n.own.Pace(c) }
 
 // stateHash is a hash of the state, with the log index of that state.

@@ -178,8 +178,8 @@ func TestRealRaftWatchdogThroughTransfers(t *testing.T) {
 	})
 }
 
-// burst lets the clients of every node increment a counter while something happens. The counter stands at counted before the
-// call, and at the result after it.
+// burst lets the clients of every node increment a counter while something happens. Before the call the counter has the value of
+// the parameter counted, and after it the value of the result.
 func (c *bubbled) burst(counted, each int) int {
 	c.t.Helper()
 	var asked []<-chan told

@@ -10,7 +10,7 @@ import (
 
 // pendingBatches holds the proposals of this node whose fate is not known yet. When a leader is replaced with a proposal in
 // flight, compare-and-append settles the fate: of all entries evaluated on one state only the first in the log takes effect. So
-// the next accepted entry is either this batch or proof that the batch never takes effect.
+// the next accepted entry is either the entry of the batch, or proof that the batch never takes effect.
 //
 // Who answers a batch?
 //

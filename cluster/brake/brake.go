@@ -55,9 +55,9 @@ func Bring(bytes int) {
 	}
 }
 
-// Look is Bring for callers that do not know how many bytes they allocate. It counts the bytes that the process has allocated
-// since the last Look. These bytes are in use already, and other goroutines may have allocated most of them. So for what the
-// caller is about to allocate, Look counts no more than step.
+// Look is Bring for callers that do not know how many bytes they allocate. It passes to Bring the number of bytes that the
+// process has allocated since the last Look, but no more than step: these bytes are in use already, and other goroutines may have
+// allocated most of them.
 func Look() {
 	if limit.Load() == 0 {
 		return

@@ -54,7 +54,7 @@ type Lease struct {
 	lately     time.Duration // the part of lengthened that the last of these elections added
 }
 
-// NewLease returns the clock of a follower, at 1 ms.
+// NewLease returns a clock that shows 1 ms and is a follower's clock.
 func NewLease(src Source) *Lease {
 	now := src.Monotonic()
 	return &Lease{src: src, base: 1, at: now, stamp: 1, stampAt: now}
@@ -129,8 +129,9 @@ func (c *Lease) micros(mono time.Duration) int64 { return c.base*1000 + (mono - 
 // wallTries is how often readWall tries to read the wall clock promptly while no offset is known.
 const wallTries = 100
 
-// readWall compares the wall clock with the lease clock. The parameter mono is the present monotonic time; readWall returns a later one
-// if it had to read the clocks again. If the reading is not prompt, the offset stays, and the next call tries again.
+// readWall compares the wall clock with the lease clock. The parameter mono is the present monotonic time; readWall returns a
+// later one if it had to read the clocks again. If an offset is known and the reading is not prompt, the offset stays, and the
+// next call tries again.
 func (c *Lease) readWall(mono time.Duration) time.Duration {
 	for try := 1; ; try++ {
 		wall, after := c.src.Wall().UnixMicro(), c.src.Monotonic()

@@ -1,5 +1,5 @@
-// Package clock tells the time: the clock of the machine, the lease clock that decides expiry, and how late leases were
-// acknowledged.
+// Package clock has the machine's clock, and the lease clock, by which leases expire. It also remembers how late the leader
+// acknowledged leases.
 package clock
 
 import (

@@ -69,7 +69,8 @@ func (ca *CA) write(name, kind string, der []byte) string {
 // Files has the paths of the files of a node: its certificate, the key of that certificate, and the certificate of the CA.
 type Files struct{ Cert, Key, CA string }
 
-// Files makes the files of a node. The functions in change alter the template of the node's certificate before the CA signs it.
+// Files makes the files of a node. The functions in the parameter change alter the template of the node's certificate before the
+// CA signs it.
 func (ca *CA) Files(name string, change ...func(*x509.Certificate)) Files {
 	ca.t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "host"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},

@@ -97,9 +97,9 @@ func (g *Gatherer[R]) Gathered() {
 	}
 }
 
-// learn decides how soon the sequencer waits again after a wait. The wait did not pay if less than a
-// quarter of the expected requests came, or if it cost more time than it saved. The cost is the length of
-// the wait for each request that waited. The saving is the length of a batch for each request that came.
+// learn decides how soon the sequencer waits again after a wait. The wait did not pay if less than a quarter of the expected
+// requests came, or if it cost more time than it saved. The cost is the length of the wait, times the number of requests that
+// waited. The saving is the length of a batch, times the number of requests that came.
 func (g *Gatherer[R]) learn(waited, came int, took time.Duration) {
 	if came*4 >= g.expected-waited && time.Duration(came)*g.lastTook >= time.Duration(waited)*took {
 		g.vain /= 2

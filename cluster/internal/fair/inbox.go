@@ -9,9 +9,9 @@ import (
 
 // Inbox holds the requests that wait for the next batch of a leader.
 //
-// Only the goroutine that leads (sequencer.lead) runs batches. An ephemeral node, which has no log, is an exception: there the goroutines
-// that submit requests run most batches. The field running is set while one of them runs batches, so that only one does at a time. The
-// field handed is also set if the next batches are for the goroutine that leads (Hand, HandOver).
+// Only the goroutine that leads (sequencer.lead) runs batches. An ephemeral node, which has no log, is an exception: there the
+// goroutines that submit requests run most batches. The field running is set while a goroutine runs batches, so that only one
+// does at a time. The field handed is also set if the next batches are for the goroutine that leads (Hand, HandOver).
 type Inbox[R comparable] struct {
 	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 

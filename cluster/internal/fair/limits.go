@@ -28,8 +28,8 @@ const (
 	// If Limits holds overrunUsers users or more, the method forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
-	// ToldUsers is how many limits a node reports to the other nodes: that of everyone, and those of the users with the shortest
-	// limits. It leaves out users with names longer than toldName.
+	// ToldUsers is how many limits a node reports to the other nodes: the one for all users together (everyone), and those of the
+	// users with the shortest limits. It leaves out users with names longer than toldName.
 	ToldUsers = 16
 	toldName  = 256
 )
@@ -142,8 +142,8 @@ func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.share(user, took, full, now)
 }
 
-// share adds the time of a user's work (the parameter took) to the spending of everyone, if that time is more than GraceTime.
-// Each user adds no more than a full limit, so that one user alone does not shorten the limits of others.
+// share adds the time of a user's work (the parameter took) to the spending of all users together (everyone), if that time is
+// more than GraceTime. Each user adds no more than a full limit, so that one user alone does not shorten the limits of others.
 func (l *Limits) share(user string, took, full, now time.Duration) {
 	if took <= GraceTime {
 		return
@@ -153,7 +153,8 @@ func (l *Limits) share(user string, took, full, now time.Duration) {
 	l.users[user], l.users[everyone] = u, all
 }
 
-// Tell returns the entry of everyone and those of the users with the shortest limits, ToldUsers entries at most.
+// Tell returns the entry for all users together (everyone), and the entries of the users with the shortest limits, ToldUsers
+// entries at most.
 func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -37,8 +37,8 @@ const (
 	writeSize        = 256 << 10
 	// maxOutbox is how many bytes may wait to be written. If more wait when another frame is to be sent, the link ends.
 	maxOutbox = 512 << 20
-	// pieceSize is the size above which buf gets no more frames and moves to full, because a large buffer would have to be copied to
-	// grow.
+	// pieceSize is the size above which the buffer buf gets no more frames and moves to the list full, because a large buffer
+	// would have to be copied to grow.
 	pieceSize = 256 << 10
 	// MaxPeerOutput is how many bytes may wait before the leader puts off further large replies to reads
 	// (above fair.SmallReply): otherwise all of them would be in memory at once.

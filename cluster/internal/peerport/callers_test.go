@@ -12,7 +12,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// peerOf makes the files of a node. The functions in change alter the node's certificate.
+// peerOf makes the files of a node. The functions in the parameter change alter the node's certificate.
 func peerOf(ca *clustertest.CA, name string, change ...func(*x509.Certificate)) TLS {
 	f := ca.Files(name, change...)
 	return TLS{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA}

@@ -16,7 +16,7 @@ type names struct {
 	connect func(ctx context.Context, addr string) (net.Conn, error)
 
 	mu   sync.Mutex
-	last map[string]string // by the address with the name; at most maxNames
+	last map[string]string // where each peer was last reached, by its address with the name; at most maxNames
 }
 
 const (

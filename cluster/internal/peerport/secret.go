@@ -42,8 +42,8 @@ var (
 	peerSecretEnd   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// secretKeys derives keys from the secrets in text, one per line. The errors name the source of the secrets by the parameter from,
-// such as "--peer-secret-file FILE".
+// secretKeys derives keys from the secrets in the parameter text, which has one secret per line. The errors name the source of
+// the secrets by the parameter from, such as "--peer-secret-file FILE".
 func secretKeys(from string, text []byte) (*peerKeys, error) {
 	k := &peerKeys{roots: x509.NewCertPool(), name: peerSecretName, ageless: peerSecretBegin.AddDate(1, 0, 0)}
 	n := 0

@@ -76,7 +76,7 @@ func (w *Watcher) Run() {
 	}
 }
 
-// askedPeer is a member that a goroutine asks for its status until stop is called (askPeer).
+// askedPeer is a member that a goroutine asks for its status until the function stop is called (askPeer).
 type askedPeer struct {
 	addr string
 	stop context.CancelFunc
@@ -104,7 +104,7 @@ func (w *Watcher) attend(asked map[string]askedPeer) {
 	}
 }
 
-// askPeer asks the member id for its status, over and over, until ctx ends.
+// askPeer asks the member with this id for its status, over and over, until ctx ends.
 func (w *Watcher) askPeer(ctx context.Context, id, addr string) {
 	for ctx.Err() == nil {
 		if conn, err := w.cfg.Dialer.Dial(addr, peerport.ProtoFacts, peerport.DialTimeout); err == nil {

@@ -9,7 +9,7 @@ import (
 // Positions holds how far the log of each member has come, as the members have reported it.
 type Positions struct {
 	mu      sync.Mutex
-	known   map[string]uint64        // by id
+	known   map[string]uint64        // index that the log of each member has reached, by id
 	asked   map[string]chan struct{} // members that are being asked, by id and address; a channel wakes the goroutine that asks
 	waiting int                      // number of clients that wait at present (Begin)
 	want    uint64                   // the highest target with which Ask was ever called

@@ -185,8 +185,8 @@ func (w *Watcher) disown(asked string, by Status) {
 	})
 }
 
-// judgedBy reports whether the member id can know that this node has lost its data directory. Before this node has had a
-// leader, any member can. Afterwards only its leader can. A leader sends entries even to a member on another directory, but
+// judgedBy reports whether the member with this id can know that this node has lost its data directory. Before this node has had
+// a leader, any member can. Afterwards only its leader can. A leader sends entries even to a member on another directory, but
 // takes no acknowledgement from it. Any other member may itself be back on an old directory, which remembers the founders of an
 // earlier cluster.
 func (w *Watcher) judgedBy(id string) bool {

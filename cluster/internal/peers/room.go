@@ -19,8 +19,8 @@ func (w *Watcher) ownRoom() int64 {
 	return 0
 }
 
-// Room returns the length of the longest entry for which the disks of a majority have room, as far as this node has heard. It
-// is for a leader.
+// Room returns the length of the longest entry for which the disks of a majority have room, as far as this node has heard. Only a
+// leader needs it.
 func (w *Watcher) Room() int64 {
 	begun, _ := w.cfg.Raft().Proposed()
 	return max(w.room.Load()-begun, 0)

@@ -16,7 +16,7 @@ func (a *alone) headerOf(cluster string) raft.RPCHeader {
 	return h
 }
 
-// lead sends a first entry of a leader of a cluster, and returns the error.
+// lead sends the node the first entry of a leader of a cluster, and returns the error.
 func (a *alone) lead(cluster string) error {
 	first := &raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: configuration(raft.Server{ID: "n2", Address: "127.0.0.1:1"})}
 	req := &raft.AppendEntriesRequest{RPCHeader: a.headerOf(cluster), Term: 2, Entries: []*raft.Log{first}}
@@ -24,7 +24,7 @@ func (a *alone) lead(cluster string) error {
 	return a.log.trans.NetworkTransport.AppendEntries(raft.ServerID(cfg.ID), raft.ServerAddress(cfg.Addr), req, &raft.AppendEntriesResponse{})
 }
 
-// vote asks for the vote in the name of a cluster.
+// vote asks the node for its vote, in the name of a cluster.
 func (a *alone) vote(cluster string) error {
 	cfg := a.log.cfg
 	req := &raft.RequestVoteRequest{RPCHeader: a.headerOf(cluster), Term: 2, LastLogIndex: 1, LastLogTerm: 1}

@@ -36,9 +36,9 @@ const (
 	delayedEntries = 16
 )
 
-// accept notes that a member has accepted args, and whether its clients listen. If the member was not needed
-// for the majority and its clients do not listen, accept waits for an appendDelay. Raft sends that member no
-// further entries before accept returns.
+// accept notes that a member has accepted the request args, and whether its clients listen. If the member was not needed for the
+// majority and its clients do not listen, accept waits for an appendDelay. Raft sends that member no further entries before
+// accept returns.
 func (t *transport) accept(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, listens bool) {
 	var conf raft.Configuration
 	if r := t.raft.Load(); r != nil {

@@ -50,14 +50,15 @@ func (r *Node) Met(id, directory string) (met, same bool) {
 	return r.dir.Met([]byte(id), []byte(directory))
 }
 
-// Recognize fails with datadir.ErrOtherDirectory if the node id was met as a member with another directory. It notes nothing.
+// Recognize fails with datadir.ErrOtherDirectory if the node with this id was met as a member with another directory. It notes
+// nothing.
 func (r *Node) Recognize(id, directory string) error {
 	_, err := r.recognize([]byte(id), []byte(directory))
 	return err
 }
 
-// recognize does the work of Recognize. known is true if there is nothing to note: the node was met with this directory, or names
-// none.
+// recognize does the work of Recognize. The result known is true if there is nothing to note: the node was met with this
+// directory, or names none.
 func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	if len(directory) == 0 {
 		return true, nil
@@ -143,8 +144,9 @@ func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	return t.meet(by.ID, said.directory, addr)
 }
 
-// knownAs fails if an answer does not come from the member id that was asked, names no directory, or fails the check
-// of the function known or believable. to is the address that was asked, and lastIndex the last log index that the answer reports.
+// knownAs fails if an answer does not come from the member that was asked (the parameter id), names no directory, or fails the
+// check of the function known or believable. The parameter to is the address that was asked, and lastIndex is the last log index
+// that the answer reports.
 func (t *transport) knownAs(id raft.ServerID, to raft.ServerAddress, by raft.RPCHeader, term, lastIndex uint64) error {
 	if string(by.ID) != string(id) {
 		return fmt.Errorf("%q answers at the address of %s", roster.Clip(string(by.ID)), id)

@@ -28,8 +28,8 @@ const (
 	boundPause = time.Second
 )
 
-// boundLog waits until the entries that the log held at the start, up to last, have been applied. Then it
-// takes a snapshot whenever the log has become large since the last one.
+// boundLog waits until the entries that the log held at the start, up to the index last, have been applied. Then it takes a
+// snapshot whenever the log has become large since the last one.
 func (r *Node) boundLog(last uint64) {
 	if !r.awaitApplied(last) {
 		return

@@ -99,8 +99,8 @@ func (r *Node) open(hooks Hooks) (err error) {
 	rc.HeartbeatTimeout, rc.ElectionTimeout, rc.LeaderLeaseTimeout = cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLease
 	rc.CommitTimeout = 10 * time.Millisecond // how late followers learn of a commit when nothing follows it
 	rc.SnapshotThreshold, rc.SnapshotInterval, rc.TrailingLogs = cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs
-	// Raft blocks when the first channel is full, and drops news when the second one is. So both have
-	// room, and report drains them at once.
+	// Raft blocks when the first channel is full, and drops news when the second one is. So both have room, and the method report drains
+	// them at once.
 	won, seen := make(chan bool, 16), make(chan raft.Observation, 64)
 	rc.NotifyCh = won
 	rc.Logger = logs
@@ -204,8 +204,8 @@ func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<
 			return
 		}
 	}
-	// A single node whose disk is full is elected all the same. So report holds its leadership back until its log
-	// accepts entries (trouble.go).
+	// A single node whose disk is full is elected all the same. So the method report holds back its leadership until its log accepts
+	// entries (trouble.go).
 	held := false
 	look := time.NewTicker(heldTick)
 	defer look.Stop()
@@ -232,7 +232,7 @@ func (r *Node) report(won <-chan bool, seen <-chan raft.Observation, leads chan<
 				l = Leadership{}
 			}
 		case o := <-seen:
-			// won says whether this node leads; seen may still hold older news about this node.
+			// The channel won says whether this node leads. The channel seen may still hold older news about this node.
 			lo := o.Data.(raft.LeaderObservation)
 			if string(lo.LeaderID) == r.cfg.ID || leading {
 				continue

@@ -41,8 +41,9 @@ type quota struct {
 }
 
 // Full reports whether the data directory is above its quota. It counts what was there at the last measurement, and the bytes
-// that this node has proposed since. size is the present size of the data. If the directory is full, data is the size of the
-// data when the leader first found the directory full, and most is the size that the data may reach.
+// that this node has proposed since. The parameter size is the present size of the data. If the directory is full, the result
+// data is the size of the data when the leader first found the directory full, and the result most is the size that the data may
+// reach.
 func (r *Node) Full(size int64) (data, most int64, full bool) {
 	q := &r.quota
 	if r.cfg.DataQuota == 0 || q.size.Load()+q.added.Load() <= r.cfg.DataQuota {
@@ -55,8 +56,8 @@ func (r *Node) Full(size int64) (data, most int64, full bool) {
 	return data - 1, data - 1 + r.cfg.DataQuota/reserveShare, true
 }
 
-// watchDirectory measures the data directory, and shortens the log while the directory is too large. But it does not
-// shorten the log until the entries that the log held at the start, up to last, have been applied.
+// watchDirectory measures the data directory, and shortens the log while the directory is too large. But it does not shorten the
+// log until the entries that the log held at the start, up to the index last, have been applied.
 func (r *Node) watchDirectory(last uint64) {
 	every := sizeTick
 	if r.cfg.DataQuota > 0 {

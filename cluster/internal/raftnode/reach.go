@@ -31,7 +31,7 @@ func (r *Node) warnOfAddress() {
 	}
 }
 
-// reaches fails if the change adds a member, or gives one its vote, while another member has an address that stands for every
+// reaches fails unless the change removes a member, if a member other than the changed one has an address that stands for every
 // address. Nobody could reach that other member. Earlier versions founded clusters with such an address.
 func (c Change) reaches(members []Member) error {
 	for _, m := range members {

@@ -55,7 +55,7 @@ func (v *heldVotes) promise() {
 	v.until = v.now() + votePromise
 }
 
-// wait returns true when the promises made so far are over, and false if stop is closed before.
+// wait returns true when the promises made so far are over, and false if the channel stop is closed before.
 func (v *heldVotes) wait(stop <-chan struct{}) bool {
 	v.mu.Lock()
 	rest := v.until - v.now()

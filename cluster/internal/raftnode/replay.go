@@ -67,8 +67,8 @@ func (p *progress) pace(req *raft.AppendEntriesRequest, isFor func(index uint64)
 	p.passed = max(p.passed, req.LeaderCommitIndex)
 }
 
-// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the first entry after done
-// is such an entry, so the loop is short.
+// waits reports whether an entry that pace has let pass still waits for the state machine. Usually the first entry after the
+// index done is such an entry, so the loop is short.
 func (p *progress) waits(done uint64, isFor func(index uint64) bool) bool {
 	for index := done + 1; index <= p.passed; index++ {
 		if isFor(index) {
@@ -111,7 +111,8 @@ func (p *progress) begin(applied func(index uint64) bool) {
 	p.applied = applied
 }
 
-// caughtUp reports whether this node has caught up with the commit index of leaders since reset; round finds it out.
+// caughtUp reports whether this node has caught up with the commit index of leaders since the last call of reset. The method
+// round finds that out.
 func (p *progress) caughtUp() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -56,8 +56,8 @@ func TestWhatWaitsForTheStateMachineIsBounded(t *testing.T) {
 	}
 }
 
-// A node asks which entries are committed. It has caught up when it has applied these entries, and
-// those that were committed in the meantime.
+// A leader tells a node up to which index the log is committed. When the node has applied the log up to there, the next request
+// of the leader tells a later index. The node has caught up if that index is only a little higher.
 func TestCaughtUp(t *testing.T) {
 	var p progress
 	done := uint64(0)

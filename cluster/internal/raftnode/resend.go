@@ -22,8 +22,9 @@ import (
 // 1 MB of entries, so a shorter pause would cost the network much.
 const resendPause = 200 * time.Millisecond
 
-// deliver sends entries until the member has answered. The answer may be that the member could not store them, because its disk
-// is full. Then deliver waits (rest), and makes Raft send the entries again at once.
+// deliver sends entries until the member has answered, or until this node stops or no longer leads the member. The answer may be
+// that the member could not store them, because its disk is full. Then deliver waits (rest), and makes Raft send the entries
+// again at once.
 func (t *transport) deliver(id raft.ServerID, to raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	send := t.sender(t.appends, t.NetworkTransport)
 	err := t.exchange(id, to, args, resp, send)

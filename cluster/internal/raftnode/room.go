@@ -27,8 +27,9 @@ func (r *Node) proposing(bytes int64) (ended func()) {
 	return func() { r.room.done.Add(bytes) }
 }
 
-// yields hands over leadership if the disk of this node has no room for an entry, and reports whether it did. If this node proposed the
-// entry, Raft would depose this node. Package cluster proposes an entry only if a majority has room for it.
+// yields hands over leadership if an entry has more than 2*ShortEntry bytes and the disk of this node has no room for it. It
+// reports whether it did. If this node proposed the entry, Raft would depose this node. Package cluster proposes an entry only if
+// a majority has room for it.
 func (r *Node) yields(bytes int) bool {
 	return bytes > 2*ShortEntry && r.room.begun.Load()+int64(bytes) > r.room.until.Load() && r.handOver()
 }

@@ -172,9 +172,9 @@ func (s *asSeen) goesOn(req *raft.AppendEntriesRequest) bool {
 	return req.PrevLogEntry == 0 || here == req.PrevLogTerm || here == 0 && req.PrevLogEntry <= s.settled
 }
 
-// lookAtEntry checks the content of an entry. conf is the configuration before the entry; it has no servers if that
-// configuration is unknown. If the entry is a configuration, lookAtEntry sets conf to it. own is the term of the
-// settled entry with the same index in this node's log, or 0 if there is none.
+// lookAtEntry checks the content of an entry. conf is the configuration before the entry; it has no servers if that configuration
+// is unknown. If the entry is a configuration, lookAtEntry sets conf to it. The parameter own is the term of the settled entry
+// with the same index in this node's log, or 0 if there is none.
 func (s *asSeen) lookAtEntry(l *raft.Log, own uint64, conf *raft.Configuration) error {
 	if len(l.Data) > maxEntry || !datadir.Vouched(l) {
 		return absurd("entry %d has %d bytes, and %d more", l.Index, len(l.Data), len(l.Extensions))
@@ -225,8 +225,8 @@ func (s *asSeen) lookAtSnapshot(req *raft.InstallSnapshotRequest) error {
 	return nil
 }
 
-// lookAtAnswer fails if no honest member could give an answer with this term and this last log index to a node whose
-// term is own.
+// lookAtAnswer fails if no honest member could give an answer with this term and this last log index to a node whose term is the
+// parameter own.
 func lookAtAnswer(own uint64, term, lastIndex uint64) error {
 	if !roster.PlausibleTerm(own, term) || lastIndex >= roster.Highest {
 		return absurd("an answer of term %d, with a log up to entry %d, and this node is in term %d", term, lastIndex, own)
@@ -304,7 +304,7 @@ func (t *transport) ofMember(id, directory []byte) bool {
 	return t.vouched(string(id))
 }
 
-// refusalKind returns the kind under which seldom counts the log lines about a refusal.
+// refusalKind returns the kind under which the type seldom counts the log lines about a refusal.
 func refusalKind(err error) string {
 	for _, kind := range []error{errNameless, errNotOfMember, errAbsurd, errCutsCommit, errOtherCluster, datadir.ErrOtherDirectory} {
 		if errors.Is(err, kind) {

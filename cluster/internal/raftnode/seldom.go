@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// seldom bounds repeated log lines. It writes the first line of each kind at once, and then at most one line of the kind per pause. Each
-// further line has the number of lines that were left out since the last one.
+// seldom limits how often a log line is repeated. It writes the first line of each kind at once, and then at most one line of the
+// kind per pause. Each further line has the number of lines that were left out since the last one.
 type seldom struct {
 	log   *slog.Logger
 	level slog.Level

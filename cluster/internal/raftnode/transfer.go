@@ -37,7 +37,7 @@ type proposals struct {
 	n    int // proposals in progress
 }
 
-// enter begins a proposal, which leave ends. It returns false if proposals are kept out now.
+// enter begins a proposal, which the method leave ends. It returns false if proposals are kept out now.
 func (p *proposals) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,8 +47,8 @@ func (p *proposals) enter() bool {
 	return !p.shut
 }
 
-// stay counts one more proposal, even if proposals are kept out now. The caller must be between enter and leave; the
-// added proposal may last longer, and a leave of its own ends it.
+// stay counts one more proposal, even if proposals are kept out now. The caller must be between its calls of enter and leave. The
+// added proposal may last longer: another call of leave ends it.
 func (p *proposals) stay() {
 	p.mu.Lock()
 	p.n++
@@ -73,14 +73,15 @@ func (p *proposals) open() {
 	p.mu.Unlock()
 }
 
-// none reports whether proposals are kept out and none is in progress.
+// none reports whether proposals are kept out and no proposal is in progress.
 func (p *proposals) none() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.shut && p.n == 0
 }
 
-// Transfer hands leadership to the voter id, and returns nil when this node no longer leads, or if the voter leads already.
+// Transfer hands leadership to the voter with this id, and returns nil when this node no longer leads, or if the voter leads
+// already.
 func (r *Node) Transfer(id string) error {
 	members, err := r.Members()
 	if err != nil {

@@ -110,10 +110,9 @@ func (s stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, er
 	return s.DialRaft(string(to), timeout)
 }
 
-// outgoing is a peer port for outgoing connections only. Heartbeats have connections of their own, with a short
-// timeout: after a network partition a kept connection is dead, and the timeout for entries is long. Raft would
-// wait for a transportTimeout before it tried a new connection, and the peer would have no leader all that
-// time.
+// outgoing is a peer port for outgoing connections only. Heartbeats have connections of their own, with a short timeout: after a
+// network partition a kept connection is dead, and the timeout for entries is long. If heartbeats used that connection, Raft
+// would wait for a transportTimeout before it tried a new connection, and the peer would have no leader all that time.
 type outgoing struct{ stream }
 
 // Accept returns no connections: all incoming ones go to the other transport.

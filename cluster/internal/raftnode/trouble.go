@@ -7,10 +7,11 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What a node does while its disk is full. A leader proposes no entry for which a majority has no room (room.go), so usually other data
-// than the log has filled the disk. From the first entry that does not fit, the log is in trouble (datadir.Log), and Raft deposes the
-// node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short entries. Its clients are told
-// that the disk is full instead. If there are other voters, the node hands its leadership to one of them.
+// What a node does while its disk is full. A leader proposes no entry for which a majority has no room (room.go), so usually
+// other data than the log has filled the disk. From the first entry that does not fit, the log is in trouble (datadir.Log), and
+// Raft deposes the node if it led. If the node is elected again, it serves nobody (report) until the disk has room for short
+// entries. Instead, its clients are told that the disk is full. If there are other voters, the node hands its leadership to one
+// of them.
 //
 // A disk may fill up between a measurement and an entry. Then a leader may have an entry that no majority has room for. Such a
 // leader goes on leading, and can commit nothing. So a follower stands for election if its leader has been sending an entry for
@@ -23,7 +24,7 @@ const troubleTick = 500 * time.Millisecond
 // Trouble says why the log accepts no entries at present; "" if it accepts them.
 func (r *Node) Trouble() string { return r.dir.Log.Trouble() }
 
-// watchTrouble ends the trouble of the log when there is room, and hands over leadership while there is none.
+// watchTrouble ends the trouble of the log when there is room, and hands over leadership while there is no room.
 func (r *Node) watchTrouble() {
 	tick := time.NewTicker(troubleTick)
 	defer tick.Stop()
@@ -60,7 +61,8 @@ const (
 	stuckMost  = 128
 )
 
-// unlock makes this node stand for election if the leader has an entry that it cannot commit.
+// unlock makes this node stand for election if the leader has not committed an entry during s.due ticks, and this node has no
+// room for that entry.
 func (r *Node) unlock(s *stuck) {
 	index := r.dir.Log.Stuck()
 	if index == 0 || r.trans.progress.toldIndex() >= index {

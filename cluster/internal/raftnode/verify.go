@@ -19,7 +19,7 @@ type ack struct {
 	term uint64 // term of that leader
 	sent uint64 // step at which the request was sent
 
-	promised bool          // see read_lease.go
+	promised bool          // the member has made a promise with its answer (read_lease.go)
 	at       time.Duration // monotonic time of the request
 	wall     time.Time     // wall time of the request, without a monotonic part
 }
@@ -47,16 +47,16 @@ func (t *transport) note(id raft.ServerID, a ack) {
 	}
 }
 
-// followed reports whether a majority of the voters, self included, has accepted requests that this node sent in the
-// given term and after the step since.
+// followed reports whether a majority of the voters, self included, has accepted requests that this node sent in the given term
+// and after the step in the parameter since.
 func (t *transport) followed(self raft.ServerID, conf raft.Configuration, term, since uint64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.majority(self, conf, func(a ack) bool { return a.term == term && a.sent > since })
 }
 
-// majority counts self, if it is a voter, and the other voters for whose acks the function is returns true. It reports whether these are
-// more than half of the voters. t.mu is held.
+// majority counts self, if it is a voter, and each other voter whose ack passes a test: the parameter is, a function. It reports
+// whether these are more than half of the voters. t.mu is held.
 func (t *transport) majority(self raft.ServerID, conf raft.Configuration, is func(ack) bool) bool {
 	voters, count := 0, 0
 	for _, s := range conf.Servers {
@@ -96,7 +96,8 @@ func (r *Node) Verify() error {
 	}
 }
 
-// led reports whether a majority has accepted requests that this node sent in the given term and after the step since.
+// led reports whether a majority has accepted requests that this node sent in the given term and after the step in the parameter
+// since.
 func (r *Node) led(since, term uint64) (bool, error) {
 	conf := r.raft.GetConfiguration()
 	if err := conf.Error(); err != nil {

@@ -123,7 +123,7 @@ func Clip(s string) string {
 	return s
 }
 
-// PlausibleTerm reports whether a peer can be in the given term if this node is in the term own.
+// PlausibleTerm reports whether a peer can be in the given term if the parameter own is the term of this node.
 func PlausibleTerm(own, term uint64) bool {
 	return term < Highest && (term <= own || term-own <= TermReach)
 }
