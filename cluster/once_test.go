@@ -51,8 +51,8 @@ func (n *testNode) carry(l *forward.Link, from forward.Ticket, lines ...string) 
 	return <-done
 }
 
-// A write that is sent again gets the reply of the first time. A write of an earlier link, or of an earlier term, is not
-// executed.
+// A write that is sent again gets the reply of the first time. A write that comes by an earlier link, or by a link of an earlier
+// term, is not executed.
 func TestOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)
@@ -92,9 +92,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// Every node keeps the replies to writes that may be sent again. The memory for large replies is
-// bounded, however many are on their way at once. Small replies, such as those to locks, are always
-// kept.
+// Every node keeps the replies to writes that may be sent again. The memory for large replies is bounded, however many are on
+// their way at once. Small replies, such as those to locks, are kept even beyond that bound.
 func TestKeptRepliesAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t), newTestNode(t)

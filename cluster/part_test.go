@@ -61,7 +61,7 @@ func TestOutOfMemory(t *testing.T) {
 	})
 }
 
-// A reply that is too large is not built, and its command has no effect.
+// A reply that is too large is not built, and its command or transaction has no effect.
 func TestReplyTooLarge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

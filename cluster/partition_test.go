@@ -112,7 +112,8 @@ func TestRealRaftCutAtAnyInstantOfAWrite(t *testing.T) {
 	}
 }
 
-// cutDuringAWrite reports whether the reply came before the cut.
+// cutDuringAWrite sends a write, cuts the leader off after the time in the parameter at, and checks the outcome. It reports
+// whether the reply came before the cut.
 func (c *bubbled) cutDuringAWrite(through int, at time.Duration) bool {
 	const ttl = 3 * time.Second
 	c.t.Helper()
@@ -201,9 +202,9 @@ func (c *bubbled) burst(counted, each int) int {
 	return counted
 }
 
-// A leader is cut off with a minority. If a command certainly has no effect, neither now nor later, a client on the leader's
-// side gets CLUSTERDOWN. If the outcome of a write is unknown, the client gets INDETERMINATE, but not before FailoverWait has
-// passed.
+// A leader is cut off alone; in some cases another node is cut off alone, too, so that no node has a majority. If a command
+// certainly has no effect, neither now nor later, a client of a node without a majority gets CLUSTERDOWN. If the outcome of a
+// write is unknown, the client gets INDETERMINATE, but not before FailoverWait has passed.
 func TestRealRaftMinority(t *testing.T) {
 	clustertest.Slow(t)
 	const leader, follower = 0, 1

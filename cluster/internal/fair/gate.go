@@ -28,7 +28,7 @@ import (
 const (
 	// HeavyTime is the time above which the evaluation of a command is heavy.
 	HeavyTime = 4 * time.Millisecond
-	// longTime is a time: the replies to heavy work that takes longer are delayed even if it is the client's first heavy work.
+	// The replies to heavy work that takes longer than longTime are delayed even if it is the client's first heavy work.
 	longTime = 100 * time.Millisecond
 
 	// yieldTimes is the time that the other clients get after a piece of heavy work, as a multiple of the time that the piece took.

@@ -177,8 +177,8 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over a list from another node. The parameter age is the time since that node made the list. For each user, Learn
-// takes over the halvings and the spent time, but only where they exceed what this node knows.
+// Learn takes over a list from another node. The parameter age is about how old the list is. For each user, Learn takes over the
+// halvings and the spent time, but only where they exceed what this node knows.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

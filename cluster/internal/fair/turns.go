@@ -83,7 +83,7 @@ type Turns[W Work] struct {
 	weights uses // by kinds of work, only work of users with much coarse work; a piece is one command
 	waiting []W  // requests that go behind others, in order
 	tried   int  // how many requests of the present batch went behind others
-	front   int  // how many requests of the present batch come before the tried ones
+	front   int  // how many requests of the present batch come before those that tried counts
 	passed  bool // the last batch has run no request that went behind others
 	ready   int  // how many requests in the field waiting are not heavy
 

@@ -247,9 +247,9 @@ func TestLocksOfUsersWithHeavyWork(t *testing.T) {
 	}
 }
 
-// TestLocksBesideReports: one user runs long reports and takes locks. Once two requests of a kind have shown that this
-// kind is light, requests of this kind keep their places. But no request to take a lock overtakes a release whose kind
-// is still unknown.
+// TestLocksBesideReports: one user runs long reports and takes locks. Once two requests of a kind have shown that this kind is
+// light, requests of this kind keep their places. But no request to take a lock overtakes a release whose kind is still unknown,
+// or coarse.
 func TestLocksBesideReports(t *testing.T) {
 	var u Turns[*work]
 	now := time.Second

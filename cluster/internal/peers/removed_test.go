@@ -62,8 +62,8 @@ func TestWhoDisowns(t *testing.T) {
 	}
 }
 
-// TestWhoAnswersForAMember: only an answer of the member itself counts, and only with the directory with which the member was
-// met.
+// TestWhoAnswersForAMember: only an answer of the member itself counts. If the answer says that this node is a member, it counts
+// only with the directory with which the answering member was met.
 func TestWhoAnswersForAMember(t *testing.T) {
 	leader := "n1"
 	w, _ := founderWatcher(t, &leader)

@@ -138,7 +138,7 @@ func (a *alone) configurations() map[string][]byte {
 	}
 }
 
-// appends returns requests that no leader sends. Each is a request that the leader could send, with one field changed.
+// appends returns requests that no leader sends. Most are requests that the leader could send, with one field changed.
 func (a *alone) appends() map[string]*raft.AppendEntriesRequest {
 	list := map[string]*raft.AppendEntriesRequest{}
 	with := func(what string, change func(req *raft.AppendEntriesRequest)) {

@@ -15,7 +15,7 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// peer is a transport with an address. It accepts every request.
+// peer is a transport with an address. It accepts every request, unless the field answer has another answer.
 type peer struct {
 	*transport
 	port *peerport.Port
