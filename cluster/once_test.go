@@ -101,7 +101,7 @@ func TestKeptRepliesAreBounded(t *testing.T) {
 		l := n.carried(b.Node)
 		big := strings.Repeat("x", 200<<10)
 		n.expect("OK", "SET big "+big)
-		for id := range uint64(60) { // all are sent before the first is answered
+		for id := range uint64(60) { // by Low, the sender still waits for all replies
 			if got := n.carry(l, forward.Ticket{ID: id + 1, Low: 1}, "SET big "+big+" GET"); got != big {
 				t.Fatalf("%d: got %.30q", id, got)
 			}

@@ -65,7 +65,7 @@ func Look() {
 	samples := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(samples)
 	now := int64(samples[0].Value.Uint64())
-	if by := now - looked.Swap(now); by > 0 && by < now { // by equals now at the first Look
+	if by := now - looked.Swap(now); by > 0 && by < now { // at the first Look, by == now
 		Bring(int(min(by, step)))
 	}
 }

@@ -41,7 +41,7 @@ type Lease struct {
 	src Source
 
 	mu      sync.Mutex
-	base    int64         // what the lease clock shows, in ms, at the monotonic time at
+	base    int64         // what the lease clock shows, in ms, at the monotonic time in the field at
 	at      time.Duration // the monotonic time that belongs to base
 	stamp   int64         // the stamp of the last entry that was applied
 	stampAt time.Duration // the monotonic time at which that entry was applied

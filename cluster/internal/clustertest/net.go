@@ -127,7 +127,7 @@ type memStream struct {
 	delay time.Duration
 
 	mu       sync.Mutex
-	cond     *sync.Cond // signals that read has to look again
+	cond     *sync.Cond // signals that the method read has to look again
 	chunks   []memChunk // written and not yet read
 	ended    bool       // the writer has closed: no more chunks come
 	gone     bool       // the reader has closed

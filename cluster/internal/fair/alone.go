@@ -78,7 +78,7 @@ type Shared[T any] struct {
 	begun atomic.Uint64 // how often the work has begun
 
 	// Only the goroutine that Alone has let in uses these fields.
-	number uint64 // value of begun for the run of the work whose result is in last
+	number uint64 // value of the field begun in the run of the work whose result is in the field last
 	last   T      // the last result
 }
 

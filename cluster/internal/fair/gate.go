@@ -93,9 +93,9 @@ type Gate struct {
 	running int                          // pieces of heavy work in progress
 	next    time.Duration                // when the next piece may begin, monotonic
 	holding int                          // number of held replies
-	seen    tally                        // the tally at the last call of quiet
-	changes time.Duration                // when quiet last saw the tally change, monotonic
-	crowd   time.Duration                // end of the last slot that owe has given to a held reply, monotonic
+	seen    tally                        // the tally at the last call of the method quiet
+	changes time.Duration                // when the method quiet last saw the tally change, monotonic
+	crowd   time.Duration                // end of the last slot that the method owe has given to a held reply, monotonic
 	pause   time.Duration                // how long the others must be idle for the next piece to begin earlier than at g.next
 	was     tally                        // an earlier tally: the method begin compares it with the present one, to see the work of others
 	wrote   uint64                       // heavy pieces since that tally that may have written: their entries are not work of others

@@ -46,7 +46,7 @@ type gathering struct {
 	missing int           // requests that are still expected; 0: the batch does not wait
 	waited  int           // requests that were there at the beginning
 	came    int           // requests that have come since
-	start   time.Duration // monotonic, as until and ended
+	start   time.Duration // monotonic, as are the fields until and ended
 	until   time.Duration
 	ended   time.Duration
 }

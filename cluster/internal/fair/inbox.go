@@ -15,7 +15,7 @@ import (
 type Inbox[R comparable] struct {
 	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 
-	full     chan struct{} // has room for one value, which says that want has been reached
+	full     chan struct{} // has room for one value, which says that as many requests wait as the field want says
 	patience *time.Timer   // bounds the wait in Await
 
 	mu      sync.Mutex

@@ -357,7 +357,7 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
-	var held map[string]bool              // users with a request in back that may be of a lock
+	var held map[string]bool              // users with a request in the slice back that may be of a lock
 	last, much := store.SystemUser, false // many requests of one user follow one another
 	for _, r := range q {
 		user, any := r.User()

@@ -20,7 +20,7 @@ type uses map[string]use
 type use struct {
 	took   time.Duration
 	pieces float64
-	at     time.Duration // monotonic time up to which took and pieces have decayed
+	at     time.Duration // monotonic time up to which the fields took and pieces have decayed
 }
 
 func (u use) now(now time.Duration) use {

@@ -23,10 +23,10 @@ type Outbox struct {
 	conn net.Conn
 
 	mu      sync.Mutex
-	full    [][]byte // frames to be written before buf
-	buf     []byte   // the latest frames; Send appends to it
-	waiting int      // bytes in full
-	writing int      // bytes that take has returned and that are not written yet
+	full    [][]byte // frames to be written before those in the field buf
+	buf     []byte   // the latest frames; Send appends to them
+	waiting int      // bytes in the field full
+	writing int      // bytes that the method take has returned and that are not written yet
 	err     error
 	ready   chan struct{} // has room for one value, which wakes Run: buf is not empty, or err is set
 }

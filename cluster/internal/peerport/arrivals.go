@@ -61,7 +61,7 @@ type arrival struct {
 	raw      net.Conn
 	of       *arrivals
 	from     netip.Addr      // the caller's address; for IPv6 its network (turns.Origin)
-	ctx      context.Context // ends with the connection; nil before start, like the next two
+	ctx      context.Context // ends with the connection; nil before the call of start, like the next two fields
 	end      context.CancelFunc
 	late     *time.Timer // cuts off a caller that has sent no handshake in time
 
@@ -125,7 +125,7 @@ func (a *arrival) start() bool {
 	}
 	a.of.mu.Unlock()
 	if err != nil {
-		a.end() // open has closed the connection
+		a.end() // the method open has closed the connection
 	}
 	return err == nil
 }

@@ -264,7 +264,7 @@ func (p *Port) dialSelf() (net.Conn, error) {
 	select {
 	case p.raft <- ownConn{far, p}:
 		return near, nil
-	case <-p.stop: // Close closes far
+	case <-p.stop: // the method Close closes the connection far
 		near.Close()
 		return nil, net.ErrClosed
 	}

@@ -91,7 +91,7 @@ type Watcher struct {
 	disowned sync.Once // calls Config.Fatal when another node knows this one with another data directory (disown)
 
 	current atomic.Pointer[Topology]
-	changed chan struct{} // Changed of current; closed and replaced with mu held
+	changed chan struct{} // the channel Changed of the current topology; closed and replaced with mu held
 
 	clientsMu sync.Mutex
 	clients   map[string]string // addresses for clients, by id
@@ -156,7 +156,7 @@ type heard struct {
 	asked  bool   // the member has answered a question that this node sent to its address
 	voter  bool
 	first  time.Duration // when this node began to look for it
-	seen   time.Duration // when its last status came; first if none has come
+	seen   time.Duration // when its last status came; the value of the field first if none has come
 
 	foreign bool // the node at this address belongs to another cluster, and this has been logged
 }

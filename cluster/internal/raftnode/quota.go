@@ -94,7 +94,7 @@ func (r *Node) watchDirectory(last uint64) {
 type shortenings struct {
 	quota int64         // 0: the directory is never full
 	at    time.Duration // when the last snapshot ended, monotonic
-	pause time.Duration // how long to wait after that snapshot; 0: the directory was not full since
+	pause time.Duration // how long to wait after that snapshot; 0: the directory has not been full since
 	size  int64         // the bytes of the directory after the last snapshot
 	data  int64         // the bytes of the data in that snapshot
 }

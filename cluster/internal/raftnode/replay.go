@@ -42,9 +42,9 @@ type progress struct {
 
 	mu     sync.Mutex
 	passed uint64 // the highest commit index that pace has let pass
-	told   uint64 // the highest commit index from leaders since reset; 0: none
-	goal   uint64 // value of told at the beginning of the present round (round)
-	caught bool   // the node has caught up since reset
+	told   uint64 // the highest commit index from leaders since the last call of reset; 0: none
+	goal   uint64 // value of the field told at the beginning of the present round (method round)
+	caught bool   // the node has caught up since the last call of reset
 
 	applied func(index uint64) bool // reports whether the entries up to an index have been applied; nil: Raft has not started
 }

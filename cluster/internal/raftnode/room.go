@@ -7,7 +7,7 @@ import "sync/atomic"
 // Entries whose outcome was not known at the measurement may not be on the disk yet, so they count as bytes that are still to be written.
 type room struct {
 	begun atomic.Int64 // bytes that this node has proposed
-	done  atomic.Int64 // bytes of those whose outcome is known
+	done  atomic.Int64 // bytes of those proposed entries whose outcome is known
 	until atomic.Int64 // the value of begun at which the disk will be full
 }
 
