@@ -232,9 +232,9 @@ func (n *Node) startTerm() (end func()) {
 	}
 }
 
-// late returns an upper bound for the time from the evaluation of the last entry to its proposer's reply. If the entry set a
-// deadline on a key, it may have granted a lease, and the bound is the constant promptly: before a later reply, the proposer
-// would have logged another entry. If the entry set no deadline, it granted no lease, and late returns 0.
+// late returns an upper bound for the time from the evaluation of the last entry to its proposer's reply. If the entry set a deadline on
+// a key, it may have granted a lease, and the bound is the constant promptly: before a later reply, the proposer would have logged
+// another entry. If the entry set no deadline, it granted no lease, and the method late returns 0.
 func (n *Node) late() (late time.Duration) {
 	n.fsm.View(func(st *store.Store, seq uint64) {
 		if seq > 0 && st.LastLease() == seq {

@@ -33,7 +33,7 @@ const (
 	noUser = "another node"
 )
 
-// Append encodes calls for a peer. minor is the minor version of the protocol that the peer speaks.
+// Append encodes calls for a peer. The parameter minor is the minor version of the protocol that the peer speaks.
 func Append(buf []byte, calls []Call, minor byte) []byte {
 	buf = binary.AppendUvarint(buf, uint64(len(calls)))
 	for i := range calls {

@@ -111,7 +111,7 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	return r
 }
 
-// append encodes a transaction for a peer. minor is the minor version of the protocol that the peer speaks.
+// append encodes a transaction for a peer. The parameter minor is the minor version of the protocol that the peer speaks.
 func (t *Transaction) append(buf []byte, minor byte) []byte {
 	buf = append(buf, byte(store.Flag(t.Observe).Int))
 	buf = binary.AppendUvarint(buf, uint64(len(t.Watched)))

@@ -103,7 +103,7 @@ func (h Handshake) Append(buf []byte) []byte {
 	return codec.AppendStr(buf, h.More)
 }
 
-// Read reads the handshake of a peer. It fails with a VersionError if the peer speaks another major version than own.
+// Read reads the handshake of a peer. It fails with a VersionError if the peer speaks another major version than this node.
 func (own Version) Read(r *bufio.Reader) (Handshake, error) {
 	var head [len(Magic) + 1]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

@@ -130,7 +130,7 @@ func (a *arrival) start() bool {
 	return err == nil
 }
 
-// admit registers and starts a connection; it returns nil if the port is closed, or if start fails.
+// admit registers and starts a connection; it returns nil if the port is closed, or if the method start fails.
 func (as *arrivals) admit(conn net.Conn) *arrival {
 	a := as.register(conn)
 	if a == nil || !a.start() {
@@ -299,7 +299,8 @@ func (a *arrival) leave() {
 	a.noStranger()
 }
 
-// finish closes the connection after leave. No method sets the fields of the arrival any more, so finish needs no lock.
+// finish closes the connection after the method leave. No method sets the fields of the arrival any more, so finish needs no
+// lock.
 func (a *arrival) finish() error {
 	if a.end != nil {
 		a.end()

@@ -235,8 +235,8 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// watch loads the files every peerReloadPeriod, until stop is closed. It may read a file that is half written.
-// So new content takes effect, and an error is logged, only when two loads in a row have found the same.
+// watch loads the files every peerReloadPeriod, until the channel stop is closed. It may read a file that is half written. So new
+// content takes effect, and an error is logged, only when two loads in a row have found the same.
 func (g *peerGate) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(peerReloadPeriod)
 	defer tick.Stop()

@@ -166,7 +166,7 @@ func (w *Watcher) sameDirectory(f Status, addr string) bool {
 
 // disown stops this node if it has lost its data directory. It concludes that from three facts. This node is a first member that
 // is just beginning (Blank). Another node has met this node with another data directory. And that other node has applied at least
-// as much as this node. A node that has a log goes on: it was replaced, and judge finds that it has been removed.
+// as much as this node. A node that has a log goes on: it was replaced, and the method judge finds that it has been removed.
 //
 // The status by comes from the other node, which has answered at the address of the member whose id is the parameter asked. That
 // address may now belong to a node of another cluster, which may even have the same id. Such a node knows nothing of this one,

@@ -73,10 +73,10 @@ func (r *Node) recognize(id, directory []byte) (known bool, err error) {
 	return false, fmt.Errorf("%s: %w", id, datadir.ErrOtherDirectory)
 }
 
-// meet checks the directory that a node names in a request or an answer of Raft. If the node is a member that was not met
-// before, and addr is the member's address, meet remembers the directory. addr is the address that was asked, or the address
-// that the sender of a request claims. A nil addr stands for the member's address. The address matters because a removed node
-// that still runs may use the id of the member that has replaced it. Such a node has another address.
+// meet checks the directory that a node names in a request or an answer of Raft. If the node is a member that was not met before,
+// and addr is the member's address, the method meet remembers the directory. The parameter addr is the address that was asked, or
+// the address that the sender of a request claims. A nil addr stands for the member's address. The address matters because a
+// removed node that still runs may use the id of the member that has replaced it. Such a node has another address.
 func (r *Node) meet(id, directory, addr []byte) error {
 	if known, err := r.recognize(id, directory); known || err != nil {
 		return err
@@ -134,8 +134,8 @@ func statedBy(by raft.RPCHeader) []byte {
 	return addr
 }
 
-// known fails if the sender of the header belongs to another cluster, or if it is a member that this node has met with another data
-// directory. addr is as in meet.
+// known fails if the sender of the header belongs to another cluster, or if it is a member that this node has met with another
+// data directory. The parameter addr is as in the method meet.
 func (t *transport) known(by raft.RPCHeader, addr []byte) error {
 	said := saidBy(by)
 	if own := t.cluster(); own != "" && len(said.cluster) > 0 && string(said.cluster) != own {

@@ -91,7 +91,7 @@ func (r *Node) open(hooks Hooks) (err error) {
 	r.trans.log, r.trans.met, r.trans.vouched = r.dir.Log, r.dir.Knows, hooks.Vouched
 	r.trans.unbound, r.trans.claim = r.unbound, r.claim
 	r.trans.refused = newSeldom(cfg.Logger, slog.LevelWarn, cfg.Time.Monotonic)
-	// These goroutines start only now because they call meet, which reads r.trans.
+	// These goroutines start only now because they call the method meet, which reads r.trans.
 	go r.trans.relay()
 	go r.trans.answerAppends(r.port)
 	rc := raft.DefaultConfig()

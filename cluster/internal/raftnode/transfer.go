@@ -167,7 +167,7 @@ func (t *transport) has(id raft.ServerID, term, index uint64) bool {
 	return t.hasNow(id, term, index)
 }
 
-// hasNow does the work of has; the caller holds t.mu.
+// hasNow does the work of the method has; the caller holds t.mu.
 func (t *transport) hasNow(id raft.ServerID, term, index uint64) bool {
 	m := t.matches[id]
 	return m.term == term && m.index >= index
