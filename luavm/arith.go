@@ -20,8 +20,8 @@ var stringArithmetic = map[string]func(a, b float64) float64{
 }
 
 // arithmetic does what C Lua's Arith does. If both operands can be converted to numbers, it applies op to the numbers. Otherwise it
-// calls the metamethod named event: that of the first operand or, if the first has none, that of the second. If neither has one,
-// arithmetic raises an error.
+// calls the metamethod whose name is the argument event: that of the first operand or, if the first has none, that of the second. If
+// neither has one, arithmetic raises an error.
 func (e *Engine) arithmetic(L *lua.LState, event string, op func(a, b float64) float64) int {
 	a, b := L.Get(1), L.Get(2)
 	if event == "__unm" {

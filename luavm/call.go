@@ -101,7 +101,7 @@ func markCounted(t *lua.LTable) *lua.LTable {
 	return t
 }
 
-// verify finds the command that args names. If the running script may not call it, cmd is nil and text is the error.
+// verify finds the command that args names. If the running script may not call it, cmd is nil and the result text is the error.
 func (e *Engine) verify(args [][]byte) (cmd *store.Command, text string) {
 	cmd, known := e.table.Resolve(args)
 	switch {
@@ -162,7 +162,7 @@ func (e *Engine) mayNot(cmd *store.Command) bool {
 	return e.readOnly && cmd.Flags&(store.Write|store.MayReplicate) != 0
 }
 
-// authorize checks whether the user that runs the script may run a command. If the user may not, text is the error, and
+// authorize checks whether the user that runs the script may run a command. If the user may not, the result text is the error, and
 // store.Ctx.Deny records the denial. If the check takes too many steps (store.Undecided), text is an error, but nothing is recorded.
 func (e *Engine) authorize(cmd *store.Command, args [][]byte) (text string) {
 	why, arg := e.call.User.Check(cmd, args)

@@ -8,9 +8,10 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// beforeConcat turns the numbers that .. joins into strings as C Lua prints them, and charges for the result. Like the interpreter,
-// it goes from right to left. A number that is passed to a metamethod stays a number. The values left of a metamethod's call cannot
-// be joined before the metamethod has returned. So beforeConcat makes waiting values of them, and joinWaiting joins these later.
+// beforeConcat prepares a concatenation (..). It replaces the numbers in it by the strings that C Lua prints for them, and charges for
+// the result. Like the interpreter, it goes from right to left. A number that is passed to a metamethod stays a number. The values left
+// of a metamethod's call cannot be joined before the metamethod has returned. So beforeConcat makes waiting values of them, and
+// joinWaiting joins these later.
 func (e *Engine) beforeConcat(L *lua.LState, from, to int) {
 	size := int64(0)
 	last, joined := to+1, joins(L.Get(to+1)) // joined: the values at i+1 to last (at first: the value at last) are all strings or numbers

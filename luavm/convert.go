@@ -159,8 +159,8 @@ func (e *Engine) toReply(v lua.LValue, depth int) store.Reply {
 	return store.Nil
 }
 
-// tableToReply converts a table. The first field that gives the table a special type, such as err or ok, decides the type of the
-// reply. Without such a field, the reply is an array.
+// tableToReply converts a table. It looks for the fields err, ok, double, big_number, verbatim_string, map and set, in this order. The
+// first one that has a suitable value decides the type of the reply. If there is none, the reply is an array.
 func (e *Engine) tableToReply(t *lua.LTable, depth int) store.Reply {
 	if s, ok := t.RawGetString("err").(lua.LString); ok {
 		e.work(len(s) / replyInStep) // the time of TrimRight: replyText counts only the bytes that remain

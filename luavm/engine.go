@@ -96,7 +96,7 @@ type Engine struct {
 
 	state   atomic.Uint32 // bits: stateRunning and so on
 	started atomic.Int64  // when the running script began, by Now; -1: the clock was not read yet
-	loads   atomic.Uint32 // loadsNothing, loading or loadsAborted
+	loads   atomic.Uint32 // loadsNothing, loadsLibraries or loadsAborted
 	before  int64         // how much of the script's time limit was used up before it began (store.Ctx.ScriptTime)
 
 	// Fields of the fast path:
@@ -199,8 +199,8 @@ func (e *Engine) SetTimeLimit(d time.Duration) { e.timeLimit.Store(int64(d)) }
 // TimeLimit returns the time limit. It may be called from any goroutine.
 func (e *Engine) TimeLimit() time.Duration { return time.Duration(e.timeLimit.Load()) }
 
-// BusySince returns when, by Options.Now, the running script or function began;
-// running is as Running returns it. It may be called from any goroutine.
+// BusySince returns when, by Options.Now, the running script or function began. The result running is what the method Running returns.
+// BusySince may be called from any goroutine.
 func (e *Engine) BusySince() (since time.Duration, running bool) {
 	if e.state.Load()&stateRunning == 0 {
 		return 0, false

@@ -129,8 +129,8 @@ func (e *Engine) open(ctx *store.Ctx, c *chunk, readOnly, cached bool) store.Sav
 	return save
 }
 
-// start sets the state of the script, function or library that begins. With stateRunning it
-// can be killed from now on. before is how much of its time limit is already used.
+// start sets the state of the script, function or library that begins. With stateRunning it can be killed from now on. The argument
+// before is how much of its time limit is already used.
 func (e *Engine) start(state uint32, before time.Duration) {
 	e.before = int64(before)
 	e.started.Store(-1)
@@ -261,7 +261,7 @@ func (e *Engine) execute(fn *lua.LFunction, keys, args [][]byte) (reply store.Re
 	return e.toReply(L.Get(-1), 0)
 }
 
-// keepList bounds the memory that KEYS, ARGV and Engine.args keep for the next use: room for so many elements each.
+// KEYS, ARGV and Engine.args each keep room for at most keepList elements for their next use.
 const keepList = 64
 
 // join copies all elements of the lists into one string: one allocation costs less than many.
@@ -284,7 +284,8 @@ func (e *Engine) join(lists ...[][]byte) string {
 	return all.String()
 }
 
-// fill puts the elements of list into t, which is empty. text begins with the elements of list; fill returns the rest of text.
+// fill puts the elements of list into t, which is empty. The argument text begins with the elements of list; fill returns the rest of
+// text.
 func (e *Engine) fill(t *lua.LTable, list [][]byte, text string) string {
 	elems := interp.ArrayPart(t)
 	if cap(elems) < len(list) {
@@ -320,7 +321,7 @@ func (e *Engine) failureReply(failure lua.LValue) store.Reply {
 	return store.Reply{Kind: store.Failure, Str: oneLine(e.replyText(text))}
 }
 
-// suffixCost is the number of bytes charged for the text of suffix besides the name of the source.
+// suffixCost is the number of bytes charged for the text that the function suffix returns, besides the name of the source.
 const suffixCost = 128
 
 func (e *Engine) failureText(failure lua.LValue) string {

@@ -6,7 +6,7 @@ import (
 	"lockstep/store"
 )
 
-// An EVALSHA of the unlock script takes no memory.
+// An EVALSHA of the unlock script allocates no memory.
 func TestAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")

@@ -71,8 +71,8 @@ type fastScript struct {
 }
 
 const (
-	// A run that is left to gopher-lua adds regretStep to the script's regret, every other run subtracts
-	// one. If regret exceeds regretLimit, too many runs happen twice: only gopher-lua runs the script from then on.
+	// A run that is left to gopher-lua adds regretStep to fastScript.regret. A run that the fast path itself ends subtracts one. If the
+	// sum exceeds regretLimit, too many runs happen twice: only gopher-lua runs the script from then on.
 	regretStep  = 8
 	regretLimit = 64
 )

@@ -374,7 +374,8 @@ func (w *world) with(name string, run func()) {
 	w.e.Bind(w.table)
 }
 
-// TestFastPathIsKilled: if the fast path leaves a script that was killed to gopher-lua, gopher-lua stops the script, too.
+// TestFastPathIsKilled: a script is killed while the fast path runs it. If the fast path then leaves the script to gopher-lua,
+// gopher-lua stops the script.
 func TestFastPathIsKilled(t *testing.T) {
 	for name, stop := range map[string]func(e *Engine){"SCRIPT KILL": func(e *Engine) { e.Kill() }, "the end of leadership": (*Engine).Abort} {
 		w := newWorld(t, Options{})

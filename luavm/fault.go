@@ -53,8 +53,8 @@ func (e *Engine) contain() {
 	}
 }
 
-// passErrors lets a panic continue if the panic is an error of Lua or a stop. Any other panic becomes a fault, which no pcall of
-// the script can catch.
+// passErrors lets a panic continue if the panic is an error of Lua, a stop or noRoomForHandler. Any other panic becomes a fault, which
+// no pcall of the script can catch.
 func (e *Engine) passErrors() {
 	p := recover()
 	if p == nil {

@@ -49,7 +49,7 @@ func (e *Engine) fcall(c *store.Ctx, readOnly bool) store.Reply {
 	return e.end(c, save, reply)
 }
 
-// executeFunction is execute for a function of a library.
+// executeFunction does what execute does, for a function of a library.
 func (e *Engine) executeFunction(callback *lua.LFunction, keys, args [][]byte) store.Reply {
 	L := e.L
 	L.Env = e.libEnv // the functions that loadstring makes get this environment
@@ -99,9 +99,9 @@ type restored struct {
 	sum       store.NewLibraries
 }
 
-// load loads one more library into s. It reads the first line, checks that the name is free, runs the code, and checks that the
-// code has registered at most maxFunctions functions: Redis makes its checks in this order. took is how long the libraries that are
-// already in s took to load. The function taken reports whether a stored library has the given name and may not be replaced.
+// load loads one more library into s. It reads the first line, checks that the name is free, runs the code, and checks that the code
+// has registered at most maxFunctions functions: Redis makes its checks in this order. The argument took is how long the libraries that
+// are already in s took to load. The function taken reports whether a stored library has the given name and may not be replaced.
 func (s *restored) load(e *Engine, c *store.Ctx, code string, took time.Duration, taken func(name string) bool) (*loadedLibrary, store.Error) {
 	name, skip, err := parseLibrary(code)
 	switch {
@@ -238,8 +238,8 @@ func (e *Engine) now() time.Duration {
 	return e.opts.Now()
 }
 
-// join returns an error if the libraries of s conflict with stored ones. replace means that stored libraries of the same names
-// are replaced.
+// join returns an error if the libraries of s conflict with stored ones. The argument replace means that stored libraries of the same
+// names are replaced.
 func (s *restored) join(c *store.Ctx, replace bool) store.Error {
 	for _, l := range s.list {
 		if !replace && c.Library(l.lib.Name) != nil {

@@ -193,7 +193,7 @@ func TestKillFunction(t *testing.T) {
 	}
 }
 
-// Other goroutines may call these methods at any time (the test is for -race).
+// Other goroutines may call the methods that this test calls at any time (the test is for -race).
 func TestAskedWhileRunning(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.mustLoad(t, counterLibrary)
@@ -396,7 +396,8 @@ func FuzzFunctionRestore(f *testing.F) {
 	})
 }
 
-// A new library may have a limited number of functions; a stored one with more, of an older version, still works.
+// A new library may have a limited number of functions. A library with more functions that an older version of lockstep has stored
+// still works.
 func TestTooManyFunctions(t *testing.T) {
 	code := func(n int) string {
 		return fmt.Sprintf("#!lua name=l\nfor i=1,%d do redis.register_function('f'..i,function() return i end) end", n)

@@ -42,8 +42,8 @@ const watched uint64 = 1<<lua.OP_SETGLOBAL | 1<<lua.OP_SETTABLE | 1<<lua.OP_SETT
 	1<<lua.OP_CONCAT | 1<<lua.OP_FORPREP | 1<<lua.OP_SETLIST | 1<<lua.OP_VARARG |
 	1<<lua.OP_NEWTABLE | 1<<lua.OP_CLOSURE | 1<<lua.OP_LEN | 1<<lua.OP_MOD | 1<<lua.OP_POW
 
-// calls has the bits of the call instructions. Done calls h.before for these, too. Unlike the opcodes in watched, a plain script
-// may have them, because it calls no Lua functions.
+// calls has the bits of the call instructions. Done calls h.before for these, too. Unlike the opcodes in watched, these opcodes may
+// occur in a plain script, because it calls no Lua functions.
 const calls uint64 = 1<<lua.OP_CALL | 1<<lua.OP_TAILCALL
 
 // Done runs before every instruction, so it must be cheap.
@@ -83,8 +83,8 @@ func (h *hook) look() {
 	f.TailCall = min(f.TailCall, maxTailCalls)
 }
 
-// before prepares for the instruction that is about to run: it raises an error in its place, corrects its
-// operands, or charges for its memory and time.
+// before prepares for the instruction that is about to run: it raises an error, so that the instruction does not run, corrects the
+// instruction's operands, or charges for the instruction's memory and time.
 func (h *hook) before(f *interp.Frame, inst uint32) {
 	e, L, a := h.e, h.L, interp.ArgA(inst)
 	switch interp.OpOf(inst) {

@@ -123,9 +123,9 @@ func (e *Engine) restart(l *loadedLibrary) (kept int64) {
 	return kept
 }
 
-// measure returns an upper bound of the bytes that l and all loaded libraries keep. l may still be loading. measure
-// walks over each library whose calls have allocated more than size/share bytes since its last measurement, and sets
-// the size of that library.
+// measure returns an upper bound of the bytes that l and all loaded libraries keep. l may still be loading. measure walks over each
+// library whose calls have allocated more than 1/share of the library's size since its last measurement, and sets the size of that
+// library.
 func (e *Engine) measure(l *loadedLibrary, share int64) (total int64) {
 	w := walk{e: e, seen: map[unsafe.Pointer]bool{}, blocks: map[uintptr]bool{}}
 	visit := func(l *loadedLibrary) {
@@ -340,8 +340,8 @@ func (w *walk) thread(th *lua.LState) {
 	}
 }
 
-// own returns part as a Lua string. If the running code may keep values from call to call (e.keeps), own copies part. Otherwise the
-// larger string that contains part would be kept with it.
+// own returns part as a Lua string. If the running code may keep values from call to call (e.keeps), own returns a copy: part itself
+// would keep the larger string that contains it in memory.
 func (e *Engine) own(part string) lua.LString {
 	if e.keeps {
 		e.charge(int64(len(part)) + boxSize)

@@ -10,7 +10,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// liveHeap is what the heap holds without garbage.
+// liveHeap returns how many bytes the heap holds without garbage.
 func liveHeap() int64 {
 	runtime.GC()
 	runtime.GC() // of pools, too
@@ -153,7 +153,7 @@ func TestMeasuringIsTimeOfTheScript(t *testing.T) {
 	w.mustLoad(t, largeLibrary)
 	w.do(2, "fcall", "fill", "0")
 	w.do(2, "fcall", "fill", "0")
-	w.e.SetTimeLimit(1500 * time.Millisecond) // a call of walk alone has some 800 looks at the clock, a millisecond apart
+	w.e.SetTimeLimit(1500 * time.Millisecond) // a call of the function walk alone has some 800 looks at the clock, a millisecond apart
 	for range 5 {
 		if r := w.do(2, "fcall", "walk", "0"); r.IsError() {
 			if !strings.Contains(r.Str, "time limit") || w.e.Kept() != 0 {
@@ -272,7 +272,7 @@ func BenchmarkFunction(b *testing.B) {
 	}
 }
 
-// BenchmarkFunctionWithState measures the same call while another library keeps some thousand tables.
+// BenchmarkFunctionWithState measures the call of BenchmarkFunction while another library keeps 20,000 tables.
 func BenchmarkFunctionWithState(b *testing.B) {
 	w := newWorld(b, Options{MemoryLimit: 28 << 20})
 	w.mustLoad(b, "#!lua name=state\nlocal t={} for i=1,20000 do t[i]={i} end redis.register_function('large',function() return #t end)")

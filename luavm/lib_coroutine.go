@@ -80,9 +80,9 @@ func (e *Engine) coRunning(L *lua.LState) int {
 	return 1
 }
 
-// resume runs the coroutine at index 1 of the stack with the arguments above it. resume pushes true and the results, or false and
-// an error, and returns how many values it has pushed. C Lua has slots values below the results on the stack: for coroutine.resume
-// one, the coroutine itself, and for a wrapped coroutine none.
+// resume runs the coroutine at index 1 of the stack with the arguments above it. resume pushes true and the results, or false and an
+// error, and returns how many values it has pushed. The argument slots is how many values C Lua has below the results on the stack: for
+// coroutine.resume one, the coroutine itself, and for a wrapped coroutine none.
 func (e *Engine) resume(L *lua.LState, slots int) int {
 	if L.GetTop()-1+waitingValues(L.Get(1).(*lua.LState)) > auxlib.MaxStack {
 		e.throw(L, "too many arguments to resume")

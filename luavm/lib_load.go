@@ -17,8 +17,8 @@ func (e *Engine) baseLoadString(L *lua.LState) int {
 	return e.loadChunk(L, s, name)
 }
 
-// pieceSteps is how many instructions baseLoad counts for each call of the function that returns the pieces. It counts them because
-// that may be a Go function, which runs no instructions that the hook could count.
+// pieceSteps is how many instructions baseLoad counts for each call of the function that returns the pieces. That function may be
+// written in Go, and then runs no instructions that the hook could count.
 const pieceSteps = 8
 
 // baseLoad implements load: it joins the pieces that a function returns, and compiles them.

@@ -235,10 +235,10 @@ func (e *Engine) paste(a, b string) string { return auxlib.Paste(host{e}, a, b) 
 // buffer returns an empty buffer in which a function builds a string.
 func (e *Engine) buffer() auxlib.Buffer { return auxlib.Buffer{Memory: host{e}} }
 
-// checkHeap compares the size of the heap with its smallest size at a check of this script. It stops the script if the heap, with
-// the next bytes of the coming allocation, would be more than MemoryLimit larger. The heap includes unreachable objects, so
-// checkHeap runs a garbage collection and looks again before it stops the script. If the script has allocated less than an eighth
-// of the limit, others must have filled the heap, and the script goes on.
+// checkHeap compares the size of the heap with its smallest size at a check of this script. It stops the script if the coming
+// allocation would make the heap more than MemoryLimit larger than this smallest size. The argument next is the size of that allocation
+// in bytes. The heap includes unreachable objects, so checkHeap runs a garbage collection and looks again before it stops the script.
+// If the script has allocated less than an eighth of the limit, others must have filled the heap, and the script goes on.
 func (e *Engine) checkHeap(next int64) {
 	limit := e.opts.MemoryLimit
 	step := max(limit/16, heapFrom)
@@ -264,11 +264,11 @@ func (e *Engine) checkHeap(next int64) {
 	e.nextHeap, e.nextSeen = e.spent+step, e.measured+step
 }
 
-// bring calls Options.Bring with the number of bytes for which Bring must find room. These are the bytes that the process has
-// allocated since the last call of Bring, and next, the bytes that are about to be allocated. bring subtracts the bytes that were
-// about to be allocated at the last call, because Bring has found room for them already. At the script's first call, bring passes
-// what the script was charged, next included. For later calls it measures the process, because charge counts too little where
-// tables grow.
+// bring calls Options.Bring with the number of bytes for which Bring must find room. These are the bytes that the process has allocated
+// since the last call of Bring, and the bytes that are about to be allocated (the argument next). bring subtracts the bytes that were
+// about to be allocated at the last call, because Bring has found room for them already. At the script's first call, bring passes what
+// the script was charged, which includes the argument next. For later calls it measures the process, because charge counts too little
+// where tables grow.
 func (e *Engine) bring(next int64) {
 	if e.opts.Bring == nil {
 		return

@@ -41,7 +41,8 @@ func TestUnchargedTexts(t *testing.T) {
 	}
 }
 
-// TestLongKeyOfNoTable: the text of the error does not contain the key, and the key is not copied for it.
+// TestLongKeyOfNoTable: a script uses a long text as a key of a value that is no table. The text of the error does not contain the key,
+// and the engine makes no copy of the key.
 func TestLongKeyOfNoTable(t *testing.T) {
 	w := newWorld(t, Options{MemoryLimit: 64 << 20})
 	const head = "local s=string.rep('x',1e7) local n local e for i=1,20 do e=select(2,pcall(function() "

@@ -263,7 +263,7 @@ func TestRunBeginsWithItsCompiledForm(t *testing.T) {
 	if size < limit/8 || size > limit/5 {
 		t.Fatalf("%d bytes: it tests nothing", size)
 	}
-	// What hold allocates would reach the limit even if only half of the compiled form counted.
+	// What the script in hold allocates would reach the limit even if only half of the compiled form counted.
 	hold := fmt.Sprintf("local t={} for i=1,%d do t[i]=string.rep('x',1e4)..i end ", (limit-size/2)/10240)
 	w := newWorld(t, Options{MemoryLimit: limit})
 	runtime.GC() // what is garbage now is not the script's

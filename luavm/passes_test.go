@@ -16,8 +16,8 @@ import (
 // longInput is the length of s, the text that each probe uses.
 const longInput = 64 << 10
 
-// A step may stand for looped bytes where a loop of Go reads them one by one, and for passed bytes where assembly passes many bytes
-// at once.
+// The next two numbers say for how many bytes a step may stand: looped, where a loop of Go reads the bytes one by one, and passed,
+// where assembly passes many bytes at once.
 const (
 	looped = 64
 	passed = 256

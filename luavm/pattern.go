@@ -111,7 +111,7 @@ func (m *matcher) matchSet(c byte, p, end int) bool {
 	return !found
 }
 
-// matchClass reports whether a character matches % followed by the byte class, for example %a.
+// matchClass reports whether a character matches the class that is written as % and the byte in the argument class, for example %a.
 func matchClass(c, class byte) bool {
 	var is bool
 	switch class | 0x20 {
@@ -204,9 +204,8 @@ func (m *matcher) match(s, p int) int {
 	return s
 }
 
-// item matches the pattern item at p. If done is true, the result of the whole match is
-// decided: end is where the match ends, or -1. Otherwise matching must go on with the pattern
-// at next and the subject at end.
+// item matches the pattern item at p. If done is true, the result of the whole match is decided: the result end is where the match ends
+// in the subject, or -1. Otherwise matching must go on at the offset next of the pattern and at the offset end of the subject.
 func (m *matcher) item(s, p int) (next, end int, done bool) {
 	ep := m.classEnd(p)
 	hit := s < len(m.s) && m.single(m.s[s], p, ep)

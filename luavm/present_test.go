@@ -12,8 +12,8 @@ import (
 	"lockstep/store"
 )
 
-// askWhileRunning runs an FCALL of an endless function. Meanwhile it asks FUNCTION STATS twice: r is the reply, again is how many
-// bytes the second request allocated.
+// askWhileRunning runs an FCALL of an endless function. Meanwhile it asks FUNCTION STATS twice. The result r is the reply. The result
+// again is how many bytes the second request allocated.
 func askWhileRunning(t *testing.T, name string, args [][]byte) (r store.Reply, again uint64) {
 	t.Helper()
 	var w *world

@@ -9,9 +9,9 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// Every protected call goes through guarded. gopher-lua's PCall replaces the panic handler by its own. guarded sets onError again,
-// because onError must reword an error while the call frames still exist. After an error, PCall clears the registers, so guarded
-// first moves the captured variables out of them (closeUpvalues).
+// Every protected call goes through the method guarded. gopher-lua's PCall replaces the panic handler by its own. So guarded sets the
+// handler onError again, because onError must reword an error while the call frames still exist. After an error, PCall clears the
+// registers, so guarded first moves the captured variables out of them (closeUpvalues).
 func (e *Engine) guarded(L *lua.LState) int {
 	defer e.passErrors()
 	defer closeUpvalues(L)
@@ -107,9 +107,9 @@ func (e *Engine) throwHere(L *lua.LState, msg string) {
 	e.throwValue(L, lua.LString(e.paste(e.where(L, 0), msg)))
 }
 
-// level returns the frame that lua_getstack finds at a level of the stack; the running
-// function is at level 0. Every tail call counts as a level of its own, which has no frame:
-// f is then nil and lost is true. If the stack has fewer levels, f is nil and lost is false.
+// level returns the frame that lua_getstack finds at a level of the stack; the running function is at level 0. Every tail call counts
+// as a level of its own, which has no frame: the result f is then nil and the result lost is true. If the stack has fewer levels, f is
+// nil and lost is false.
 func (e *Engine) level(L *lua.LState, level int) (f *interp.Frame, lost bool) {
 	f = e.skip(interp.TopFrame(L))
 	for n := 1; level > 0 && f != nil; n++ {

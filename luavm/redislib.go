@@ -125,7 +125,7 @@ func scriptSHA(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// maxLogText is the longest text that a script can log: Redis's LOG_MAX_LEN.
+// maxLogText is the largest number of bytes of a text that a script can log: Redis's LOG_MAX_LEN.
 const maxLogText = 1024
 
 // logText joins the arguments of redis.log after the level, up to maxLogText bytes. It leaves out

@@ -86,8 +86,8 @@ func (o overflowed) share(room int) int {
 	return 0
 }
 
-// afterCatch returns the new value of e.overflowed when a protected call has caught an error; before is the value at the begin of
-// that call. Like C Lua, it takes no room from a handler that already uses it.
+// afterCatch returns the new value of e.overflowed when a protected call has caught an error. The argument before is the value at the
+// beginning of that call. Like C Lua, it takes no room from a handler that already uses it.
 func (e *Engine) afterCatch(L *lua.LState, before overflowed) overflowed {
 	if before == inOverflow && interp.TopFrame(L).Idx < callDepth+overflowCaught.share(handlerCalls) {
 		return overflowCaught

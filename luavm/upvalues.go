@@ -6,14 +6,14 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// The functions that have captured a variable may use it after the call that declared it has returned. So gopher-lua moves the
-// captured variables of a call out of the registers when the call returns. C Lua does the same when an error ends a call. The calls
-// below the pcall that catches the error go on, and keep their variables in their registers. gopher-lua differs: when an error is
-// raised, it moves the captured variables of all calls on the stack or, if an error handler is set, of none.
+// The functions that have captured a variable may use it after the call that declared it has returned. So gopher-lua moves the captured
+// variables of a call out of the registers when the call returns. C Lua does the same when an error ends a call. The calls below the
+// pcall that catches the error go on, and keep their variables in their registers. gopher-lua differs: when an error is raised, it
+// moves the captured variables of all calls on the stack or, if an error handler is set, of none.
 //
-// The engine does what C Lua does. It keeps gopher-lua from moving any variable when an error is raised (see counted). That also
-// saves a walk over all captured variables for each call on the stack. The engine moves the variables itself where a protected call
-// ends (guarded) or a coroutine fails (runThread).
+// The engine does what C Lua does. It keeps gopher-lua from moving any variable when an error is raised (see the method counted). That
+// also saves a walk over all captured variables for each call on the stack. The engine moves the variables itself where a protected
+// call ends (guarded) or a coroutine fails (runThread).
 
 // closeUpvalues moves the captured variables in L's list out of the registers, which must still hold them.
 func closeUpvalues(L *lua.LState) {

@@ -19,8 +19,8 @@ func openUpvalues(L *lua.LState) (n int) {
 	return n
 }
 
-// onRaise calls see whenever an error is raised, before anything catches the error. The argument is the Lua state in which it was
-// raised.
+// onRaise calls the function see whenever an error is raised, before anything catches the error. The argument is the Lua state in which
+// it was raised.
 func onRaise(e *Engine, see func(*lua.LState)) {
 	theirs := lua.NewState(lua.Options{SkipOpenLibs: true})
 	theirs.SetContext(newHook(e, theirs))
@@ -38,8 +38,8 @@ func onRaise(e *Engine, see func(*lua.LState)) {
 	*interp.LoopPlace(e.L) = e.watchedLoop
 }
 
-// captures defines build(100), which makes 100 nested calls, each with 40 captured variables. Below them it makes a thousand more
-// calls, and then fails.
+// captures is Lua code that defines the function build. build(100) makes 100 nested calls, each with 40 captured variables. The
+// innermost of them makes a thousand more nested calls, and the last of these fails.
 var captures = func() string {
 	var names []string
 	for i := range 40 {
@@ -58,7 +58,7 @@ end
 `
 }()
 
-// checkCaptures checks that the functions that build has kept still have their variables.
+// checkCaptures checks that the functions that the function build has kept still have their variables.
 const checkCaptures = `
 local a,b,c,d,e,f,g,h
 for k = 1, 100 do

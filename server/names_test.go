@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// subscribes makes a client listen to n names, by a command such as SUBSCRIBE.
+// subscribes makes the client subscribe to n names (namesOf100). The argument word is the command, such as subscribe.
 func (c *client) subscribes(word string, n int) {
 	c.t.Helper()
 	for at := 0; at < n; at += 100 {
@@ -26,7 +26,7 @@ func (c *client) subscribes(word string, n int) {
 	}
 }
 
-// last returns the session of the client that has come last.
+// last returns the session of the client that has connected last.
 func (ts *testServer) last() *session {
 	list := ts.each()
 	return list[len(list)-1]
@@ -128,8 +128,8 @@ func TestFewNamesStayOnTheLoop(t *testing.T) {
 	}
 }
 
-// TestSubscriptionsOfAnExpelledClientEndElsewhere: the state machine expels a client, but does not wait until the client's
-// subscriptions have ended.
+// TestSubscriptionsOfAnExpelledClientEndElsewhere: the state machine expels the clients of a deleted user. If these clients have many
+// subscriptions together, the state machine does not wait until the subscriptions have ended.
 func TestSubscriptionsOfAnExpelledClientEndElsewhere(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		admin := ts.dial(t)
@@ -185,7 +185,7 @@ func TestEndOfManySubscriptions(t *testing.T) {
 	})
 }
 
-// namesOf100 returns the names to which subscribes makes a client listen.
+// namesOf100 returns the n names to which the method client.subscribes subscribes a client.
 func namesOf100(n int) (list []string) {
 	for at := 0; at < n; at += 100 {
 		list = append(list, numbered(min(n-at, 100), fmt.Sprint(at)+".%02d")...)
@@ -235,8 +235,8 @@ func TestManyNamesGiveWay(t *testing.T) {
 	})
 }
 
-// TestNamesAreCountedOnce: a client may have given way for names before their command. The node does not charge the client for them
-// again after the command.
+// TestNamesAreCountedOnce: a client may have given way for the names of a command before the command. After the command, the node does
+// not charge the client for these names again.
 func TestNamesAreCountedOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	conn, _ := net.Pipe()

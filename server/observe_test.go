@@ -12,7 +12,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// TestWait: WAIT and WAITAOF return the number of members that the backend reports.
+// TestWait: WAIT and WAITAOF return the number of other members that the backend reports.
 func TestWait(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
@@ -36,14 +36,14 @@ func TestWait(t *testing.T) {
 	c.do("WAITAOF 1 0 0", "-"+string(errNoLocalDisk)+"\r\n")
 }
 
-// TestWaitEnds: a client that waits for ever does not keep the server from
-// stopping.
+// TestWaitEnds: a client whose WAIT has no timeout does not keep the server from stopping.
 func TestWaitEnds(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.dial(t).send("WAIT 9 0\r\n")
 }
 
-// TestWaitOfOneWhoLeaves: the wait of a client ends when the client leaves, also if other commands stand before or behind it.
+// TestWaitOfOneWhoLeaves: WAIT and WAITAOF end when their client leaves, even if the client has sent other commands before or behind
+// them.
 func TestWaitOfOneWhoLeaves(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops, c.Durable = loops, true })
@@ -58,7 +58,8 @@ func TestWaitOfOneWhoLeaves(t *testing.T) {
 	})
 }
 
-// TestFailoverCommand: FAILOVER accepts the address of another node, to which it hands leadership over.
+// TestFailoverCommand: FAILOVER hands leadership over, also to a node whose address the client gives. It refuses FORCE, and an address
+// that no node has. The node refuses REPLICAOF, SYNC and MIGRATE.
 func TestFailoverCommand(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("FAILOVER", "+OK\r\n")
@@ -74,8 +75,8 @@ func TestFailoverCommand(t *testing.T) {
 	ts.dial(t).do("REPLICAOF NO ONE", "-"+string(errNoPromotion)+"\r\n")
 }
 
-// TestLatencyMonitor: a command beyond the threshold becomes an event. The monitor keeps one event per second, and the histogram
-// counts all commands.
+// TestLatencyMonitor: a command that takes at least latency-monitor-threshold becomes an event. The monitor keeps one event per second,
+// with the longest time. LATENCY HISTOGRAM counts all commands.
 func TestLatencyMonitor(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -108,7 +109,7 @@ func TestLatencyMonitor(t *testing.T) {
 	}
 }
 
-// TestMemoryUsage: the result of MEMORY USAGE fits the size of the value. A sample of the value's elements gives about the same
+// TestMemoryUsage: the result of MEMORY USAGE is near the size of the value. A sample of the value's elements gives about the same
 // result as all elements.
 func TestMemoryUsage(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
@@ -196,9 +197,9 @@ func TestMonitorIsCutOff(t *testing.T) {
 	})
 }
 
-// TestLogsAreBounded: the ACL log and the slow log have few entries. No entry grows with the names
-// that a client gives to itself, its user, its keys or its commands. The latency monitor has no
-// more events when there are more commands.
+// TestLogsAreBounded: the ACL log and the slow log have at most as many entries as acllog-max-len and slowlog-max-len say. No entry
+// grows with the names that a client gives to itself, its user, its keys or its commands. More commands do not give the latency monitor
+// more kinds of events.
 func TestLogsAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin, c := ts.dial(t), ts.dial(t)

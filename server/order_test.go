@@ -14,7 +14,7 @@ import (
 )
 
 // TestPipelineBehindABlockedCommandAtShutdown: a shutdown ends a blocked command. The client must not take the reply to its next
-// command for the reply to the blocked one.
+// command for the reply to the blocked one, so the server closes the connection without any reply.
 func TestPipelineBehindABlockedCommandAtShutdown(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -25,7 +25,7 @@ func TestPipelineBehindABlockedCommandAtShutdown(t *testing.T) {
 	})
 }
 
-// TestSwappedDatabasesAreTold: a client that has cached a value hears that the databases were swapped.
+// TestSwappedDatabasesAreTold: a client that has cached a value gets a message when SWAPDB swaps the databases.
 func TestSwappedDatabasesAreTold(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, other := ts.tracker(t, ""), ts.dial(t)
@@ -99,13 +99,15 @@ func TestRedirectTargetThatLeaves(t *testing.T) {
 	}
 }
 
-// stacks reports whether a function is on the stack of this goroutine. If any is true, it looks at the stacks of all goroutines.
+// stacks reports whether the named function is on the stack of this goroutine. If the argument any is true, stacks looks at the stacks
+// of all goroutines.
 func stacks(any bool, function string) bool {
 	b := make([]byte, 1<<20)
 	return bytes.Contains(b[:runtime.Stack(b, any)], []byte(function))
 }
 
-// TestHelloBesideMessages: a message before the reply to HELLO has the old protocol, and one behind it the new one.
+// TestHelloBesideMessages: a message that a client gets before the reply to its HELLO is in the old protocol. A message that it gets
+// after that reply is in the new protocol.
 func TestHelloBesideMessages(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.Loops = 1 })
 	for range 100 {
@@ -161,7 +163,7 @@ func TestLongReadsAreRefused(t *testing.T) {
 	}
 }
 
-// TestInfoCacheAnswersEachNameOnce: one command of megabytes must not make an answer of gigabytes.
+// TestInfoCacheAnswersEachNameOnce: a SENTINEL INFO-CACHE of megabytes that repeats one name must not get a reply of gigabytes.
 func TestInfoCacheAnswersEachNameOnce(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.sentinel(t))

@@ -29,10 +29,10 @@ type outbox struct {
 	moved   sync.Cond // signalled when busy becomes false, after each system call of write, and by fail
 	pending chunks    // output that no goroutine writes yet
 	spare   []byte    // memory of output that has been written: the next pending.last uses it
-	writing int       // how many bytes write or the caller of lend is writing now
+	writing int       // how many bytes the method write or the caller of lend is writing now
 	written int64     // bytes that have been written so far
 	lent    time.Time // when lend last returned output
-	busy    bool      // a goroutine runs write or is about to, or has output from lend
+	busy    bool      // a goroutine runs the method write or is about to, or has output from lend
 	told    bool      // push has called onPush, and the loop has not called sendPushed since
 	counted int       // bytes that the method count has reported to clientMemory
 	held    bool      // from hold to release: messages go to late, because a reply is being queued in pieces
@@ -44,12 +44,12 @@ type outbox struct {
 }
 
 const (
-	// keepOutput is the most memory that an outbox keeps for later output.
+	// keepOutput is the most memory, in bytes, that an outbox keeps for later output.
 	keepOutput = 16 << 10
 	// lendLimit is the maximum number of bytes that lend returns. One system call sends the output of many
 	// connections, and its processor does nothing else until the call ends.
 	lendLimit = 16 << 10
-	// messageCost is how many bytes a message in late takes besides its frame.
+	// messageCost is how many bytes a message in outbox.late takes besides its frame.
 	messageCost = 64
 )
 
@@ -78,8 +78,8 @@ type limit struct {
 	softFor    time.Duration
 }
 
-// add calls the function frames, which appends replies to the output for the next flush. add returns how many bytes of output wait.
-// size is the size of the replies; 0 if they are small.
+// add calls the function frames, which appends replies to the output for the next flush. add returns how many bytes of output wait. The
+// argument size is how many bytes these replies take; it may be 0 if they are small.
 func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	o.mu.Lock()
 	if !o.failed {
@@ -92,8 +92,8 @@ func (o *outbox) add(size int, frames func(b []byte) []byte) int {
 	return n
 }
 
-// makeRoom prepares pending.last for size more bytes. If a large pending.last has too little room, makeRoom begins a new
-// buffer: append would copy the large one and leave it as garbage.
+// makeRoom prepares pending.last for replies of the given size in bytes. If pending.last is large and has too little room, makeRoom
+// begins a new buffer: append would copy the large one and leave it as garbage.
 func (o *outbox) makeRoom(size int) {
 	c := &o.pending
 	if c.last == nil {
@@ -117,8 +117,8 @@ func (o *outbox) makeRoom(size int) {
 	}
 }
 
-// push appends a message and arranges for it to be sent, without waiting. Several outboxes may share
-// the message's memory. A client beyond its limit is cut off.
+// push appends a message and arranges for it to be sent, without waiting. Several outboxes may share the message's memory. push cuts
+// off a client whose output exceeds the limit l.
 func (o *outbox) push(m message, l limit, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -163,9 +163,9 @@ func (o *outbox) hold() {
 	o.held = true
 }
 
-// release ends hold, and queues the messages that have come since. For each of them, the function renew returns the present frame.
-// release must not hold mu while it calls renew: a goroutine that pushes a message waits for mu, and may hold a lock that renew
-// needs.
+// release ends what hold began, and queues the messages that have come since hold. It calls the function renew for each of them, and
+// queues the frame that renew returns. release must not hold mu while it calls renew: a goroutine that pushes a message waits for mu,
+// and may hold a lock that renew needs.
 func (o *outbox) release(renew func(m *message) []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -298,8 +298,8 @@ func (o *outbox) now() (t time.Time) {
 	return t
 }
 
-// took counts n bytes that the operating system has accepted in a write. It records the time when the write began as activity of
-// the client: a client that reads is not idle.
+// took counts n bytes that the operating system has accepted in a write. It also sets the time of the client's last activity to the
+// time when the write began: a client that reads is not idle.
 func (o *outbox) took(n int, began time.Time) {
 	o.sent.Add(int64(n))
 	if n > 0 && o.active != nil {

@@ -127,8 +127,8 @@ func TestMessagesAreShared(t *testing.T) {
 	}
 }
 
-// TestLostConnectionsAreNotCutOff: the server runs what a client has sent, even if the connection was lost or closed. Only a client
-// that the server itself has cut off to save memory counts as gone.
+// TestLostConnectionsAreNotCutOff: the server runs what a client has sent, even if the connection was lost or closed. A client counts
+// as gone only if the server itself has cut it off, for example at its output buffer limit.
 func TestLostConnectionsAreNotCutOff(t *testing.T) {
 	for name, end := range map[string]func(o *outbox, far net.Conn){
 		"closed": func(o *outbox, _ net.Conn) { o.abort() },
@@ -162,7 +162,7 @@ func TestLostConnectionsAreNotCutOff(t *testing.T) {
 }
 
 // TestLargeOutputIsNotCopied: each large reply that waits is in memory only once, and leaves no garbage. The memory of all clients
-// (clientMemory) includes output from 16 KB on.
+// (clientMemory) includes the output of each client for which more than 16 KiB wait.
 func TestLargeOutputIsNotCopied(t *testing.T) {
 	const many, size = 16, 60_000
 	var sent, cut atomic.Int64

@@ -8,16 +8,17 @@ import (
 	"lockstep/store"
 )
 
-// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). The leader makes users take turns, but
-// these commands never reach the leader. So a few connections that pipeline such commands could take all of a node's
-// processors. A leader without processor time loses its leadership.
+// A node answers some commands itself (COMMAND DOCS, CLIENT LIST, AUTH, PING …). The leader makes users take turns, but these commands
+// never reach the leader. So a few connections that pipeline such commands could take all of a node's processors. A leader without
+// processor time loses its leadership.
 //
 // So a client has to give way when its commands of this kind have taken ownSlice within a second. Before its next such command, the
-// client waits while requests of other clients go to the leader first (fair.Gate.Rest). All clients that give way share about a
-// quarter of the time while others have requests for the leader. Otherwise they share all of it.
+// client waits while requests of other clients go to the leader first (fair.Gate.Rest). While others have requests for the leader, all
+// clients that give way share about a quarter of the node's time. Otherwise they share all of its time.
 
-// Many clients that each stay below ownSlice could take all processors, too. So the node also counts its work for all clients
-// together. If that exceeds ownAtOnce, each client has to give way after a tenth of ownSlice until the present second is over.
+// Many clients that each stay below ownSlice could take all processors, too. So the node also counts its work for all clients together.
+// If that work exceeds ownAtOnce within a second, each client has to give way after a tenth of ownSlice until the present second is
+// over.
 
 const (
 	// ownSlice is how long a node works for a client by itself before the client gives way …
@@ -71,9 +72,9 @@ func (w *allOwnWork) add(now time.Time, took time.Duration) {
 // the clock. So it may still report true when the second is over, until add counts new work.
 func (w *allOwnWork) isMuch() bool { return w.took.Load() > int64(ownAtOnce) }
 
-// add charges the client for work that has just ended. took is how long it lasted; add subtracts the fields paid and waited.
-// bytes are those of the arguments and the reply. cmd is nil for a refused command. It is also nil for work that is charged
-// apart from a command, such as the check of rights.
+// add charges the client for work that has just ended. The argument took is how long the work lasted; add subtracts the fields paid and
+// waited from it. The argument bytes is how many bytes the arguments and the reply have. cmd is nil for a refused command. It is also
+// nil for work that is charged apart from a command, such as the check of rights.
 func (w *ownWork) add(cmd *store.Command, now time.Time, took time.Duration, bytes int) {
 	if now.Sub(w.since) > ownMemory {
 		w.took, w.told, w.since = 0, 0, now
@@ -119,8 +120,8 @@ func (w *ownWork) exceeds(limit time.Duration, clock func() time.Time) bool {
 	return clock().Sub(w.since) <= ownMemory
 }
 
-// wouldExceed reports what exceeds would report for the limit if the node had already run one more command for the client.
-// takes is the time that this command will take.
+// wouldExceed reports what the method exceeds would report if the node had run one more command for the client. The argument takes is
+// the time that this command will take.
 func (w *ownWork) wouldExceed(limit, takes time.Duration, now time.Time) bool {
 	if now.Sub(w.since) <= ownMemory {
 		takes += w.took

@@ -17,9 +17,9 @@ import (
 // default. The atomics are the values that this node acts on, for readers that must not wait for mu.
 type params struct {
 	// setting has an element while a CONFIG SET is in progress (beginSetting), from its check to its last effect. So only one CONFIG
-	// SET runs at a time, and a refused one has no effect. A CONFIG SET merges some values into the present ones, such as
-	// client-output-buffer-limit or the TLS files. It never loses the change of another CONFIG SET. A CONFIG SET may wait for the
-	// leader, so no event loop may wait for setting.
+	// SET runs at a time, and a refused one has no effect. A CONFIG SET merges some values, such as client-output-buffer-limit or the
+	// TLS files, into the present ones. It never loses the change of another CONFIG SET. A CONFIG SET may wait for the leader, so no
+	// event loop may wait for setting.
 	setting chan struct{}
 
 	mu     sync.Mutex
@@ -112,8 +112,8 @@ const (
 	triedSteps = 8
 )
 
-// get returns the names and values of the parameters that CONFIG GET asks for. It calls the function elsewhere for the values of
-// shared and faced parameters, which p does not store. ok is false if the patterns need more than paramSteps.
+// get returns the names and values of the parameters that CONFIG GET asks for. For the values of shared and faced parameters, which p
+// does not store, it calls elsewhere(defs). ok is false if the patterns need more than paramSteps.
 func (p *params) get(patterns [][]byte, elsewhere func([]*paramDef) []string) (list []store.Reply, ok bool) {
 	found, ok := p.find(patterns)
 	if !ok {
@@ -298,8 +298,8 @@ var limitClasses = []string{"normal", "slave", "pubsub"}
 // defaultLimits is the default of client-output-buffer-limit.
 const defaultLimits = "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60"
 
-// mergeLimits returns the new client-output-buffer-limit. It has the limits that the argument value gives. For the classes
-// that value does not name, it has the limits of the argument old.
+// mergeLimits returns the new client-output-buffer-limit. The argument value contains the limits of some classes, in the form of a
+// CONFIG SET. The other classes keep the limits that they have in the argument old.
 func mergeLimits(value, old string) (canonical, fault string) {
 	words := strings.Fields(value)
 	if len(words)%4 != 0 {

@@ -38,7 +38,8 @@ func TestRefusedChangeHasNoEffect(t *testing.T) {
 	}
 }
 
-// TestSettingsDoNotQueue: a CONFIG SET that finds another one in progress waits for it, for some seconds at most.
+// TestSettingsDoNotQueue: a CONFIG SET that finds another one in progress waits until the other one ends, but for settingWait at most.
+// After that time, the server refuses it.
 func TestSettingsDoNotQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{srv: &Server{params: &params{setting: make(chan struct{}, 1)}, stop: make(chan struct{})}}
@@ -113,7 +114,7 @@ func TestShareOfMaxMemory(t *testing.T) {
 	}
 }
 
-// TestNoBusyThreshold: as in Redis, 0 means that nobody is told BUSY.
+// TestNoBusyThreshold: as in Redis, a busy-reply-threshold of 0 means that no client is told BUSY.
 func TestNoBusyThreshold(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -153,7 +154,7 @@ func TestLongPassword(t *testing.T) {
 	}
 }
 
-// TestTLSBetweenNodesNeedsCertificates: as in Redis, tls-cluster and tls-replication cannot be set without certificates.
+// TestTLSBetweenNodesNeedsCertificates: as in Redis, tls-cluster and tls-replication cannot be set to yes without certificates.
 func TestTLSBetweenNodesNeedsCertificates(t *testing.T) {
 	for _, has := range []bool{false, true} {
 		log := new(lines)

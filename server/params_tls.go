@@ -44,7 +44,7 @@ func secrecy(cfg *Config) []*paramDef {
 	}
 }
 
-// faultTLS is Redis's refusal of parameters with which its TLS does not work.
+// faultTLS is Redis's error text for TLS parameters that cannot be used.
 const faultTLS = "Unable to update TLS configuration. Check server logs."
 
 // prepareTLS reads the TLS files that a change sets. As in Redis, it also refuses tls-cluster and tls-replication without

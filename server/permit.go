@@ -92,9 +92,9 @@ func (s *session) asksAnew() func() knowledge {
 	}
 }
 
-// upToDate tries to learn from the leader the users that the leader knows, and returns how far it succeeded. search
-// bounds the search for a leader; patience bounds the wait for the leader's answer. A node whose process was suspended
-// searches longer (stoppedTimes), because it may be about to find a leader or to reconnect to one.
+// upToDate tries to learn from the leader the users that the leader knows, and returns how far it succeeded. The argument search bounds
+// the time of the search for a leader; the argument patience bounds the wait for the leader's answer. A node whose process was
+// suspended searches longer (stoppedTimes), because it may be about to find a leader or to reconnect to one.
 func (srv *Server) upToDate(search, patience time.Duration) knowledge {
 	switch {
 	case !srv.hasUsers():

@@ -241,8 +241,8 @@ func TestTransactionBeginsWithoutALeader(t *testing.T) {
 	})
 }
 
-// TestLoginWaitsForALeaderAsOthersDo: the commands of a client whose password no leader has confirmed wait for a leader as others
-// do, for Config.FailoverWait.
+// TestLoginWaitsForALeaderAsOthersDo: the commands of a client whose password no leader has confirmed wait for a leader as long as
+// other commands do: for Config.FailoverWait.
 func TestLoginWaitsForALeaderAsOthersDo(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.FailoverWait = time.Millisecond })
 	<-ts.learned
@@ -288,8 +288,8 @@ func TestPiecesAwaitNoLeader(t *testing.T) {
 	})
 }
 
-// TestStoppedNodeIsTold: a node whose process was suspended runs no commands of operators until its leader has sent it the users,
-// however long that takes. A node that was not suspended waits for some time, and then uses the users that it knows.
+// TestStoppedNodeIsTold: a node whose process was suspended finds a leader. It runs no commands of operators until this leader has sent
+// it the users, however long that takes. A node that was not suspended waits for some time, and then uses the users that it knows.
 func TestStoppedNodeIsTold(t *testing.T) {
 	ts := newTestServer(t, nil)
 	<-ts.learned // otherwise learnUsers might still ask the leader

@@ -94,8 +94,8 @@ func (m *memConn) Write(p []byte) (int, error) {
 	return m.Conn.Write(p)
 }
 
-// echo plays a loop that sends back what it gets, and returns what the client receives. As an outbox does, each write begins with
-// what the last write has left.
+// echo plays a loop that sends back what it gets, and returns what the client receives. Like an outbox, echo begins each write with
+// what the write before has left.
 func echo(t testing.TB, sc *tlsConn, socket *cutSocket, c *tls.Conn, mem *memConn, messages [][]byte) []byte {
 	t.Helper()
 	for _, m := range messages {

@@ -16,7 +16,7 @@ import (
 //	            ↘ blocked (by a command or CLIENT PAUSE) ↗
 //
 // The loop reads only idle connections, so the commands of a client run in the order in which it sent them. Only the loop uses a
-// loopConn, except where a comment says otherwise; in the state away, a goroutine uses the session, the guard and next.
+// loopConn, except where a comment says otherwise; in the state away, a goroutine uses the fields s, guard and next.
 type loopConn struct {
 	fdConn
 	tls   *tlsConn // nil without TLS
@@ -297,7 +297,7 @@ func (l *loop) finish(c *loopConn) {
 	}
 }
 
-// protocolError sends the error to the client and ends the connection.
+// protocolError sends the guard's error to the client and ends the connection.
 func (l *loop) protocolError(c *loopConn) {
 	c.state = connRunning
 	c.s.complain("Protocol error: " + c.guard.failure)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// crowd connects n clients, one after the other, and sends the text says from each. It waits until the server has accepted each
-// connection.
+// crowd connects n clients, one after the other. Each client sends the text in the argument says. crowd waits until the server has
+// accepted each connection.
 func (ts *testServer) crowd(t *testing.T, n int, says string) (list []*client) {
 	for range n {
 		before := ts.stats.connections.Load()

@@ -65,9 +65,9 @@ func TestNewcomersWaitForRoom(t *testing.T) {
 	}
 }
 
-// TestFewNewcomersWaitForRoom: clients that were cut off do not end, for example because the leader does not answer their logins.
-// Meanwhile, TLS clients come as fast as they can do the handshake. Only some of them wait for room, because each takes memory and a
-// file descriptor.
+// TestFewNewcomersWaitForRoom: the sessions of clients that were cut off do not end, for example because the leader does not answer
+// their logins. Meanwhile, TLS clients come as fast as they can do the handshake. Only some of them wait for room, because each takes
+// memory and a file descriptor.
 func TestFewNewcomersWaitForRoom(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.RequirePass, c.MaxClients, c.MaxHandshakes = "secret", 16, 8 })
 	for range 19 { // the last three come in because three others are cut off

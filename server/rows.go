@@ -8,7 +8,7 @@ import (
 // handler runs a command on the node that the client is connected to, or for a script on the leader (RunInScript).
 type handler func(s *session, args [][]byte) store.Reply
 
-// row is a command with its handler and the rows of its subcommands. The method row.command adds the flag store.Local.
+// row is a command with its handler and the rows of its subcommands. The method row.command adds the flag store.Local to the command.
 type row struct {
 	store.Command
 	do  handler

@@ -24,8 +24,8 @@ type tlsConn struct {
 	wire *wire
 	more bool // crypto/tls may have read data that Read has not returned yet; only the loop uses this field
 
-	// tryWrite has already encrypted the first taken bytes of its next argument p. Their ciphertext is in sealed. Only tryWrite uses
-	// this field.
+	// taken is how many bytes tryWrite has already encrypted of the argument p that it will get next: the first ones. Their ciphertext
+	// is in sealed. Only tryWrite uses this field.
 	taken int
 
 	mu     sync.Mutex
@@ -47,7 +47,7 @@ const (
 	// alone never leaves so many bytes. Only a client that requests new keys again and again, and reads nothing, can make so
 	// many wait.
 	maxSealed = 2 * sealAtOnce
-	// keepSealed is the largest buffer that a connection keeps when all ciphertext has been sent.
+	// keepSealed is the size in bytes of the largest buffer that a connection keeps when all ciphertext has been sent.
 	keepSealed = 16 << 10
 )
 
@@ -68,8 +68,8 @@ type under struct {
 	c        *tlsConn
 }
 
-// secure makes the connection that a loop serves after the TLS handshake on w. From now on, crypto/tls reads and writes through
-// under. crypto/tls may have read data behind the handshake already, so more begins as true.
+// secure makes the connection that a loop serves after the TLS handshake on w. From now on, crypto/tls reads and writes through a value
+// of the type under. crypto/tls may have read data behind the handshake already, so the field more is true at first.
 func secure(c *fdConn, w *wire) *tlsConn {
 	t := &tlsConn{fdConn: c, raw: c, tls: w.tls, wire: w, more: true}
 	w.Conn.Conn = under{c: t}

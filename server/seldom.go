@@ -49,7 +49,7 @@ func (l *seldomLine) sayRest(now time.Time) {
 	l.say(now)
 }
 
-// add is count for a caller that holds mu.
+// add does what count does, for a caller that holds mu.
 func (l *seldomLine) add(weight int64, args []any) {
 	l.events++
 	if weight >= l.weight {
@@ -57,7 +57,7 @@ func (l *seldomLine) add(weight int64, args []any) {
 	}
 }
 
-// say is sayRest for a caller that holds mu.
+// say does what sayRest does, for a caller that holds mu.
 func (l *seldomLine) say(now time.Time) {
 	if l.events == 0 || now.Sub(l.said) < seldomSilence {
 		return
@@ -87,7 +87,7 @@ func newSeldomLines(log *slog.Logger) *seldomLines {
 	}
 }
 
-// seldomLines returns all such log lines of the server.
+// seldomLines returns all seldomLine values of the server.
 func (srv *Server) seldomLines() []*seldomLine {
 	ls := srv.seldom
 	return []*seldomLine{&ls.http, &ls.accept, &ls.takeIn, &ls.keepAlive, &ls.wait, &ls.behind, &srv.hands.failures, &srv.clientMemory.evictions}

@@ -27,7 +27,8 @@ func (l *loop) send(c *loopConn) {
 	}()
 }
 
-// sendPushed sends the messages that wait in the outboxes of some connections: those in queue for which newsPushed has come.
+// sendPushed sends the messages that wait in the outboxes of some connections of the argument queue: those for which newsPushed has
+// come.
 func (l *loop) sendPushed(queue []*loopConn) {
 	for _, c := range queue {
 		if c.heard&newsPushed != 0 && c.state != connGone {

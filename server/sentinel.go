@@ -31,7 +31,8 @@ type failovers struct {
 	ended time.Time // when the last such failover ended, or the master last changed for any reason; zero: never
 }
 
-// begin reports whether SENTINEL FAILOVER may begin a failover now. If so, the failover counts as in progress until end.
+// begin reports whether SENTINEL FAILOVER may begin a failover now. If so, the failover counts as in progress until the method end is
+// called.
 func (f *failovers) begin(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,8 +173,8 @@ func (w *watched) down() string {
 	return "sdown"
 }
 
-// watchMembers publishes each change of the members until the server stops. The parameter before is the state of
-// the members at the start. anywhere is a session without a client: it determines which addresses events contain.
+// watchMembers publishes each change of the members until the server stops. The parameter before is the state of the members at the
+// start. The parameter anywhere is a session without a client: it determines which addresses events contain.
 func (srv *Server) watchMembers(anywhere *session, before watched) {
 	for {
 		select {
@@ -251,7 +252,7 @@ func (srv *Server) tellOne(kind string, old, n *cluster.Sighting, now watched, i
 	}
 }
 
-// tellMaster publishes a change of the master's state from was (an earlier result of down) to the present one.
+// tellMaster publishes a change of the master's state. The argument was is the earlier state, as the method down returned it.
 func (srv *Server) tellMaster(was string, now watched) {
 	what := fmt.Sprintf("master %s %s %d", srv.watch.name, now.at.host, now.at.port)
 	is := now.down()

@@ -208,8 +208,8 @@ func (srv *Server) accept(conn redcon.Conn) bool {
 	return false
 }
 
-// enter makes a session for a connection; in is false if the connection is refused. refusal is then the error
-// for the client, or empty if the server is closing.
+// enter makes a session for a connection. The result in is false if the connection is refused. The result refusal is then the error for
+// the client, or empty if the server is closing.
 func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	srv.stats.connections.Add(1)
 	s = srv.newSession(g)
@@ -288,9 +288,9 @@ func (srv *Server) makeRoom() bool {
 	}
 }
 
-// cutDeparted cuts off half of the clients in departed, those that hung up first, and reports whether there were any. A
-// running script may keep all of their sessions from ending. So cutDeparted cuts off many at once, and the end of the script
-// makes room for many new clients. The caller holds mu.
+// cutDeparted cuts off half of the clients in the list Server.departed, those that hung up first, and reports whether there were any. A
+// running script may keep all of their sessions from ending. So cutDeparted cuts off many at once, and the end of the script makes room
+// for many new clients. The caller holds mu.
 func (srv *Server) cutDeparted() bool {
 	n := (srv.departed.Len() + 1) / 2
 	for range n {
@@ -310,8 +310,8 @@ func (srv *Server) cut(s *session) {
 	}()
 }
 
-// hungUp adds a client to departed when the client has closed its connection, or at least its sending side. makeRoom cuts
-// off such clients first. Until then, the server still answers what the client has sent.
+// hungUp adds a client to the list Server.departed when the client has closed its connection, or at least its sending side. makeRoom
+// cuts off such clients first. Until then, the server still answers what the client has sent.
 func (srv *Server) hungUp(s *session) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()
@@ -351,8 +351,8 @@ func (srv *Server) signalLeft() {
 	}
 }
 
-// redcon calls gone when a connection has ended. The error does not matter: the client left, or the server
-// closed the connection.
+// redcon calls the method gone when a connection has ended. The error does not matter: the client left, or the server closed the
+// connection.
 func (srv *Server) gone(conn redcon.Conn, _ error) {
 	s, ok := conn.Context().(*session)
 	if !ok {

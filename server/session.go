@@ -19,7 +19,7 @@ import (
 // session is the connection of a client with its state. Its embedded structs differ in which goroutines may use
 // them. A few sessions have no client, such as those that RunInScript makes.
 type session struct {
-	// Each of these fields is set once, except away.
+	// Each of these fields is set once, except the field away.
 	srv     *Server
 	id      int64
 	client  *cluster.Client
@@ -196,7 +196,7 @@ func (l *lifecycle) isDraining() bool {
 	return l.draining
 }
 
-// The methods from here to protocolError implement policy, which the guard uses.
+// The methods from here to protocolError implement the interface policy. The guard calls them.
 
 func (s *session) spared(bytes int64) bool {
 	return s.noEvict.Load() && s.srv.clientMemory.sparesWith(bytes)
@@ -224,8 +224,8 @@ func (s *session) needsAuth() bool {
 func (s *session) maxBulk() int64  { return s.srv.params.maxBulk.Load() }
 func (s *session) maxQuery() int64 { return s.srv.params.maxQuery.Load() }
 
-// tooLong returns 0 if a command's arguments may have so many bytes together, else max-entry-size. Like the leader, it allows
-// store.MinEntry bytes more than max-entry-size, because a command does not write all of its arguments.
+// tooLong returns 0 if a command's arguments may have this many bytes together. Otherwise it returns max-entry-size. Like the leader,
+// it allows store.MinEntry bytes more than max-entry-size, because a command does not write all of its arguments.
 func (s *session) tooLong(bytes int64) (limit int64) {
 	if bytes <= store.MinEntry {
 		return 0
@@ -334,8 +334,9 @@ func (s *session) checkOutput(now time.Time) {
 // muted reports whether CLIENT REPLY suppresses the reply.
 func (s *session) muted() bool { return s.silent || s.skip == 1 }
 
-// finish is called at the end of each command. CLIENT REPLY SKIP sets skip to 2. finish reduces skip to 1 after
-// CLIENT REPLY SKIP itself, and to 0 after the next command, whose reply is suppressed.
+// finish is called at the end of each command. CLIENT REPLY SKIP sets skip to 2. finish reduces skip to 1 after CLIENT REPLY SKIP
+// itself, and to 0 after the next command, whose reply is suppressed. finish also counts the commands of unauthenticated clients
+// (countStrange).
 func (s *session) finish() {
 	if s.skip > 0 {
 		s.skip--
@@ -349,7 +350,7 @@ func (s *session) finish() {
 // off when about 500 of its commands are in flight.
 const strangeCommands = 1000
 
-// countStrange counts a command of an unauthenticated client, and cuts the client off after too many.
+// countStrange counts a command of an unauthenticated client, and cuts the client off after more than strangeCommands in a second.
 func (s *session) countStrange() {
 	now := s.srv.cfg.Clock()
 	if s.strange.count == 0 || now.Sub(s.strange.since) >= time.Second {

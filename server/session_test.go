@@ -209,7 +209,7 @@ func (c *client) expectGone() {
 	}
 }
 
-// await waits until done returns true, because another goroutine is about to bring that about.
+// await waits until the function done returns true. Another goroutine is about to bring that about.
 func (ts *testServer) await(done func() bool) {
 	ts.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {

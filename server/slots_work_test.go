@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes the names of all keys, which must count as work. Before that, 300 names of 8
-// MB kept others waiting for 6.4 s, although the limit is 5 s.
+// TestLongNamesAreWork: CLUSTER COUNTKEYSINSLOT hashes the names of all keys, which must count as work. Before it counted as work, one
+// such command with 300 names of 8 MB kept other clients waiting for 6.4 s; no command may keep them waiting for more than 5 s.
 func TestLongNamesAreWork(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

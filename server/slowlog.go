@@ -48,7 +48,7 @@ type slowlog struct {
 	next    int64
 }
 
-// add records a command. It removes the oldest entries while there are more than limit, or more than maxSlowBytes bytes.
+// add records a command. It removes the oldest entries while the slow log has more than limit entries, or more than maxSlowBytes bytes.
 func (l *slowlog) add(e slowEntry, limit int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -50,7 +50,8 @@ func (ts *testServer) option(t *testing.T, name int) int {
 	return ts.ask(t, func(fd int) (int, error) { return unix.GetsockoptInt(fd, unix.SOL_SOCKET, name) })
 }
 
-// queue returns the result of an ioctl about the queues of the only client's socket, in bytes. what is the ioctl.
+// queue returns the result of an ioctl about the queues of the only client's socket, in bytes. The argument what is the number of the
+// ioctl.
 func (ts *testServer) queue(t *testing.T, what uint) int {
 	t.Helper()
 	return ts.ask(t, func(fd int) (int, error) { return unix.IoctlGetInt(fd, what) })

@@ -99,7 +99,7 @@ func (st *stats) failed(cmd *store.Command, text string) {
 	}
 }
 
-// reset sets the counters except blocked to zero, for CONFIG RESETSTAT.
+// reset sets the counters to zero, for CONFIG RESETSTAT. It does not change blocked, expired and evicted.
 func (st *stats) reset() {
 	for _, n := range []*atomic.Int64{&st.connections, &st.refused, &st.netIn, &st.netOut, &st.commands, &st.errorReplies, &st.outputLimit} {
 		n.Store(0)
@@ -118,8 +118,8 @@ func (st *stats) reset() {
 	clear(st.errors)
 }
 
-// since returns how much a counter has grown since it stood at begin. A counter below begin has begun at 0 again: the
-// counter of expired keys does so when the state comes from a snapshot.
+// since returns how much a counter has grown from the value begin to the value now. If now is less than begin, the counter has started
+// at 0 again: the counter of expired keys does so when the state comes from a snapshot.
 func since[N int64 | uint64](begin, now N) N {
 	if now < begin {
 		return now

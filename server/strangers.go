@@ -12,11 +12,11 @@ import (
 
 // strangers are the clients that may be cut off to make room. The server cuts them off in this order:
 //
-//   - heard: those who have had their turn, in the order of their first turns. The node has answered their commands, or they have
-//     sent no complete command.
+//   - heard: those who have had their turn, in the order of their first turns. The node has answered their commands, or they have sent
+//     no complete command.
 //   - others: those of whom nothing has been read, and those whose commands are being run, in order of arrival.
-//   - familiar: like others, but from addresses at which somebody has logged in before. If familiar clients have more than half
-//     of the places, they go before others.
+//   - familiar: like those in the list others, but from addresses at which somebody has logged in before. If familiar clients have more
+//     than half of the places, they go before those in the list others.
 //
 // A client whose password is right as far as this node knows is in no list. So it keeps its place while the node asks the leader. A
 // client with a wrong password stays in its list. Server.mu guards all fields.
@@ -66,8 +66,8 @@ func (s *session) waitsIn(l *list.List) {
 	}
 }
 
-// hears puts a stranger who has sent something into heard. The goroutine that runs the session's commands calls it when the client
-// has had its turn.
+// hears puts a stranger who has sent something into the list heard. The goroutine that runs the session's commands calls it when the
+// client has had its turn.
 func (srv *Server) hears(s *session) {
 	if !s.needsAuth() || !s.spoke {
 		return

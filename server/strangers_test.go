@@ -173,8 +173,8 @@ func TestStrangersGiveWay(t *testing.T) {
 	})
 }
 
-// TestHopelessArguments: a client announces a command that is larger than all clients may hold together. The server cuts it off
-// before it has sent so many bytes.
+// TestHopelessArguments: a client announces a command that is larger than all clients may hold together. The server cuts the client off
+// before the whole command has arrived.
 func TestHopelessArguments(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, withLoops(loops))
@@ -236,8 +236,8 @@ func TestStrangersTakeAShare(t *testing.T) {
 	ts.dial(t).do("AUTH secret", "+OK\r\n")
 }
 
-// TestEmptyLinesTakeAShare: clients send lines without a command as fast as they can. The loop reads them as it reads strangers, so
-// other clients are served.
+// TestEmptyLinesTakeAShare: clients send lines without a command as fast as they can. The loop reads from these clients as it reads
+// from strangers, so other clients are served.
 func TestEmptyLinesTakeAShare(t *testing.T) {
 	for name, line := range map[string]string{"empty": "\r\n", "spaces": strings.Repeat(" ", 40) + "\r\n", "array of none": "*0\r\n"} {
 		t.Run(name, func(t *testing.T) {

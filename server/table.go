@@ -74,7 +74,7 @@ func (t *table[V]) get(name string) (value V, is bool) {
 	return value, is
 }
 
-// getBytes is get for a name in a byte slice. It does not copy the name.
+// getBytes does what get does, for a name in a byte slice. It does not copy the name.
 func (t *table[V]) getBytes(name []byte) (value V, is bool) {
 	switch len(t.parts) {
 	case 0:

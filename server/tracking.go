@@ -96,7 +96,7 @@ type tracking struct {
 	bcast, optin, optout bool
 	noloop               bool
 	prefixes             []string    // sorted
-	broken               atomic.Bool // true if the client with the id redirect has left
+	broken               atomic.Bool // true if the client with the id redirect has left or has logged in as another user
 }
 
 // origin returns the number that identifies a session in write sets.
@@ -176,7 +176,7 @@ func (how *tracking) prefixesBeyond(other *tracking) []string {
 	return beyond
 }
 
-// listens returns the prefixes that a session with this tracking listens to; how may be nil.
+// listens returns the prefixes that a session with this tracking listens to. The receiver may be nil.
 func (how *tracking) listens() []string {
 	if how == nil {
 		return nil
@@ -208,9 +208,8 @@ func (t *tracker) unlist(s *session, prefixes []string) {
 	s.holds(-sizeOf(prefixes))
 }
 
-// inSteps calls the function do with up to atOnce elements of a slice at a time. It holds mu during each call and releases mu
-// between the calls, because the state machine must lock mu for each write set. It calls do at least once, even for an empty
-// slice.
+// inSteps calls the function do with up to atOnce elements of a slice at a time. It holds mu during each call and releases mu between
+// the calls, because the state machine must lock mu for each write set. It calls the function at least once, even for an empty slice.
 func inSteps[T any](mu sync.Locker, all []T, do func(some []T)) {
 	for again := true; again; again = len(all) > 0 {
 		some := all[:min(len(all), atOnce)]
@@ -260,9 +259,9 @@ func (s *session) track(call *cluster.Call) {
 	}
 }
 
-// someOf returns the keys that the tracker is to remember for a call: usually all keys of the call. It returns none if this call, or
-// an earlier one of the submission, exceeds maxRead or maxReadBytes. all is false if the client must be told that all keys may have
-// changed. This is so for the first call that exceeds a limit, but not for later ones.
+// someOf returns the keys that the tracker is to remember for a call: usually all keys of the call. It returns none if this call, or an
+// earlier one of the submission, exceeds maxRead or maxReadBytes. The result all is false if the client must be told that all keys may
+// have changed. This is so for the first call that exceeds a limit, but not for later ones.
 func (s *session) someOf(keys [][]byte) (some [][]byte, all bool) {
 	if s.multi == nil && len(s.calls) <= 1 {
 		s.reading = 0

@@ -13,8 +13,8 @@ import (
 // gets one message that all keys may have changed ("all keys").
 
 const (
-	// maxChangedSize is how many bytes the keys of one write set may take in the messages for prefixes; a key counts once
-	// for each of its prefixes. If a further key has changed beyond this limit, the listeners of all its prefixes are told
+	// maxChangedSize is how many bytes the keys of one write set may take in the messages for prefixes; a key counts once for each of
+	// its prefixes. If this limit leaves no room for a changed key in the message for a prefix, the listeners of that prefix are told
 	// "all keys".
 	maxChangedSize = 1 << 20
 	// maxTold is how many messages about one write set are sent. After them, a client that would get another message is told
@@ -244,8 +244,8 @@ func (c *changes) message(p *prefix, without uint64) *notice {
 	return m
 }
 
-// tell sends a session a message about the present write set. If the messages have become too many, or too large together,
-// it tells the session "all keys" instead. It sends nothing to a session in overrun.
+// tell sends a session a message about the present write set. If the messages have become too many, or too large together, it tells the
+// session "all keys" instead. It sends nothing to a session in changes.overrun.
 func (t *tracker) tell(s *session, m *notice) {
 	c := &t.changes
 	t.tells(s)
@@ -298,14 +298,14 @@ var allKeys = func() *notice {
 	return m
 }()
 
-// about returns the message that one key has changed; by is the origin of the change.
+// about returns the message that one key has changed. The argument by is the origin of the change.
 func about(key string, by uint64) *notice {
 	m := &notice{}
 	m.add(key, by)
 	return m
 }
 
-// add appends a key to the message; by is the origin of its change.
+// add appends a key to the message. The argument by is the origin of the key's change.
 func (m *notice) add(key string, by uint64) {
 	if len(m.keys) == 0 {
 		m.by = by
@@ -367,9 +367,9 @@ func (t *tracker) send(s *session, m *notice) {
 // invalidateChannel is the channel on which RESP2 clients get their messages.
 const invalidateChannel = "__redis__:invalidate"
 
-// deliver sends a message about the keys of session s to a target: the session that REDIRECT names, or else s itself. It
-// sends nothing to a target that cannot get messages (session.hears). If the target has left, deliver sets broken and, with
-// RESP3, tells s so.
+// deliver sends a message about the keys of session s to a target: the session that REDIRECT names, or else s itself. It sends nothing
+// to a target that cannot get messages (session.hears). If the target has left, has been cut off or belongs to another user than s,
+// deliver sets the field tracking.broken, and tells s so if s speaks RESP3.
 func (t *tracker) deliver(s *session, m *notice) {
 	how := s.tracking.Load()
 	if how == nil {

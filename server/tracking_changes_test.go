@@ -13,7 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// deaf makes a session whose client reads nothing. The session speaks RESP3, and tracks as how says.
+// deaf makes a session whose client reads nothing. The session speaks RESP3, and tracks in the way that the argument how gives.
 func (ts *testServer) deaf(t *testing.T, how *tracking) *session {
 	t.Helper()
 	conn, other := net.Pipe()
@@ -70,8 +70,9 @@ func allocated(do func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. If too many keys of a prefix have
-// changed, the prefix's listeners are told that all keys may have changed. The listeners of other prefixes are told of their keys.
+// TestKeysOfManyPrefixes: the node stores a changed key once, however many prefixes it has. If too many keys of a prefix have changed,
+// the prefix's listeners are told that all keys may have changed. The listeners of other prefixes are told which keys of these prefixes
+// have changed.
 func TestKeysOfManyPrefixes(t *testing.T) {
 	ts := newTestServer(t, nil)
 	long := "app:" + strings.Repeat("a", 800)
@@ -100,8 +101,8 @@ func TestKeysOfManyPrefixes(t *testing.T) {
 	}
 }
 
-// TestManyPrefixesOfOneClient: the time to find the prefixes of a key depends only on the length of the key. If the node looked for
-// each length that a prefix has, this test would take minutes.
+// TestManyPrefixesOfOneClient: the time to find the prefixes of a key depends only on the length of the key. If the node made a search
+// for each length that a prefix has, this test would take minutes.
 func TestManyPrefixesOfOneClient(t *testing.T) {
 	ts := newTestServer(t, nil)
 	var prefixes []string

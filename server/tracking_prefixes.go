@@ -101,7 +101,8 @@ func (p *prefix) replace(c *prefix) {
 	p.children[i] = only
 }
 
-// of calls the function do for each node that has sessions and whose text is a prefix of key. p is the root of the tree.
+// of(key, do) calls the function do for each node that has sessions and whose text is a prefix of key. The receiver p is the root of
+// the tree.
 func (p *prefix) of(key string, do func(*prefix)) {
 	for {
 		if p.heard() {

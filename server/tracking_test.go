@@ -36,7 +36,7 @@ func invalidation(keys ...string) string {
 	return ">2\r\n" + bulk("invalidate") + list
 }
 
-// tracker connects a client that speaks RESP3 and tracks.
+// tracker connects a client that speaks RESP3, and that tracks with these options of CLIENT TRACKING.
 func (ts *testServer) tracker(t *testing.T, options string) *client {
 	t.Helper()
 	c := ts.dial(t)
@@ -46,7 +46,7 @@ func (ts *testServer) tracker(t *testing.T, options string) *client {
 	return c
 }
 
-// until reads up to the bytes end, and reads these, too.
+// until reads what the client gets, up to and including the text in the argument end.
 func (c *client) until(end string) {
 	c.t.Helper()
 	got := ""
@@ -369,8 +369,8 @@ func TestLargeReadsOfTrackersLeaveTheLoop(t *testing.T) {
 	}
 }
 
-// TestPipelinedReadsOfTrackers: a loop remembers few keys at a time. Before it remembers more, it submits the commands that read
-// them.
+// TestPipelinedReadsOfTrackers: a loop remembers few keys at a time. Before it remembers further keys, it submits the commands that
+// read the earlier ones.
 func TestPipelinedReadsOfTrackers(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	ts.fake.whole.Store(true)
@@ -397,7 +397,7 @@ func TestPipelinedReadsOfTrackers(t *testing.T) {
 	}
 }
 
-// TestMuchLowerTrackingLimit: if the new limit is much lower, the node does not remove the keys one by one, because
+// TestMuchLowerTrackingLimit: if tracking-table-max-keys becomes much lower, the node does not remove the keys one by one, because
 // everybody would wait. It tells the readers to forget all keys.
 func TestMuchLowerTrackingLimit(t *testing.T) {
 	ts := newTestServer(t, nil)

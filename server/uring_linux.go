@@ -37,7 +37,7 @@ type uring struct {
 
 	lent    [uringEntries][]byte // what is being sent; the references protect it from the garbage collector
 	results [uringEntries]int32  // for each send, the number of bytes sent, or the negative errno
-	n       int                  // how many sends the next run has to make
+	n       int                  // how many sends the next call of run has to make
 }
 
 // uringEntries is the maximum number of sends in one call. It is small, because a call delays
@@ -145,7 +145,8 @@ func (u *uring) mapQueues(p *uringParams) (err error) {
 	return nil
 }
 
-// add makes the next run send p to the socket fd. The caller must not add more than uringEntries sends before a run.
+// add makes the next call of the method run send p to the socket fd. The caller must not add more than uringEntries sends before it
+// calls run.
 func (u *uring) add(fd int, p []byte) {
 	i := u.n
 	u.n++

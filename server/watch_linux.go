@@ -48,7 +48,7 @@ func (l *loop) watchBusy(tick <-chan time.Time) {
 		}
 		if quiet >= watchQuiet {
 			l.watching.Store(false)
-			// If the owner entered the backend just before watching became false, the watcher must go on.
+			// If the owner entered the backend just before l.watching became false, the watcher must go on.
 			if l.held.Load() == last || !l.watching.CompareAndSwap(false, true) {
 				return
 			}

@@ -66,8 +66,8 @@ func (w *wire) pending(d time.Duration) bool {
 	return err == nil || w.closed
 }
 
-// within bounds the time for which do reads or writes. It does not compute a deadline: after the time d, a timer sets a deadline in
-// the past.
+// within calls the function do, which reads or writes, and ends the read or write after the time d. It does not compute a deadline: a
+// timer sets a deadline in the past when the time is over.
 func (w *wire) within(d time.Duration, do func() error) error {
 	fired := make(chan struct{})
 	timer := time.AfterFunc(d, func() {

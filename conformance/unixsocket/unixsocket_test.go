@@ -103,7 +103,8 @@ func startServer(t *testing.T, env, args []string, stdin string) (stop func() er
 	return nil
 }
 
-// foreign skips the test unless `make conformance` runs it and the tool is installed.
+// foreign skips the test unless `make conformance` runs it and the tool is installed. On CI, where every tool must be installed, the
+// test fails without its tool.
 func foreign(t *testing.T, tool string) {
 	t.Helper()
 	if os.Getenv("LOCKSTEP_CLIENTS") == "" {

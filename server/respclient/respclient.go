@@ -37,7 +37,7 @@ func Dial(addr string, timeout time.Duration) (*Conn, error) {
 	return NewConn(conn), nil
 }
 
-// NewConn speaks RESP2 over a connection that was made elsewhere.
+// NewConn returns a client that speaks RESP2 over a connection that was made elsewhere.
 func NewConn(conn net.Conn) *Conn { return &Conn{conn: conn, r: bufio.NewReader(conn)} }
 
 // Close ends the connection.
@@ -70,7 +70,7 @@ const (
 	maxLine  = 1 << 20
 	maxBulk  = 512 << 20
 	maxElems = 1 << 24 // in all lists of a reply together
-	elemSize = 64      // an element of a list takes at least so much memory
+	elemSize = 64      // an element of a list takes at least this many bytes of memory
 )
 
 var (
@@ -85,7 +85,7 @@ type reply struct {
 	left  int64 // bytes that the rest of the reply may take
 }
 
-// takes reports whether the reply may take n bytes more.
+// takes counts n more bytes of memory for the reply, and reports whether the reply may take them.
 func (p *reply) takes(n int64) bool {
 	p.left -= n
 	return p.left >= 0

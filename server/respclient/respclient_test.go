@@ -13,7 +13,7 @@ func receive(text string) (any, error) {
 	return c.Receive()
 }
 
-// TestOutsizedReplies: if something else than a node answers, a few bytes of it cannot make the client take much memory or end the
+// TestOutsizedReplies: if something else than a node answers, a few bytes from it cannot make the client take much memory or end the
 // process.
 func TestOutsizedReplies(t *testing.T) {
 	for what, text := range map[string]string{
@@ -46,7 +46,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// TestReplies: Receive returns what nodes send unchanged. It refuses invalid replies, and replies that end too early.
+// TestReplies: Receive returns without a change what nodes send. It refuses invalid replies, and replies that end too early.
 func TestReplies(t *testing.T) {
 	long := strings.Repeat("x", 3<<20)
 	got, err := receive("*5\r\n$3145728\r\n" + long + "\r\n:7\r\n-ERR no\r\n*2\r\n$-1\r\n*-1\r\n+" + long[:10_000] + "\r\n")

@@ -68,7 +68,7 @@ func (l *limit) Charge(bytes int64) {
 	}
 }
 
-// A buffer charges for memory before it takes it, and takes no more than it has charged for.
+// A buffer charges for memory before it allocates the memory, and allocates no more than it has charged for.
 func TestBuffer(t *testing.T) {
 	left := limit(1 << 20)
 	b := Buffer{Memory: &left}

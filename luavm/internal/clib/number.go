@@ -79,7 +79,7 @@ func ParseNumber(s string) (lua.LNumber, bool) {
 	return lua.LNumber(f), true
 }
 
-// NumberPrefix returns how many bytes at the start of s strtod would read as a number. Unlike strtod, it skips no white space.
+// NumberPrefix returns how many bytes strtod would read as a number at the start of s. Unlike strtod, it skips no white space.
 func NumberPrefix(s string) int {
 	i := 0
 	if i < len(s) && (s[i] == '-' || s[i] == '+') {

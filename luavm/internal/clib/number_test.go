@@ -36,7 +36,8 @@ func FuzzNumber(f *testing.F) {
 	})
 }
 
-// If a number fits into an integer type, the cast to that type does not change it.
+// If a number fits into an integer type, the cast to that type only removes the number's fraction. If the number does not fit into a
+// signed type, the cast returns the least integer of that type.
 func TestCasts(t *testing.T) {
 	for _, x := range []float64{0, 1, -1, 1.9, -1.9, math.MaxInt32, math.MinInt32, 1 << 53, -1 << 63} {
 		n := lua.LNumber(x)

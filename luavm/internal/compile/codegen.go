@@ -91,8 +91,8 @@ func (p *parser) newFunction(parent *function, line int) *function {
 	return f
 }
 
-// If the map index of a finished function has at most maxSpareIndex entries, another function uses the map again. A larger map is
-// dropped: emptying a map takes time in proportion to the largest size that the map ever had.
+// If the map in the field index of a finished function has at most maxSpareIndex entries, another function uses the map again. A larger
+// map is dropped: emptying a map takes time in proportion to the largest size that the map ever had.
 const maxSpareIndex = 64
 
 // reuse keeps the memory of a finished function for one that is compiled later.
@@ -212,8 +212,8 @@ func (f *function) dropValues(list int) {
 	}
 }
 
-// patchList sets the targets of a list of jumps. A jump with a TESTSET puts its value into reg, and its
-// target is the parameter withValue. The target of any other jump is the parameter without.
+// patchList sets the targets of a list of jumps. The parameter withValue is the target of the jumps with a TESTSET, which put their
+// values into reg. The parameter named without is the target of the other jumps.
 func (f *function) patchList(list, withValue, reg, without int) {
 	for list != noJump {
 		f.p.work(1)

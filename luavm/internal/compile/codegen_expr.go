@@ -242,8 +242,8 @@ func (f *function) store(v, e *exp) {
 	f.freeExp(e)
 }
 
-// self generates the instruction that looks up a method of the object e by its name, key, and puts both the method and the object
-// into new registers.
+// self generates the instruction that looks up a method of the object e by the method's name (the argument key). It puts both the
+// method and the object into new registers.
 func (f *function) self(e, key *exp) {
 	f.toAnyReg(e)
 	f.freeExp(e)
@@ -479,9 +479,9 @@ func (f *function) binary(op tokenKind, a, b *exp) {
 	}
 }
 
-// setList generates the instruction that stores items of a constructor in the table in register base. waiting is how many items it
-// stores from the registers above base (multiple: all up to the top). items is how many items of the constructor have been read so
-// far, including those that are to be stored.
+// setList generates the instruction that stores items of a constructor in the table in register base. The argument waiting is how many
+// items it stores from the registers above base (multiple: all up to the top). The argument items is how many items of the constructor
+// have been read so far, including those that are to be stored.
 func (f *function) setList(base, items, waiting int) {
 	n := waiting
 	if waiting == multiple {

@@ -7,11 +7,11 @@ import (
 )
 
 // Chunk compiles a chunk. name has the form of luaL_loadbuffer: "@" before a file name, "=" before a name to be shown unchanged,
-// otherwise the source. nested is how many calls of Lua from Go are nested in the script that compiles the chunk: C Lua counts such
-// calls and levels of syntax together. The text of an error is C Lua's.
+// otherwise the source. The argument nested is how many calls of Lua from Go are nested in the script that compiles the chunk: C Lua
+// counts such calls and levels of syntax together. The text of an error is C Lua's.
 //
-// Chunk calls the function watch now and then with the steps and bytes that compiling has taken since the last call. After the
-// whole chunk, Chunk calls watch once more, with the bytes but not the steps since the last call. watch may panic to end the
+// Chunk calls the function watch now and then with the steps and bytes that compiling has taken since the last call. After the whole
+// chunk, Chunk calls watch once more, with the bytes but not the steps since the last call. The function watch may panic to end the
 // compiling; Chunk passes the panic on.
 func Chunk(source, name string, nested int, watch func(Progress)) (proto *lua.FunctionProto, err error) {
 	shown := strings.Clone(chunkID(name, runtimeIDSize)) // name may be the whole source, which shown must not keep in memory

@@ -77,8 +77,8 @@ func (k tokenKind) String() string {
 	return string([]byte{byte(k)})
 }
 
-// token is one token. text is how error messages quote a name, number or string: as in the source, but with a string's escapes
-// decoded. value is the name, or the content of the string; number is the number.
+// token is one token. The field text has a name, number or string as error messages quote it: as in the source, but with a string's
+// escapes decoded. The field value has the name, or the content of the string. The field number has the number.
 type token struct {
 	kind   tokenKind
 	text   string
@@ -118,7 +118,8 @@ func (x *lexer) save() {
 
 func (x *lexer) put(c byte) { x.buf = push(x.m, x.buf, c) }
 
-// accept appends the next character to buf if it is in set. As in C Lua, which uses strchr, a zero byte is in every set.
+// accept appends the next character to buf if the argument set contains it. As in C Lua, which uses strchr, a zero byte is in every
+// set.
 func (x *lexer) accept(set string) bool {
 	c := x.cur()
 	if c == eof || c != 0 && strings.IndexByte(set, byte(c)) < 0 {
@@ -134,7 +135,7 @@ func (x *lexer) text() string {
 	return string(x.buf)
 }
 
-// fail raises an error; near is the text that the message quotes, if any.
+// fail raises an error. The argument near is the text that the message quotes, if any.
 func (x *lexer) fail(msg, near string) {
 	msg = fmt.Sprintf("%s:%d: %s", x.name, x.line, msg)
 	if near != "" {
@@ -298,8 +299,8 @@ func (x *lexer) bracket() int {
 	return -count - 1
 }
 
-// long reads a long string or comment from its second bracket on; level is the number of equal signs before that bracket. With
-// keep, it saves the content in buf. It returns where in buf the content begins.
+// long reads a long string or comment from its second bracket on; level is the number of equal signs before that bracket. If keep is
+// true, it saves the content in buf. It returns where in buf the content begins.
 func (x *lexer) long(level int, unfinished string, keep bool) (start int) {
 	x.save()
 	if x.atNewline() {

@@ -41,7 +41,7 @@ type meter struct {
 	bytes int64 // allocated since the last call of watch
 	kept  int64 // bytes of the prototypes of finished functions
 	watch func(Progress)
-	over  func() // is called when there are too many steps
+	over  func() // tell calls it when there are too many steps
 }
 
 // work counts steps.
@@ -64,8 +64,8 @@ func (m *meter) keeps(bytes int) {
 	m.took(bytes)
 }
 
-// tell calls over if there are too many steps, and passes the counts to watch. It is a function of its own so that Go's compiler
-// inlines its callers.
+// tell calls the function over if there are too many steps, and passes the counts to watch. It is a function of its own so that Go's
+// compiler inlines its callers.
 func (m *meter) tell() {
 	if m.steps > maxSteps {
 		m.over()

@@ -54,7 +54,7 @@ func costly(size int) map[string]string {
 	}
 }
 
-// TestMemoryIsCounted: the bytes that watch is told are about as many as compiling allocates, whatever the text is.
+// TestMemoryIsCounted: Chunk reports about as many bytes to the function watch as compiling allocates, whatever the text is.
 func TestMemoryIsCounted(t *testing.T) {
 	for what, source := range costly(maxSourceBytes / 8) {
 		counted, largest := int64(0), int64(0)

@@ -6,7 +6,7 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// target is a variable on the left of an assignment; previous is the target before it, or nil.
+// target is a variable on the left of an assignment; the field previous is the target before it, or nil.
 type target struct {
 	previous *target
 	v        exp

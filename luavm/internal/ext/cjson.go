@@ -11,8 +11,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// jsonFunctions has the functions of lua-cjson 2.1.0 except new, which jsonModule adds. Each
-// module that new makes has settings of its own.
+// jsonFunctions has the functions of lua-cjson 2.1.0 except cjson.new, which jsonModule adds. Each module that cjson.new makes has
+// settings of its own.
 var jsonFunctions = map[string]func(*JSONSettings, *Libraries, *lua.LState) int{
 	"decode": func(c *JSONSettings, lib *Libraries, L *lua.LState) int { return lib.jsonDecode(L, c) },
 	"encode": func(c *JSONSettings, lib *Libraries, L *lua.LState) int { return lib.jsonEncode(L, c) },
@@ -65,7 +65,7 @@ func (lib *Libraries) jsonModule(L *lua.LState, c *JSONSettings) *lua.LTable {
 	return t
 }
 
-// jsonModuleCost is the number of bytes charged for a module that new makes.
+// jsonModuleCost is the number of bytes charged for a module that cjson.new makes.
 const jsonModuleCost = 5 << 10
 
 func (lib *Libraries) jsonNew(L *lua.LState) int {

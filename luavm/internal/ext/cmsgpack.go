@@ -137,9 +137,8 @@ func (lib *Libraries) isPackArray(t *lua.LTable) (n int, array bool) {
 	return n, array && n == highest
 }
 
-// packLength writes the type and the length of an array or a map. The type byte short also has
-// the length, up to 15. The type byte long stands before a length of 16 bits, long+1 before one
-// of 32 bits.
+// packLength writes the type and the length of an array or a map. The argument short is a type byte that also has the length, up to 15.
+// The argument long is the type byte before a length of 16 bits; long+1 is the type byte before a length of 32 bits.
 func packLength(o *auxlib.Buffer, n int, short, long byte) {
 	switch {
 	case n <= 15:
