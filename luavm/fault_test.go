@@ -114,7 +114,7 @@ func TestFaultLeavesNothing(t *testing.T) {
 	}
 }
 
-// doContained does what do does, but recovers a panic and returns its text as a reply.
+// doContained runs a command as the method do does, but recovers a panic and returns the panic's text as a reply.
 func (w *world) doContained(args ...string) (r store.Reply) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -6,8 +6,8 @@ import (
 	"lockstep/luavm/internal/interp"
 )
 
-// handlerSteps is how many instructions a call of an error handler counts as. A handler written in Go that fails is called some
-// 220 times, and none of these calls runs an instruction.
+// handlerSteps is how many instructions a call of an error handler counts as. A handler written in Go that fails is called about 220
+// times, and none of these calls runs an instruction.
 const handlerSteps = 16
 
 // errorHandler is the handler of an xpcall. C Lua calls the handler where the error happens, on top of the calls that have failed.

@@ -103,7 +103,7 @@ func waitingValues(th *lua.LState) int {
 	return 1
 }
 
-// proceed does what resume does, without the limits on the number of arguments and results.
+// proceed does what the method resume does, without the limits on the number of arguments and results.
 func (e *Engine) proceed(L *lua.LState) int {
 	th := L.Get(1).(*lua.LState)
 	failure := ""

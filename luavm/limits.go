@@ -198,7 +198,7 @@ func (e *Engine) work(steps int) {
 	}
 }
 
-// pass counts the work of comparing, hashing or searching n bytes of a text at once. Only long texts cost anything.
+// pass counts the work of comparing, hashing or searching n bytes of a text at once. A text of at most longText bytes costs nothing.
 func (e *Engine) pass(n int) {
 	if n > longText {
 		e.work(n / passedInStep)

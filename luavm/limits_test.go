@@ -87,7 +87,7 @@ func TestSetTimeLimit(t *testing.T) {
 	mustFail(t, w, "while true do end", "time limit")
 }
 
-// While a library is loaded, no script is stopped for now, because a stop would drop what the library keeps.
+// While a library is loaded, no script is stopped for now (store.Ctx.StopAfter), because a stop would drop what the library keeps.
 func TestLibrariesAreNotBegunAnewForOthers(t *testing.T) {
 	w := newWorld(t, Options{Now: tick(), TimeLimit: time.Hour})
 	w.do(2, "FUNCTION", "LOAD", "#!lua name=l\nlocal n=0 redis.register_function('count',function() n=n+1 for i=1,1e5 do end return n end)")

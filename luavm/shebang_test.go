@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestLongFirstLines: if a first line has many words, no memory is taken for each of them.
+// TestLongFirstLines: the memory for a first line grows with the number of its bytes, not with the number of its words.
 func TestLongFirstLines(t *testing.T) {
 	const words = 1 << 20
 	line := strings.Repeat(" a", words)

@@ -156,7 +156,8 @@ func (o *outbox) closeToMessages() {
 	o.closing = true
 }
 
-// hold keeps messages from coming between the replies until release. release sends nothing, so the session must flush after it.
+// hold keeps messages from coming between the replies until the method release is called. release sends nothing, so the session must
+// flush after it.
 func (o *outbox) hold() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -395,7 +396,7 @@ func (o *outbox) takes() int {
 	return n
 }
 
-// memoryHeld does what takes does, for a caller that does not hold mu.
+// memoryHeld returns what the method takes returns, for a caller that does not hold mu.
 func (o *outbox) memoryHeld() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -432,7 +433,7 @@ func (o *outbox) cut() {
 	o.cutOffNow()
 }
 
-// cutOffNow does what cut does, for a caller that holds mu.
+// cutOffNow does what the method cut does, for a caller that holds mu.
 func (o *outbox) cutOffNow() {
 	if o.failed {
 		return

@@ -104,8 +104,8 @@ func (p *params) limitOf(class string) limit { return (*p.limits.Load())[class] 
 
 func (p *params) pubsubLimit() limit { return p.limitOf("pubsub") }
 
-// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. That many steps take
-// some milliseconds and suffice for some hundred patterns; clients usually send one. A match of one pattern against one name counts as
+// paramSteps bounds the steps in which one CONFIG GET matches its patterns against the names of the parameters. That many steps take a
+// few milliseconds and suffice for a few hundred patterns; clients usually send one. A match of one pattern against one name counts as
 // triedSteps steps plus the steps that redistext.MatchFoldWithin returns.
 const (
 	paramSteps = 1 << 20

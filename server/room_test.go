@@ -15,7 +15,7 @@ func (ts *testServer) join(t *testing.T) (s *session, refusal store.Error) {
 	return ts.joinFrom(t, netip.Addr{})
 }
 
-// joinFrom is join for a client with a given address.
+// joinFrom does what the method join does, for a client with a given address.
 func (ts *testServer) joinFrom(t *testing.T, from netip.Addr) (s *session, refusal store.Error) {
 	near, far := net.Pipe()
 	t.Cleanup(func() { near.Close(); far.Close() })

@@ -103,7 +103,7 @@ func NewSentinel(cfg Config, backend Backend, name string, secret bool) *Server 
 	return srv
 }
 
-// sentinelToo reports whether a Sentinel has a command of the servers for data, in the same form.
+// sentinelToo reports whether a Sentinel has the command with this name in the same form as the servers for data.
 func sentinelToo(name string) bool {
 	switch name {
 	case "auth", "client", "command", "hello", "info", "ping", "shutdown",

@@ -149,7 +149,8 @@ func New(cfg Config, backend Backend, table *store.Table) *Server {
 // Serve accepts connections until Shutdown closes the listener, and returns nil at the end of Shutdown.
 func (srv *Server) Serve(ln net.Listener) error { return srv.ServeAs(ln, FacePlain, false) }
 
-// ServeAs is Serve for a listener whose clients see the given mode of Redis (face). If secret is true, the clients speak TLS.
+// ServeAs does what Serve does, for a listener whose clients see the mode of Redis that the argument face gives. If secret is true, the
+// clients speak TLS.
 func (srv *Server) ServeAs(ln net.Listener, face Face, secret bool) error {
 	srv.mu.Lock()
 	if srv.closing {
@@ -224,7 +225,7 @@ func (srv *Server) enter(g *guard) (s *session, refusal store.Error, in bool) {
 	return s, refusal, in
 }
 
-// register adds a session, unless there are too many or the server is closing.
+// register adds a session, unless there are too many sessions or the server is closing.
 func (srv *Server) register(s *session) (refusal store.Error, in bool) {
 	srv.mu.Lock()
 	defer srv.mu.Unlock()

@@ -397,8 +397,8 @@ func TestPipelinedReadsOfTrackers(t *testing.T) {
 	}
 }
 
-// TestMuchLowerTrackingLimit: if tracking-table-max-keys becomes much lower, the node does not remove the keys one by one, because
-// everybody would wait. It tells the readers to forget all keys.
+// TestMuchLowerTrackingLimit: if tracking-table-max-keys or maxmemory-clients becomes much lower, the node does not remove the
+// remembered keys one by one, because everybody would wait. It tells the readers to forget all keys.
 func TestMuchLowerTrackingLimit(t *testing.T) {
 	ts := newTestServer(t, nil)
 	ts.params.clientLimit.Store(0)

@@ -157,7 +157,7 @@ func TestOutboxLends(t *testing.T) {
 	}
 }
 
-// TestUringGivenUp: a loop whose io_uring fails goes on without it, and nothing is lost.
+// TestUringGivenUp: a loop whose io_uring fails goes on without it, and no output is lost.
 func TestUringGivenUp(t *testing.T) {
 	u := testUring(t)
 	if err := unix.Close(u.fd); err != nil {

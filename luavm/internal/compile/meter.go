@@ -8,7 +8,7 @@ const (
 	comparedInStep = 8          // how many upvalues are compared in the time of a step
 )
 
-// After so many steps, or so many bytes, the meter calls its function watch.
+// The meter calls its function watch when watchSteps steps or watchBytes bytes have been counted since the last call of watch.
 const (
 	watchSteps = 4096
 	watchBytes = 64 << 10
