@@ -2,7 +2,8 @@ package server
 
 import "testing"
 
-// TestAbsentCommands: the error says that the command is unknown, as Redis says it, and also why lockstep does not have it.
+// TestAbsentCommands: if a client or a script calls a command of Redis that lockstep does not have, it gets Redis's
+// error for an unknown command. The end of the error says why lockstep does not have the command.
 func TestAbsentCommands(t *testing.T) {
 	c := newTestServer(t, nil).dial(t)
 	c.do("XADD s * a b", "-ERR unknown command 'XADD', with args beginning with: 's' '*' 'a' 'b' ("+noStreams+")\r\n")

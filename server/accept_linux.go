@@ -41,8 +41,8 @@ func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served b
 	return true, nil
 }
 
-// acceptInto accepts connections until the listener is closed. It then waits until the server may cut its connections
-// (Server.drained is closed), and returns.
+// acceptInto accepts connections and gives them to the loops in turn, until the listener is closed. It then waits until
+// the server may cut its connections (Server.drained is closed), and returns.
 func (srv *Server) acceptInto(ln *net.TCPListener, loops []*loop, face Face, secret bool) {
 	var wait yielding
 	for i := 0; ; i++ {

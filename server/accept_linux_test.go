@@ -2,8 +2,8 @@ package server
 
 import "testing"
 
-// Another goroutine may cut off a refused connection before the connection joins its loop. In that case, the loop is not told
-// of the end.
+// If a connection ends after it has joined its loop, the loop is told once. If a connection ends before it has joined
+// the loop, for example because the server refuses the client, the loop is not told.
 func TestLoopHearsOnlyOfItsConnections(t *testing.T) {
 	for _, joins := range []bool{false, true} {
 		told := 0

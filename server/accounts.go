@@ -58,8 +58,8 @@ func (h *Hub) AccountsChanged(now store.Accounts) {
 // UsersVersion returns the version of the users that this node has applied.
 func (h *Hub) UsersVersion() uint64 { return h.accounts.version.Load() }
 
-// bind sets the server. The accounts need its command table for the rules of users, and its sessions to close those that
-// lose their rights.
+// bind gives the accounts their server. The accounts need the server's command table to read the rules of users. They
+// need its sessions to close those whose users have lost rights.
 func (a *accounts) bind(srv *Server) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,8 +67,8 @@ func (a *accounts) bind(srv *Server) {
 	a.update()
 }
 
-// ACL returns what this node's configuration adds to the users in the replicated state: password is the
-// node's requirepass, and users are the users in its ACL file.
+// ACL returns what this node's configuration adds to the users in the replicated state. The parameter password is the
+// node's requirepass, and the parameter users has the users of the node's ACL file.
 func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
 	env := store.ACLEnv{PasswordHash: passwordHash(password)}
 	for _, u := range users {
@@ -77,7 +77,7 @@ func (h *Hub) ACL(password string, users []*store.User) store.ACLEnv {
 	return env
 }
 
-// passwordHash returns the stored form of the default user's password; "" for no password.
+// passwordHash returns the hash of a password for store.ACLEnv; "" if there is no password.
 func passwordHash(password string) string {
 	if password == "" {
 		return ""
@@ -144,8 +144,8 @@ func (a *accounts) update() {
 	a.moved = make(chan struct{})
 }
 
-// ruling returns the accounts that decide who may log in. If a belongs to a Sentinel that asks for passwords, ruling returns
-// the accounts of the server for data. Otherwise it returns a.
+// ruling returns the accounts that decide who may log in. For the accounts of a Sentinel that asks for passwords, these
+// are the accounts of the server for data. Otherwise ruling returns its receiver.
 func (a *accounts) ruling() *accounts {
 	if a.cluster != nil {
 		return a.cluster
@@ -182,7 +182,8 @@ func (a *accounts) admitted(name, hashed string) *account {
 	return nil
 }
 
-// userIn returns the user with a name among the given users; nil if there is none.
+// userIn looks for the user with a name in the given list. If the list has no default user, the default user of this
+// node's configuration stands in for it. userIn returns nil if it finds no user.
 func (a *accounts) userIn(users store.Accounts, name string) *store.User {
 	for _, acc := range users.List {
 		if acc.Name == name {
@@ -203,8 +204,9 @@ func (a *accounts) isInitial(u *store.User) bool {
 	return u == a.init
 }
 
-// comparePassword logs a warning if this node has a requirepass that is not the password of the default user. That happens
-// if an entry of the Raft log has set another password or none. The caller holds mu.
+// comparePassword compares this node's requirepass with the password of the default user, once this node has caught up
+// with the leader. If they differ, it logs a warning, but only once. They differ if an entry of the Raft log has set
+// another password or none. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return
@@ -229,9 +231,9 @@ func (a *accounts) dropAnonymous() {
 	a.close(lost)
 }
 
-// setCurrent notes that this node has caught up with the leader. If the default user needs no password, the connections of
-// that user count as authenticated from now on. As in Redis, these connections stay authenticated if the user gets a password
-// later. For later connections, session.leave does the same.
+// setCurrent notes that this node has caught up with the leader. If the default user needs no password, the connections
+// of that user count as authenticated from now on. As in Redis, these connections stay authenticated if the user gets a
+// password later. For a later connection, session.leave decides whether it counts as authenticated.
 func (a *accounts) setCurrent() {
 	if a.current.Load() {
 		return
@@ -258,8 +260,8 @@ func (a *accounts) eachOf(acc *account, do func(*session)) {
 // them.
 type losses map[*account]*store.User
 
-// expel closes the connections of deleted users. It also closes those with a subscription that their user's new rules do not
-// permit.
+// expel closes the connections of deleted users. If a user's rules have changed, it closes those connections of the
+// user that have a subscription which the new rules do not permit.
 func (a *accounts) expel(lost losses) {
 	if len(lost) == 0 {
 		return
@@ -277,8 +279,9 @@ func (a *accounts) expel(lost losses) {
 	a.close(append(ends, a.srv.hub.listenElsewhere(others, lost)...))
 }
 
-// close closes connections that have lost their rights. It also ends the subscriptions of those connections that run no
-// pipeline. A new goroutine ends more than fewNames subscriptions, because the caller may hold the state machine's lock.
+// close closes connections that have lost their rights. If session.expel closes a connection at once, close also ends
+// the subscriptions of that connection. If there are more than fewNames such subscriptions, a new goroutine ends them,
+// because the caller may hold the state machine's lock.
 func (a *accounts) close(lost []*session) {
 	names, idle := 0, lost[:0]
 	for _, s := range lost {
@@ -362,7 +365,7 @@ func (s *session) expel() (now bool) {
 	}
 	s.out.closeToMessages()
 	if s.blocked.Load() != nil {
-		// On a new goroutine, because this one may hold the state machine's lock.
+		// unblock runs on a new goroutine, because this goroutine may hold the state machine's lock.
 		go s.unblock()
 	}
 	return false

@@ -54,9 +54,10 @@ func TestManyUsersAreDeletedAtOnce(t *testing.T) {
 	}
 }
 
-// TestLookForLostChannelsIsBounded: while a node looks for subscriptions that users may no longer have, all nodes wait. So
-// the node bounds the steps of this look. It cuts off a session with too many subscriptions, and a session whose user has
-// slow patterns, but no other session. Without the bound, the look took ten million steps for each subscription.
+// TestLookForLostChannelsIsBounded: while a node looks for subscriptions that users may no longer have, all nodes wait.
+// So the node bounds the steps of this look. It cuts off a session with too many subscriptions. It also cuts off a
+// session with many long channel names whose user has slow patterns. It cuts off no other session whose subscriptions
+// are permitted. Without the bound, the look took ten million steps for each subscription.
 func TestLookForLostChannelsIsBounded(t *testing.T) {
 	table := store.NewTable(store.Commands())
 	rights := func(rules ...string) *store.User {
@@ -160,8 +161,9 @@ func TestRedirectedMessagesEndWithALogin(t *testing.T) {
 	})
 }
 
-// TestPasswordsOfHelloAreHidden: HELLO is read option by option, so the client name "auth" is not taken for the option AUTH,
-// and the right arguments are hidden.
+// TestPasswordsOfHelloAreHidden: MONITOR and SLOWLOG hide the user name and the password of a HELLO. The server reads
+// HELLO option by option, so it does not take the client name "auth" for the option AUTH, and hides the right
+// arguments.
 func TestPasswordsOfHelloAreHidden(t *testing.T) {
 	table := newTestServer(t, nil).table
 	for line, want := range map[string]string{

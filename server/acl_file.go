@@ -134,8 +134,9 @@ func doACLLoad(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// stillMay returns why the client may not run a command that reads or writes this node's ACL file; "" if it may. Only this
-// node checks the client's rights to such a command. So stillMay first catches up with the users that the leader knows.
+// stillMay returns why the client may not run a command that reads or writes this node's ACL file; "" if it may. The
+// leader checks the client's right to ACL LOAD only after this node has read the file, and does not check the right to
+// ACL SAVE. So stillMay first catches up with the users that the leader knows.
 func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 	if _, refusal := s.srv.catchUpOr(); refusal != "" {
 		return refusal
@@ -149,7 +150,8 @@ func (s *session) stillMay(args [][]byte) (refusal store.Error) {
 
 func oneLine(s string) string { return strings.NewReplacer("\r", " ", "\n", " ").Replace(s) }
 
-// doACLSave writes the users of the cluster to the file.
+// doACLSave writes the users of the cluster to this node's ACL file. It then deletes the files that a crash during an
+// earlier ACL SAVE has left.
 func doACLSave(s *session, args [][]byte) store.Reply {
 	path := s.srv.cfg.ACLFile
 	if path == "" {
@@ -208,8 +210,8 @@ func ReadACLFile(path string, table *store.Table, allChannels bool) ([]*store.Us
 	return users, nil
 }
 
-// readACLFile returns the text of a regular file; any other file is an error. O_NONBLOCK keeps the opening of a
-// pipe from waiting for a writer.
+// readACLFile returns the text of a regular file. If the file is of another kind, or longer than maxACLFile, it returns
+// an error. O_NONBLOCK keeps the opening of a pipe from waiting for a writer.
 func readACLFile(path string) (string, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

@@ -126,7 +126,8 @@ func TestACLSave(t *testing.T) {
 	c.do("CONFIG GET aclfile", "*2\r\n$7\r\naclfile\r\n"+bulk(path))
 }
 
-// FuzzACLFile: no file makes the reader fail. The users that it reads from a file can be written and read back.
+// FuzzACLFile: whatever text an ACL file has, the reader returns users, or errors of limited length. If FormatACLFile
+// can write these users to a file, the reader can read them from that file again.
 func FuzzACLFile(f *testing.F) {
 	ts := newTestServer(f, nil)
 	for _, text := range []string{"user a on >p ~* +@all\n", "user a (+get\n", "user a (~x +get) (&y)\nuser b\n", "\x00", "user  on\n", "user a +get|x|y\tb\n"} {

@@ -72,10 +72,10 @@ func (s *session) mayAs(caller string, q *queued) store.DenyReason {
 	return why
 }
 
-// callerAfter works out what a queued AUTH or HELLO will change before this node runs it, because the leader runs the later
-// commands of the transaction earlier than that. It returns the caller of these later commands, and the protocol that HELLO
-// asks for; 0 if it asks for none. The function known asks the leader for the users. If this node does not learn all that the
-// leader knows, the caller stays the same.
+// callerAfter works out what a queued AUTH or HELLO will change, without running it. The leader needs to know this,
+// because it runs the later commands of the transaction before this node runs AUTH or HELLO. callerAfter returns the
+// caller of these later commands, and the protocol that HELLO asks for; 0 if it asks for none. The function known asks
+// the leader for the users. If this node does not learn all that the leader knows, the caller stays the same.
 func (s *session) callerAfter(caller string, q *queued, known func() knowledge) (after string, resp int) {
 	after = caller
 	login := func(user, password []byte) store.Error {
@@ -248,7 +248,8 @@ func (s *session) userName() string {
 	return store.DefaultUser
 }
 
-// denied records a refusal in the ACL log of this node.
+// denied counts a refusal and records it in the ACL log of this node. It ignores a refusal whose reason is
+// store.Undecided.
 func (s *session) denied(d store.Denial) {
 	if d.Reason == store.Undecided {
 		return
@@ -314,7 +315,8 @@ func (s *session) enter(name, hashed string) bool {
 	return true
 }
 
-// known marks the session as authenticated, and lets the operating system keep more of its input.
+// known marks the session as authenticated, and lets the operating system keep more of its input. It also notes that a
+// client at the session's address has authenticated (Server.meets).
 func (s *session) known() {
 	if !s.authed.Swap(true) {
 		widenInput(s.conn.Conn, s.srv.inputOf(true))

@@ -74,7 +74,8 @@ func (l *aclLog) remove(at int) {
 	l.entries = slices.Delete(l.entries, at, at+1)
 }
 
-// aclLogWord is how many bytes of a name the log keeps: the client chooses the name and its length.
+// aclLogWord is the maximum number of bytes of a name that the log keeps. It is needed because the client chooses the
+// name and its length.
 const aclLogWord = 1 << 10
 
 // clip returns a name of up to aclLogWord bytes unchanged. Of a longer name it returns a copy of the first aclLogWord

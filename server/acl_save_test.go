@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestACLSaveOfTooMuch: ACL SAVE writes no file that a node would refuse at its start, because it is too large or has too
-// many users. The client is told why.
+// TestACLSaveOfTooMuch: if the file would be too large, or would have too many users, a node would refuse it at its
+// start. So ACL SAVE does not write such a file, and tells the client why.
 func TestACLSaveOfTooMuch(t *testing.T) {
 	_, c, path, _ := fileServer(t, "what was there\n")
 	stays := func(why string) {

@@ -139,9 +139,9 @@ func TestRightsLostOnTheWay(t *testing.T) {
 	}
 }
 
-// TestSelectIsDecidedOnce: the user's right to SELECT changes in the same EXEC, or by a change of users while the EXEC is on
-// its way. Whether SELECT may run is decided only once, so the session ends in the database in which the leader has run the
-// commands after SELECT.
+// TestSelectIsDecidedOnce: a transaction changes the user's right to SELECT, and runs SELECT after that. Whether SELECT
+// may run is decided only once, before the transaction runs. So the session ends in the database in which the leader
+// has run the commands after SELECT.
 func TestSelectIsDecidedOnce(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
@@ -156,7 +156,8 @@ func TestSelectIsDecidedOnce(t *testing.T) {
 	})
 }
 
-// TestLogGroups: equal refusals within a minute share an entry.
+// TestLogGroups: equal refusals share an entry of the ACL log if each comes within a minute of the one before. A
+// refusal gets a new entry if the equal one is not among the newest aclLogScan entries.
 func TestLogGroups(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)
@@ -243,7 +244,8 @@ func TestBoundsOfUsersAreTold(t *testing.T) {
 	}
 }
 
-// TestCheckOfAnyArguments: a script may ask for the rights to a command with any number of arguments.
+// TestCheckOfAnyArguments: a script may ask for the rights to a command with any number of arguments. The check must
+// not panic if arguments are missing.
 func TestCheckOfAnyArguments(t *testing.T) {
 	table := store.NewTable(store.Commands(), luavm.New(luavm.Options{}).Commands(), Commands())
 	u, refusal := store.NewUser(table, "u", false).WithRules([]string{"+@all", "~k*", "&c*"}, false)

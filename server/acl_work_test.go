@@ -8,8 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// TestACLCommandsAreWatched: all other commands wait while the leader runs a command for users. So the leader checks
-// the time limit during such commands that take long. Some took 0.3 to 2.7 s without a check.
+// TestACLCommandsAreWatched: while the leader runs a command about users, all other commands wait. So a command of this
+// kind that takes long calls Ctx.Watch, which looks at the time limit. Without these calls, some commands took 0.3 to
+// 2.7 s.
 func TestACLCommandsAreWatched(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -28,10 +28,11 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	return found
 }
 
-// alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its clients
-// for more than ownAtOnce within a second, alone then also waits for the client's turn (Backend.Pace), because hundreds of
-// clients may send one such command each. If cmd is not heavy, or if the session runs on an event loop, alone does not wait.
-// ok is false if the client has been cut off, or the node closes. Otherwise the caller must call leave after the command.
+// alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its
+// clients together for more than ownAtOnce within a second, it then also waits for the client's turn (Backend.Pace),
+// because hundreds of clients may send one such command each. ACL LOAD and ACL SAVE wait for their turn later (paced).
+// If cmd is not heavy, or if the session runs on an event loop, there is no wait. The result ok is false if the client
+// has been cut off, or the node closes. Otherwise the caller must call the function leave after the command.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {
@@ -69,8 +70,8 @@ func (s *session) paced(work func()) (ok bool) {
 	return ok
 }
 
-// digests waits until the node makes no other digest (DEBUG DIGEST, DEBUG DIGEST-VALUE), because a digest of all keys needs memory
-// for all their names. In a script it does not wait. The results leave and ok mean the same as those of the method alone.
+// digests waits until the node makes no other digest (DEBUG DIGEST, DEBUG DIGEST-VALUE), because a digest of all keys
+// needs memory for all their names. In a script it does not wait. Its results mean the same as those of session.alone.
 func (s *session) digests() (leave func(), ok bool) {
 	if s.script != nil {
 		return func() {}, true

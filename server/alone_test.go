@@ -40,9 +40,9 @@ func TestOneACLFileAtATime(t *testing.T) {
 	}
 }
 
-// A list of what clients hold may be long, so the node makes such a list for one client at a time. Once the node has worked
-// much for all clients together, it lets other commands run before the next list. Other kinds of work do not wait for a list,
-// nor do locks.
+// A heavy command, such as CLIENT LIST, waits while the node runs another heavy command of the same kind. Locks and
+// heavy commands of other kinds do not wait. Once the node has worked for more than ownAtOnce for all clients together,
+// a heavy command first waits for its client's turn, even if it is the client's first command.
 func TestHeavyCommandsRunOneAtATime(t *testing.T) {
 	for line, kind := range map[string]cluster.OwnKind{
 		"COMMAND DOCS get": cluster.OwnList, "COMMAND INFO get": cluster.OwnList, "COMMAND LIST": cluster.OwnList, "COMMAND": cluster.OwnList,

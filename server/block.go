@@ -83,7 +83,8 @@ func (s *session) waits() bool {
 	return s.blocked.Load() != nil || s.parked.Load() || s.replicas.Load() != nil
 }
 
-// blockHere is block for a session with a goroutine of its own; the goroutine waits.
+// blockHere runs a blocking command for a session with a goroutine of its own. It calls the method block, and waits
+// until the command ends or the client leaves.
 func (s *session) blockHere(cmd *store.Command, args [][]byte) {
 	s.submit()
 	s.out.flush()

@@ -31,7 +31,8 @@ func (ts *testServer) untilBlocked(t *testing.T, n int) {
 	until(t, fmt.Sprintf("%d blocked clients", n), func() bool { return ts.fake.blockedClients() == n && ts.stats.blocked.Load() == int64(n) })
 }
 
-// A client that leaves while it waits is not served, however it leaves, and whatever it has sent after the command.
+// A client that leaves during a blocking command is not served, however it leaves, and whatever it has sent after that
+// command.
 func TestBlockedClientLeaves(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		for name, leave := range map[string]func(c *client, other *client){

@@ -33,13 +33,13 @@ func (s *session) mayHold(n int64) bool {
 	return s.goesOn()
 }
 
-// takesRoom reports whether there is memory to encode a reply. If there is none, it cuts the client off at once.
-// evictClients would be too late: while it looks for the clients that hold most, many large replies could take more memory
-// than the node has.
+// takesRoom reports whether there is memory to encode a reply. If there is none, it cuts the client off at once, unless
+// the client is spared (session.spared). evictClients would be too late: while it looks for the clients that hold most,
+// many large replies could take more memory than the node has.
 //
-// room is about the size of the encoded reply, or 0 if the reply is small. takesRoom adds room to what the client holds
-// before it waits for the garbage collector (brake.Bring), because many clients may wait there at once. The caller must
-// subtract room (holds) when the reply is in the output.
+// The result room is about the size of the encoded reply in bytes, or 0 if the reply is small. takesRoom first counts
+// these bytes as held by the client, and then waits for the garbage collector (brake.Bring), because many clients may
+// wait there at once. When the reply is in the output, the caller must subtract these bytes again (holds).
 func (s *session) takesRoom(r *store.Reply) (room int64, ok bool) {
 	if r.Kind != store.Packed && len(r.Str) <= keepOutput && r.Elems == nil {
 		return 0, true

@@ -165,7 +165,8 @@ func TestWaitingForTooManyKeys(t *testing.T) {
 	})
 }
 
-// Prefixes overlap by the rules of Redis. The error names the first pair of overlapping prefixes.
+// CLIENT TRACKING refuses overlapping prefixes. Prefixes overlap by the rules of Redis. The error names the first pair
+// of overlapping prefixes.
 func TestOverlappingPrefixes(t *testing.T) {
 	for i, c := range []struct {
 		old, given []string
@@ -205,8 +206,9 @@ func TestOverlappingPrefixes(t *testing.T) {
 	}
 }
 
-// TestLargeRepliesFindNoRoom: while clients hold much more memory than they may, the server encodes no large reply for any
-// client. It does so again when the clients that hold most have gone. It always encodes small replies.
+// TestLargeRepliesFindNoRoom: while clients hold much more memory than they may, the server encodes large replies only
+// for clients with CLIENT NO-EVICT. When the clients that hold most have gone, it encodes large replies for all clients
+// again. It always encodes small replies.
 func TestLargeRepliesFindNoRoom(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		set := ts.dial(t)

@@ -80,7 +80,8 @@ func TestCertificatesThatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// TestReloadThatFails: after a SIGHUP that could not read the files Watch tries again, and does not log the failure a second time.
+// TestReloadThatFails: a SIGHUP makes the node read the files, and the read fails. Watch then tries again, and does not
+// log the failure a second time.
 func TestReloadThatFails(t *testing.T) {
 	c, files, log := unwatchedCertificates(t)
 	old, err := os.Stat(files.KeyFile)

@@ -53,7 +53,7 @@ func (c *chunks) push(message []byte) {
 	c.size += len(message)
 }
 
-// seal moves last to the end of first.
+// seal moves the piece in the field last to the end of the field first.
 func (c *chunks) seal() {
 	if len(c.last) > 0 {
 		c.first = append(c.first, c.last)

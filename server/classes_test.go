@@ -9,9 +9,9 @@ import (
 	"lockstep/store"
 )
 
-// Class J8 of mistakes: after an error inside a transaction, the connection was still in MULTI. If another user then got the
-// connection from a pool, the commands of that user were queued instead of run. Here, whatever step fails, the connection is
-// as before MULTI after EXEC or DISCARD.
+// Class J8 of mistakes: after an error inside a transaction, the connection was still in MULTI. If another user then
+// got the connection from a pool, the commands of that user were queued instead of run. Here, whatever step fails, EXEC
+// and DISCARD end MULTI, and the server runs the next commands at once.
 func TestJ8NoErrorLeavesMulti(t *testing.T) {
 	const queued = "+QUEUED\r\n"
 	for _, test := range []struct{ name, send, want string }{
@@ -30,7 +30,7 @@ func TestJ8NoErrorLeavesMulti(t *testing.T) {
 			})
 		})
 	}
-	// The leader, or the way to it, refuses EXEC.
+	// The leader refuses EXEC, or this node cannot reach the leader.
 	for _, refusal := range []store.Error{cluster.ErrClusterDown, cluster.ErrIndeterminate, store.ErrBusyScript, cluster.ErrInternal} {
 		t.Run(fmt.Sprint("EXEC is told ", strings.Fields(string(refusal))[0]), func(t *testing.T) {
 			bothPaths(t, func(t *testing.T, ts *testServer) {
@@ -44,7 +44,7 @@ func TestJ8NoErrorLeavesMulti(t *testing.T) {
 			})
 		})
 	}
-	// This node refuses EXEC, because EXEC has one argument too many, or because a script runs.
+	// This node refuses EXEC, because EXEC has one argument too many.
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
 		c.send("MULTI\r\nSET k 1\r\nEXEC now\r\nGET k\r\n")

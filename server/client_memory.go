@@ -91,8 +91,8 @@ func (m *clientMemory) sparesWith(n int64) bool { return m.exempt.Load()+n <= m.
 // All clients that have not authenticated share 1/strangersShare of the limit for their buffers.
 const strangersShare = 8
 
-// noRoomFor reports whether all unauthenticated clients together use more than their share of the limit (strangersShare).
-// strangers is the number of bytes in their buffers.
+// noRoomFor reports whether all unauthenticated clients together use more than their share of the limit
+// (strangersShare). The argument strangers is the number of bytes in their buffers.
 func (m *clientMemory) noRoomFor(strangers int64) bool {
 	limit := m.limit.Load()
 	return limit > 0 && strangers > limit/strangersShare
@@ -170,7 +170,8 @@ func (s *session) memory() int64 {
 	return n
 }
 
-// sealer is a connection that keeps ciphertext until its socket has room; waiting returns how many bytes it keeps.
+// sealer is a connection that keeps ciphertext until its socket has room. The method waiting returns how many bytes the
+// connection keeps.
 type sealer interface{ waiting() int }
 
 // holder is a client and the memory that it holds.
@@ -321,9 +322,9 @@ func (p *params) setClientLimit(value string, maxMemory int64) {
 	p.shareMaxMemory(maxMemory)
 }
 
-// shareMaxMemory sets the limit of clients if maxmemory-clients is a percentage of maxmemory. If maxmemory is 0, the limit
-// is the default one, because without a limit the clients could use up the node's memory. The caller holds mu, or nobody
-// else has p yet.
+// shareMaxMemory sets the limit of clients if maxmemory-clients is a percentage of maxmemory. A percentage of 0 means
+// no limit. If maxmemory is 0, any other percentage means the default limit, because without a limit the clients could
+// use up the node's memory. The caller holds mu, or nobody else has p yet.
 func (p *params) shareMaxMemory(maxMemory int64) {
 	switch {
 	case p.clientShare < 0:

@@ -11,8 +11,9 @@ import (
 	"lockstep/cluster"
 )
 
-// Several clients together hold too much memory, each in a different way. The server cuts off those that hold most, and
-// serves the others. Clients that have gone count for nothing.
+// Twelve clients together hold too much memory: some have sent half a command, some have a queue, and some do not read
+// their replies. The server cuts off the clients that hold most, until the others hold no more than the limit. It
+// serves the others.
 func TestClientsThatHoldTooMuch(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		other := ts.dial(t)
@@ -215,9 +216,9 @@ func TestUnreadMessagesCount(t *testing.T) {
 	}
 }
 
-// The node remembers keys for tracking clients, in at most half of the memory that clients may
-// hold. It tells the readers of further keys to forget them. If too many messages are held back for
-// a client, the node replaces them by one that tells the client to forget all keys.
+// The node remembers which keys clients with CLIENT TRACKING have read, in at most half of the memory that clients may
+// hold. If the keys need more memory, the node forgets some of them, and sends their readers an invalidation. If too
+// many messages are held back for a client, the node replaces them by one that tells the client to forget all keys.
 func TestTrackedKeysAreBounded(t *testing.T) {
 	ts := newTestServer(t, nil)
 	other, reader := ts.dial(t), ts.dial(t)

@@ -9,9 +9,10 @@ import (
 	"lockstep/store/redistext"
 )
 
-// aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands
-// that read or change users. This node runs ACL SAVE, which writes the users that it knows to its file. It
-// also runs the commands that are not about the cluster's users: CAT, GENPASS, LOG and WHOAMI.
+// aclRows are the ACL commands. Users are part of the replicated state, so the leader runs the commands that read or
+// change users. This node runs ACL SAVE, which writes the users that it knows to its file. For ACL LOAD, this node
+// reads its file, and the leader changes the users. This node also runs the commands that are not about the cluster's
+// users: CAT, GENPASS, HELP, LOG and WHOAMI.
 func aclRows() []row {
 	const (
 		plain = store.NoScript | store.Loading | store.Stale

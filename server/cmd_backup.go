@@ -54,9 +54,10 @@ func doBackup(s *session, args [][]byte) store.Reply {
 	}
 }
 
-// reader identifies the client that began a backup. A client of another user, or one without a password, may not read that
-// backup. The backup may also have been begun with a password that no leader has confirmed. mayTake has then compared only
-// that password with the users in the backup, so another client whose password is unconfirmed must have the same one.
+// reader identifies the client that began a backup. Another client may read that backup only if it is the same user's,
+// and only if either both clients have authenticated or neither has. The backup may also have been begun with a
+// password that no leader has confirmed. mayTake has then compared only that password with the users in the backup, so
+// another client whose password is unconfirmed must have the same one.
 type reader struct {
 	acc    *account
 	authed bool
@@ -72,9 +73,9 @@ func (s *session) mayRead(r reader) bool {
 	return now.acc == r.acc && now.authed == r.authed && (now.unsure == "" || now.unsure == r.unsure)
 }
 
-// mayTake returns why the client may not have a backup; "" if it may. users are the users in the state that the backup holds.
-// If the node finds no leader, the backup may hold newer entries than this node has applied. These entries may have taken
-// rights from the client, or may ask for a password.
+// mayTake returns why the client may not have a backup; "" if it may. The argument users has the users in the state
+// that the backup holds. If the node finds no leader, the backup may hold newer entries than this node has applied.
+// These entries may have taken rights from the client, or may ask for a password.
 func (s *session) mayTake(users store.Accounts, args [][]byte) (refusal store.Error) {
 	a := s.srv.hub.accounts
 	u := a.userIn(users, s.userName())

@@ -158,7 +158,7 @@ type keyUse struct {
 	flags store.KeyFlags
 }
 
-// keysOfLine finds the keys of a command line for COMMAND GETKEYS.
+// keysOfLine finds the keys of a command line, for COMMAND GETKEYS and COMMAND GETKEYSANDFLAGS.
 func (srv *Server) keysOfLine(args [][]byte) ([]keyUse, store.Error) {
 	cmd, ok := srv.table.Resolve(args)
 	if !ok {

@@ -125,8 +125,8 @@ func doHello(s *session, args [][]byte) store.Reply {
 	return s.speak(resp, r)
 }
 
-// readHello reads the options of a HELLO in order, and calls login and setName for them. It ends at the first error, which it returns.
-// resp is the protocol that the client asks for; 0 for the present one.
+// readHello reads the options of a HELLO in order, and calls login and setName for them. It ends at the first error,
+// which it returns. The result resp is the protocol that the client asks for; 0 if it asks for none.
 func readHello(args [][]byte, login func(user, password []byte) store.Error, setName func(string)) (resp int, refusal store.Error) {
 	if len(args) > 1 {
 		n, ok := redistext.ParseInt(args[1])

@@ -191,7 +191,8 @@ func doMemoryDoctor(s *session, _ [][]byte) store.Reply {
 // purgePause is the shortest time between the starts of two purges, because each is a whole garbage collection.
 const purgePause = time.Second
 
-// purging returns memory to the system. purge does nothing during another purge, or if the last one began less than purgePause ago.
+// purging returns memory to the system. Its method purge does nothing while another purge runs, or if the previous
+// purge began less than purgePause ago.
 type purging struct {
 	mu   sync.Mutex
 	last time.Time

@@ -42,8 +42,8 @@ func pubsubRows() []row {
 	}
 }
 
-// A handler returns answered if nothing remains to be sent. Either the handler has already added its replies to the output
-// (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
+// answered is the reply that a handler returns if nothing remains to be sent. Either the handler has already added its
+// replies to the output (SUBSCRIBE adds one message for each channel), or the server has cut the client off.
 var answered = store.Reply{Kind: store.None}
 
 func subscribeTo(kind subKind) handler {

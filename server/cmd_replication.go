@@ -74,8 +74,9 @@ func (s *session) unblockWait(refusal store.Error) bool {
 	return true
 }
 
-// waitsForReplicas lets CLIENT UNBLOCK end the session's WAIT or WAITAOF: CLIENT UNBLOCK will call cancel. The caller must
-// call over after the wait. over returns the error that CLIENT UNBLOCK asks for, if any.
+// waitsForReplicas lets CLIENT UNBLOCK end the session's WAIT or WAITAOF: CLIENT UNBLOCK will call cancel. After the
+// wait, the caller must call the function that waitsForReplicas returns. That function returns the error that CLIENT
+// UNBLOCK asks for; "" if there is none.
 func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store.Error) {
 	w := &replicaWait{cancel, make(chan store.Error, 1)}
 	s.srv.stats.blocked.Add(1)
@@ -89,9 +90,10 @@ func (s *session) waitsForReplicas(cancel context.CancelFunc) (over func() store
 	}
 }
 
-// replicated calls Backend.Replicated, which may wait. The wait ends early if timeout passes (0: no limit), if CLIENT
-// UNBLOCK ends it, if the client leaves or is cut off, or if the server stops. In a transaction, replicated does not wait.
-// refusal is "" unless CLIENT UNBLOCK asks for an error.
+// replicated calls Backend.Replicated, which may wait. The wait ends early if the timeout passes (0: no limit), if
+// CLIENT UNBLOCK ends it, if the client leaves or is cut off, or if the server stops. In a transaction, replicated does
+// not wait. The result refusal is the error that CLIENT UNBLOCK asks for; "" if there is none. The other results are
+// those of Backend.Replicated.
 func (s *session) replicated(others int64, here bool, timeout time.Duration) (n int, self bool, refusal store.Error) {
 	defer s.idle()()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -268,7 +270,8 @@ func parseFailover(args [][]byte) (f failover, refusal store.Error) {
 	return f, ""
 }
 
-// doFailover hands leadership over as LOCKSTEP TRANSFER does, but FAILOVER names the new leader by its client address.
+// doFailover hands leadership over as LOCKSTEP TRANSFER does. A client may name the new leader by its client address
+// (option TO).
 func doFailover(s *session, args [][]byte) store.Reply {
 	f, refusal := parseFailover(args)
 	switch {

@@ -122,7 +122,8 @@ func doSentinelPeers(s *session, w watched, _ [][]byte) store.Reply {
 	return r
 }
 
-// traits are the fields of an instance's description; every value is a bulk string.
+// traits are the fields by which a Sentinel describes a master, a replica or another Sentinel. Every value is a bulk
+// string.
 type traits struct{ fields []store.Reply }
 
 func (f *traits) text(name, value string) {

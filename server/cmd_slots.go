@@ -257,7 +257,7 @@ func (s *session) shard() shard {
 	return sh
 }
 
-// named returns the node whose name in Redis Cluster (nodeName) is name; nil if there is none.
+// named returns the node that has the given name in Redis Cluster (nodeName); nil if there is none.
 func (sh *shard) named(name []byte) *cluster.Sighting {
 	for i := range sh.nodes {
 		if nodeName(sh.nodes[i].ID) == string(name) {

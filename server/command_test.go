@@ -62,8 +62,8 @@ func TestParseUsage(t *testing.T) {
 	}
 }
 
-// TestRows: every command of the server is described and has a handler, and
-// every usage of any package can be read.
+// TestRows: the description of every command is complete, and somebody answers the command. The usage of every command
+// can be parsed, whatever package the command is from.
 func TestRows(t *testing.T) {
 	ts := newTestServer(t, nil)
 	check := func(c *store.Command) {

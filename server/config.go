@@ -63,8 +63,7 @@ type Config struct {
 	patience     time.Duration // the first value of Server.patience; 0: catchUpTimeout
 	scarce       func() bool   // garbage.scarce; tests replace it
 
-	// The parameters below have the meaning that redis.conf gives them, and
-	// most can be changed by CONFIG SET.
+	// Most of the parameters below are those of redis.conf, with the same meaning. CONFIG SET can change most of them.
 	RequirePass            string
 	ACLFile                string
 	ACLUsers               []*store.User // the users in ACLFile at the start

@@ -223,7 +223,7 @@ func TestNodesDown(t *testing.T) {
 	said("-sdown", "slave 127.0.0.1:6381 127.0.0.1 6381 @ mymaster 127.0.0.1 6379")
 	said("-sdown", "sentinel "+sentinelName("n3")+" 127.0.0.1 26381 @ mymaster 127.0.0.1 6379")
 
-	// The master: a majority sees that it is down.
+	// The master goes down, and a majority sees this.
 	gone := down(fakeTopology(""), "n2")
 	gone.Last = "n2"
 	before := fakeTopology("n2")
@@ -251,8 +251,9 @@ func TestNodesDown(t *testing.T) {
 	}
 }
 
-// TestClusterWithoutLeader: a node never sends a Cluster client to a leader that does not answer. It names itself instead,
-// and the commands wait here for the next leader.
+// TestClusterWithoutLeader: if the leader does not answer a node, the node does not send Cluster clients to the leader.
+// It names itself instead, and commands wait there for the next leader. Only a node that sees too few members for an
+// election names the last leader that it knew.
 func TestClusterWithoutLeader(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))
@@ -378,8 +379,8 @@ func TestClusterWithoutLoops(t *testing.T) {
 	ts.dial(t).do("SET foo 1", "+OK\r\n")
 }
 
-// TestFailoversAreFew: every client of a Sentinel may ask for failovers. The Sentinel begins only one at a time, and the next
-// one no earlier than failoverPause after the last has ended. This also holds for a failover that another Sentinel has begun.
+// TestFailoversAreFew: every client of a Sentinel may ask for failovers. The Sentinel begins only one at a time, and
+// none within failoverPause after the end of a failover. This also holds if another Sentinel has begun that failover.
 func TestFailoversAreFew(t *testing.T) {
 	ts := newTestServer(t, nil)
 	srv := NewSentinel(ts.cfg, ts.fake, "mymaster", false)
