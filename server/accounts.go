@@ -18,7 +18,7 @@ type accounts struct {
 	version atomic.Uint64
 	heard   atomic.Uint64 // the latest version of the users that the leader has announced to this node
 	def     *account
-	cluster *accounts // the accounts of the server for data; set only for a Sentinel without Config.AnyClient, which admits those users
+	cluster *accounts // for a Sentinel without Config.AnyClient: the accounts of the server for data, whose users the Sentinel admits
 
 	mu     sync.Mutex
 	latest store.Accounts // the users in the Raft log

@@ -155,7 +155,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 	return true
 }
 
-// handleHere is handle for a command that this node itself answers.
+// handleHere does what handle does, for a command that this node itself answers.
 func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 	s.command.Store(d.cmd)
 	s.submit()
@@ -198,7 +198,8 @@ func (s *session) refuse(d decision, args [][]byte) {
 	s.countChecks()
 }
 
-// answerHere answers a command on this node, and calls leave when the reply is in the output. If refusal is not "", it is the answer.
+// answerHere answers a command on this node, and calls the function leave when the reply is in the output. If the
+// argument refusal is not "", the answer is that error.
 func (s *session) answerHere(d decision, args [][]byte, refusal store.Error, leave func()) {
 	cmd := d.cmd
 	s.own.waited = 0
@@ -241,10 +242,10 @@ func (s *session) runHere(d decision, args [][]byte, refusal store.Error) store.
 	return s.run(d.do, args)
 }
 
-// giveWay is for commands that the session does not submit; a submitted command waits for the client's turn anyway. If a
-// command takes more than cluster.HeavyBytes (queuedSize), reading it was work for the node, so giveWay waits for the
-// client's turn (Backend.GiveWay). On a loop, giveWay never waits: the loop leaves a command of that size to a goroutine
-// (loop.step). The caller must call leave when the reply is in the output.
+// giveWay is for commands that the session does not submit; a submitted command waits for the client's turn anyway. If
+// a command takes more than cluster.HeavyBytes (queuedSize), reading it was work for the node, so giveWay waits for the
+// client's turn (Backend.GiveWay). On a loop, giveWay never waits: the loop leaves a command of that size to a
+// goroutine (loop.step). The caller must call the function leave when the reply is in the output.
 func (s *session) giveWay(args [][]byte) (leave func()) {
 	if size := queuedSize(args); size > cluster.HeavyBytes && s.mayWait() {
 		s.sendGrants()
@@ -313,10 +314,10 @@ func (s *session) flushMuch() {
 	}
 }
 
-// answer queues the replies of a submission, whose duration is took, and records its commands in the statistics.
-// Calls that the backend has not run stay in s.calls, or are dropped if the client has been cut off. If mayWait is
-// true, answer sends the output if it is large or took is at least slowPart, and waits until the operating system
-// has taken it.
+// answer queues the replies of a submission, and records its commands in the statistics. The argument took is the
+// duration of the submission. Calls that the backend has not run stay in s.calls, or are dropped if the client has been
+// cut off. The argument mayWait says whether answer may wait for the socket. If it may, and if the output is large or
+// the submission took at least slowPart, answer sends the output and waits until the operating system has taken it.
 func (s *session) answer(took time.Duration, mayWait bool) {
 	s.srv.submitted.Add(-int64(len(s.calls)))
 	each := took / time.Duration(len(s.replies))

@@ -8,7 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// appendReply allocates the room for a large reply at once.
+// The size that encodedSize foresees for a reply suffices, and is at most a tenth too large. So the caller can allocate
+// the room for a large reply at once.
 func TestEncodedSize(t *testing.T) {
 	elems := make([]store.Reply, 100_000)
 	for i := range elems {
@@ -79,7 +80,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// packedEmpties is a reply of empty elements, as a leader sends it.
+// packedEmpties returns a reply of n empty elements, packed as a leader sends it.
 func packedEmpties(t testing.TB, n int) store.Reply {
 	packed, _, err := store.ReadPacked(store.AppendReply(nil, store.List(slices.Repeat([]store.Reply{store.Str("")}, n)...)), 0)
 	if err != nil {

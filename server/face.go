@@ -14,8 +14,8 @@ import (
 type Face uint8
 
 const (
-	// FacePlain is a Redis that is not a node of a Redis Cluster. The listeners of a Sentinel have this face, too. A Sentinel
-	// is a Server of its own, by which the method mode recognizes it.
+	// FacePlain is a Redis that is not a node of a Redis Cluster. The listeners of a Sentinel have this face, too. The
+	// method mode recognizes a Sentinel by its Server, which serves nothing else.
 	FacePlain Face = iota
 	// FaceCluster is a node of a Redis Cluster with one shard: the leader owns
 	// every slot and the other nodes are its replicas.

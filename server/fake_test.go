@@ -86,7 +86,7 @@ func newFake(hub *Hub) *fakeBackend {
 	return f
 }
 
-// clock takes no lock, because Submit also calls it, while it holds mu and delivers a message.
+// clock takes no lock, because Submit calls it while Submit holds mu and delivers a message.
 func (f *fakeBackend) clock() time.Time {
 	return epoch.Add(time.Duration(f.now.Load()))
 }
@@ -212,7 +212,7 @@ func (f *fakeBackend) Flush() {
 	}
 }
 
-// holdBack makes every Submit wait until release is called.
+// holdBack makes every Submit wait until the test calls the function release.
 func (f *fakeBackend) holdBack() (release func()) {
 	gate := make(chan struct{})
 	f.hold.Store(&gate)
@@ -329,7 +329,7 @@ func (f *fakeBackend) Transfer(id string) error {
 	return nil
 }
 
-// If others is more than the members that have every write, Replicated waits until ctx ends.
+// Replicated waits until ctx ends if the argument others exceeds the number of members that have every write.
 func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, bool) {
 	if others > int(f.others.Load()) {
 		<-ctx.Done()
@@ -338,7 +338,7 @@ func (f *fakeBackend) Replicated(ctx context.Context, others int, _ bool) (int, 
 	return int(f.others.Load()), true
 }
 
-// testServer is a server over a fake backend that listens on loopback.
+// testServer is a server with a fake backend. The server listens on loopback.
 type testServer struct {
 	*Server
 	t    testing.TB
@@ -347,7 +347,7 @@ type testServer struct {
 	tls  *tls.Config // for clients; nil without TLS
 }
 
-// newTestServer starts a server; change may alter its configuration.
+// newTestServer starts a server; the function change may alter the server's configuration.
 func newTestServer(t testing.TB, change func(*Config)) *testServer {
 	t.Helper()
 	cfg := Default()
@@ -485,7 +485,7 @@ func (f *fakeBackend) Config(name string) (string, bool) {
 // MaxReply returns the limit that a test has set, or the default.
 func (f *fakeBackend) MaxReply() int64 { return cmp.Or(f.maxReply.Load(), store.DefaultMaxReply) }
 
-// OutOfMemory and MaxEntry return what they would without any parameter of the cluster.
+// OutOfMemory and MaxEntry use no limits of a node's configuration, but those that a test has set for the cluster.
 func (f *fakeBackend) OutOfMemory() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -95,8 +95,8 @@ func (c *fdConn) tryWrite(p []byte) (int, error) {
 // Write waits until all of p has been written.
 func (c *fdConn) Write(p []byte) (int, error) { return c.writeAll(p, c.tryWrite) }
 
-// hold keeps the descriptor open until leave is called; it reports false if the loop has already released
-// the connection.
+// hold keeps the descriptor open until the caller calls the method leave. It reports false if the loop has already
+// released the connection.
 func (c *fdConn) hold() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,8 +172,8 @@ func (c *fdConn) Close() error {
 	return err
 }
 
-// release lets the descriptor be closed. The loop calls it once, as its last use of the connection. If adopt refuses a
-// client, adopt calls it instead.
+// release lets the descriptor be closed. The loop calls it once, as its last use of the connection. If the server
+// refuses the client, no loop gets the connection, and adopt calls release.
 func (c *fdConn) release() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -153,8 +153,9 @@ func TestTheProcessorRests(t *testing.T) {
 	})
 }
 
-// TestHandshakesOfManyAddresses: one address has at most a quarter of the open handshakes. The server does not cut off the
-// client that came last.
+// TestHandshakesOfManyAddresses: one address has at most a quarter of the open handshakes. To make room, the server
+// cuts off handshakes of the addresses that have most. It cuts off no client of an address with few, whether the client
+// came first or last.
 func TestHandshakesOfManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, dial, _ := floodedHandshakes(t)

@@ -71,10 +71,12 @@ func TestRepliesDoNotWaitForReplicas(t *testing.T) {
 	})
 }
 
-// holdAfterFirst makes every Submit after the next one wait until release is called, or until the test ends.
+// holdAfterFirst makes every Submit after the next one wait until the test calls the function release, or until the
+// test ends.
 func (ts *testServer) holdAfterFirst() (release func()) { return ts.holdAfter(1) }
 
-// holdAfter makes every Submit after the next n replies wait until release is called, or until the test ends.
+// holdAfter makes every Submit after the next n replies wait until the test calls the function release, or until the
+// test ends.
 func (ts *testServer) holdAfter(n int) (release func()) {
 	gate := make(chan struct{})
 	ts.fake.mu.Lock()

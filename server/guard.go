@@ -168,7 +168,7 @@ func (g *guard) Read(p []byte) (int, error) {
 	}
 }
 
-// recycle frees the complete commands in out after redcon has read them, or after a loop has run them.
+// recycle frees the complete commands in g.out after redcon has read them, or after a loop has run them.
 func (g *guard) recycle() {
 	g.release()
 	if g.direct {
@@ -347,8 +347,8 @@ func (g *guard) commit() {
 	g.size = 0
 }
 
-// commitDirect is commit for a loop. append may have moved g.out to new memory, but the arguments of earlier
-// commands remain valid: they refer to the old memory.
+// commitDirect does what commit does, for a loop. The built-in function append may have moved g.out to new memory, but
+// the arguments of earlier commands remain valid: they refer to the old memory.
 func (g *guard) commitDirect() {
 	if g.large != nil {
 		g.out = g.out[:g.done]

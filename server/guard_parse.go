@@ -111,8 +111,9 @@ func (g *guard) takeWhole() bool {
 	return true
 }
 
-// shortHeader reads a header, such as "*3\r\n", at the beginning of in: kind, one to four digits without a leading zero, and the
-// end of the line. It returns the number and the length of the header; the length is 0 if there is no such header.
+// shortHeader reads a header, such as "*3\r\n", at the beginning of the input. The header consists of the byte kind,
+// one to four digits without a leading zero, and the end of the line. shortHeader returns the number and the length of
+// the header; the length is 0 if there is no such header.
 func shortHeader(in []byte, kind byte) (n, size int) {
 	if len(in) < 4 || in[0] != kind {
 		return 0, 0
@@ -138,13 +139,13 @@ func (g *guard) startsWith() byte {
 	return g.buf[g.r]
 }
 
-// takeLine passes the next line, without its end, to the function use. If use returns true, takeLine consumes the line. A
-// line that has not arrived completely goes into g.line. takeLine returns false if parsing must stop; tooLong is the fault of
-// a line of more than maxLine bytes.
+// takeLine passes the next line, without its end, to the function use. If that function returns true, takeLine consumes
+// the line. A line that has not arrived completely goes into g.line. takeLine returns false if parsing must stop. The
+// argument tooLong is the fault of a line of more than maxLine bytes.
 //
-// end is the byte at which the line ends: '\n' for an inline request, '\r' for a header. In a header, the byte after '\r'
-// also belongs to the end, whatever byte it is. Like Redis, which uses strchr, takeLine finds no end after a zero byte: such
-// a line grows until it is too long.
+// The argument end is the byte at which the line ends: '\n' for an inline request, '\r' for a header. In a header, the
+// byte after '\r' also belongs to the end, whatever byte it is. Like Redis, which uses strchr, takeLine finds no end
+// after a zero byte: such a line grows until it is too long.
 func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) bool {
 	in := g.buf[g.r:g.w]
 	tail := 0
@@ -163,7 +164,7 @@ func (g *guard) takeLine(end byte, tooLong string, use func(line []byte) bool) b
 	return g.takeLongLine(in, end, tail, tooLong, use)
 }
 
-// takeLongLine is takeLine for a line that comes in pieces, is too long, or has a zero byte.
+// takeLongLine does what takeLine does, for a line that comes in pieces, is too long, or has a zero byte.
 func (g *guard) takeLongLine(in []byte, end byte, tail int, tooLong string, use func(line []byte) bool) bool {
 	have := len(g.line)
 	g.line = append(g.line, in...)

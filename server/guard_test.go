@@ -90,7 +90,8 @@ func read(in [][]byte, r *rules) (commands [][]string, failure string) {
 	}
 }
 
-// shown returns a command in the form that the tests compare. of is the number of commands in its batch.
+// shown returns a command in the form that the tests compare. The argument named of is the number of commands in its
+// batch.
 func (g *guard) shown(args [][]byte, of int) (show []string) {
 	for _, a := range args {
 		show = append(show, string(a))

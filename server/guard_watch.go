@@ -33,9 +33,9 @@ func (g *guard) setAhead(input []byte) {
 // maxAhead is about how many bytes watch reads ahead. After that, it does not notice the end of the connection any more.
 const maxAhead = 1 << 20
 
-// watch notices the end of the connection while the goroutine that normally reads from the connection waits for something
-// else. watch starts a goroutine that reads ahead, and calls the function gone when it finds the end. The caller must call
-// stop before it reads again.
+// watch notices the end of the connection while the goroutine that normally reads from the connection waits for
+// something else. watch starts a goroutine that reads ahead, and calls the function gone when it finds the end. Before
+// the caller reads again, it must call the function stop.
 func (g *guard) watch(gone func()) (stop func()) {
 	ended := make(chan struct{})
 	go func() {

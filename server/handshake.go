@@ -36,9 +36,9 @@ var (
 // silent client delays no other client. If an address has fromOne handshakes in progress, its further clients wait in
 // the lobby (lobby.go).
 //
-// If a handshake begins while most are in progress, the server cuts one off. It takes the address with the most handshakes,
-// and cuts off a random one of them. If the server always cut off the oldest one, or the one that has waited longest, an
-// attacker could arrange that this one belongs to an honest client.
+// If a handshake begins while as many are in progress as the field most allows, the server cuts one off. It takes the
+// address with the most handshakes, and cuts off a random one of them. If the server always cut off the oldest one, or
+// the one that has waited longest, an attacker could arrange that this one belongs to an honest client.
 type handshakes struct {
 	certs *Certificates
 	turns *turns.Turns
@@ -50,7 +50,7 @@ type handshakes struct {
 	// ending is how many handshakes were cut off but still have open connections. The goroutine of such a handshake closes
 	// its connection as soon as a processor is free for it.
 	ending int
-	ended  sync.Cond // signals that ending is less or over is set
+	ended  sync.Cond // signals that the field ending has become less, or that the field over has been set
 	lobby  lobby
 	over   bool // the server is closing
 
@@ -231,7 +231,7 @@ func (h *handshakes) refuse(from string, err error, now time.Time) {
 	h.note(from, err, now)
 }
 
-// note is refuse for a caller that holds mu.
+// note does what refuse does, for a caller that holds mu.
 func (h *handshakes) note(from string, err error, now time.Time) {
 	if h.over {
 		return

@@ -93,9 +93,9 @@ func answers(addr string, c *tls.Config) (string, error) {
 	return string(got), err
 }
 
-// TestStrangersOverTLS: a client without a certificate, with one of another authority or with an expired one gets no reply
-// and no session. The same goes for a client with an old version of TLS, without TLS, or that sends nonsense. All these
-// clients together cause one line in the log.
+// TestStrangersOverTLS: a client without a certificate, with one of another authority or with an expired one gets no
+// reply and no session. The same goes for a client that speaks an old version of TLS, speaks no TLS, or sends nonsense.
+// All these clients together cause one line in the log.
 func TestStrangersOverTLS(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts, log, files, good := secretServer(t, loops)

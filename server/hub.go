@@ -156,7 +156,8 @@ const (
 	matchTime    = 500 * time.Millisecond
 )
 
-// matching is the time that the hub has spent on matching messages in the second that began at since.
+// matching is the time that the hub has spent on matching messages within one second. The field since is the beginning
+// of that second.
 type matching struct {
 	mu    sync.Mutex
 	since time.Time
@@ -214,8 +215,9 @@ func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	}
 }
 
-// byPatterns returns the sessions that have patterns and have not been cut off, the one with the most patterns first. others
-// reports whether sessions that have been cut off still have patterns. The caller holds mu for reading.
+// byPatterns returns the sessions that have patterns and have not been cut off, the one with the most patterns first.
+// The result others reports whether sessions that have been cut off still have patterns. The caller holds mu for
+// reading.
 func (h *Hub) byPatterns() (sessions []*session, others bool) {
 	seen := map[*session]struct{}{}
 	for _, subs := range h.patterns.all() {
@@ -357,7 +359,7 @@ func (h *Hub) drop(sessions []*session) {
 	}
 }
 
-// dropAtOnce is how many names drop removes before it lets others have the lock.
+// dropAtOnce is the number of names after which drop lets others have the lock.
 const dropAtOnce = 256
 
 // dropSome ends up to dropAtOnce subscriptions, and returns the sessions that may have more.
@@ -394,8 +396,8 @@ const (
 	stepsPerName = 32
 )
 
-// names returns, sorted, the channels or shard channels that have subscribers and match a pattern (nil: all of them). ok is false
-// if the matching takes too many steps. Messages and subscriptions do not wait for the matching.
+// names returns, sorted, the channels or shard channels that have subscribers and match a pattern (nil: all of them).
+// The result ok is false if the matching takes too many steps. Messages and subscriptions do not wait for the matching.
 func (h *Hub) names(kind subKind, pattern *string) (list []string, ok bool) {
 	all := namesOfTable(&h.mu, h.byKind(kind))
 	if pattern == nil {
@@ -431,7 +433,7 @@ func (h *Hub) size(kind subKind) int {
 	return h.byKind(kind).len()
 }
 
-// of returns the names of a kind that a session has subscribed to.
+// of lists the names of one kind that a session has subscribed to.
 func (h *Hub) of(s *session, kind subKind) []string {
 	return namesOfTable(&h.mu, &s.subs[kind])
 }

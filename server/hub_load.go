@@ -16,10 +16,10 @@ import (
 // all entries. So if a node spends most of its time on delivering, and falls behind, the hub cuts off the clients that get
 // most messages.
 
-// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. It cuts clients off on
-// two conditions. All looks for loadWait have found so much work, and the node has still not applied all entries that it knew
-// of at the first of these looks. A shorter wait would hit honest clients: one entry may have many messages, and a node that
-// was suspended has many entries to apply.
+// Every loadPeriod the hub looks whether the node has spent more than half of the time on delivering. It cuts clients
+// off if two conditions hold. First, all looks during loadWait have found so much work. Second, the node has still not
+// applied all entries that it knew of at the first of these looks. A shorter wait would hit honest clients: one entry
+// may have many messages, and a node that was suspended has many entries to apply.
 const (
 	loadPeriod = 250 * time.Millisecond
 	loadWait   = 2 * time.Second
@@ -87,7 +87,8 @@ func (h *Hub) delivered(d *delivery) {
 	l.since, l.took, l.applied = now, 0, at.Applied
 }
 
-// busy adds a look that found too much work. The caller holds load.mu.
+// busy adds a look that found too much work. At the first such look it makes lighten set the counts of messages to 0.
+// When such looks have gone on for loadWait, it makes lighten cut clients off. The caller holds load.mu.
 func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	l := &h.load
 	begins := len(l.looks) == 0

@@ -10,8 +10,9 @@ import (
 	"lockstep/store"
 )
 
-// lead returns the leader's address for this client (see endpointHere). If no leader is known, down is true, and at is the
-// address of the last leader. If the last leader was this node, or if no address is known, at.host is "?" and down is true.
+// lead returns the leader's address for this client (see endpointHere). If no leader is known, the result down is true,
+// and the result at is the address of the last leader. If the last leader was this node, or if no address is known,
+// at.host is "?" and down is true.
 func (s *session) lead() (at endpoint, down bool) {
 	t := s.topology()
 	down = t.Leader == ""

@@ -8,8 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// If a command runs KEYS as part of its work, and KEYS refuses because the list is too large, the command returns that error.
-// Otherwise a slot would seem empty, and DEBUG DIGEST would return the digest of an empty database.
+// A command may fail because a part of its work fails, for example because a list of keys is too large. The client must
+// get that error. Otherwise a slot would seem empty, and DEBUG DIGEST would return the digest of an empty database.
 func TestInnerErrorsAreTold(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.EnableDebugCommand = "yes" })
 	c := dialTo(t, ts.face(t, ts.Server, FaceCluster))

@@ -81,9 +81,9 @@ func TestRedirectToOneself(t *testing.T) {
 	})
 }
 
-// TestTrackingThatBeginsLate: in a transaction, a CLIENT TRACKING after HELLO, AUTH or TRACKING OFF runs only after the
-// leader has run the reads after it. The client would not hear of changes of the keys that it has read, so the server tells
-// it to forget them.
+// TestTrackingThatBeginsLate: in a transaction, CLIENT TRACKING ON comes after HELLO, AUTH or CLIENT TRACKING OFF, and
+// reads come after it. This node then runs CLIENT TRACKING ON only after the leader has run the reads. The client would
+// not hear of changes of the keys that it has read, so the server tells it to forget all keys.
 func TestTrackingThatBeginsLate(t *testing.T) {
 	const forget = ">2\r\n$10\r\ninvalidate\r\n_\r\n"
 	bothPaths(t, func(t *testing.T, ts *testServer) {

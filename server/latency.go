@@ -17,7 +17,7 @@ import (
 // spikeSamples is how many samples of an event the server keeps.
 const spikeSamples = 160
 
-// spike is the worst latency of an event within one second; at is that second in Unix time.
+// spike is the worst latency of an event within one second. The field at is that second in Unix time.
 type spike struct{ at, ms int64 }
 
 // spikes has the durations of the commands that took at least latency-monitor-threshold, by event. The event is fast-command
@@ -54,7 +54,7 @@ func (l *spikes) add(event string, at, ms int64) {
 	}
 }
 
-// of returns the samples of an event, and its maximum since the last reset.
+// of returns the samples of one event, and the event's maximum since the last LATENCY RESET of it.
 func (l *spikes) of(event string) (samples []spike, worst int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +267,7 @@ func doLatencyGraph(s *session, args [][]byte) store.Reply {
 // graphRows is the height of a graph, in characters.
 const graphRows = 4
 
-// graph draws samples as columns. Below each column is its age, written from top to bottom.
+// graph draws each sample as a column. Below the column is the age of the sample, written from top to bottom.
 func graph(name string, samples []spike, worst, now int64) string {
 	low, high := samples[0].ms, samples[0].ms
 	for _, p := range samples {

@@ -129,8 +129,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestHalfOpen: a client has vanished without closing its connection. The soft limit bounds the output that waits for it, by
-// the server's clock.
+// TestHalfOpen: a client has vanished without closing its connection. When more output than its soft limit has waited
+// for longer than the time of that limit, by the server's clock, the server cuts the client off.
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -209,7 +209,7 @@ func TestPubSubLimit(t *testing.T) {
 				readLittle(t, slow.conn, 16<<10)
 				slow.do("SUBSCRIBE ch", "*3\r\n$9\r\nsubscribe\r\n$2\r\nch\r\n:1\r\n")
 				other.do(`CONFIG SET client-output-buffer-limit "`+c.limit+`"`, "+OK\r\n")
-				// More than the limits and the socket's buffers take.
+				// These messages together are larger than the limits and the socket's buffers.
 				for range 200 {
 					other.ask("PUBLISH", "ch", strings.Repeat("x", 100_000))
 				}

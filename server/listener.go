@@ -115,7 +115,8 @@ func (srv *Server) keepAlive(c *net.TCPConn) {
 	}
 }
 
-// single is a listener that accepts one given connection. After that, Accept waits until gone is closed, and returns net.ErrClosed.
+// single is a listener that accepts one given connection. After that, Accept waits until the channel gone is closed,
+// and returns net.ErrClosed.
 type single struct {
 	mu   sync.Mutex
 	conn net.Conn

@@ -139,7 +139,8 @@ func (h *handshakes) silent(from netip.Addr) *wire {
 	return answered
 }
 
-// sendAway refuses a caller that has waited for too long. The caller of sendAway holds mu.
+// sendAway refuses a caller in the lobby. The caller has waited for too long, or must make room for one from another
+// address. Whoever calls sendAway holds mu.
 func (h *handshakes) sendAway(c *caller) {
 	h.note(c.conn.RemoteAddr().String(), errHandshakeMany, c.now())
 	_ = c.conn.Close()

@@ -63,7 +63,7 @@ type loop struct {
 	strangers share       // clients that have not authenticated, or send lines that make no command
 	yielding  yielding
 	incoming  incoming
-	lightAt   time.Time   // when the method turn last served a light client: one in no share, without manyArguments lately (loopConn.many)
+	lightAt   time.Time   // when the method turn last served a light client: one in no share, whose loopConn.many is aloneAfter ago or longer
 	answered  []*loopConn // connections with replies to be sent at the end of the round
 	pushed    []*loopConn // connections with messages to be sent
 	sending   []*loopConn // connections whose output uring sends

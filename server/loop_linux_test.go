@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// withoutUring is withLoops(1) as on a kernel that does not allow io_uring.
+// withoutUring configures a durable node with one loop, as withLoops(1) does. The node does without io_uring, as on a
+// kernel that does not allow it.
 func withoutUring(c *Config) { c.Loops, c.Durable, c.NoUring = 1, true, true }
 
 // conversation makes n random commands. It returns the bytes to send and the expected reply bytes. Some commands are answered
@@ -217,8 +218,8 @@ func TestLoopManyIdle(t *testing.T) {
 	ts.await(func() bool { return ts.clients() == 0 })
 }
 
-// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other connections. When the
-// backend lets the first goroutine go, nothing is lost.
+// TestLoopHeldUp: while the backend holds the loop's goroutine, another goroutine serves the other connections. When
+// the backend lets the first goroutine go, every connection is still served.
 func TestLoopHeldUp(t *testing.T) {
 	ts := newTestServer(t, withLoops(1))
 	c, other := ts.dial(t), ts.dial(t)

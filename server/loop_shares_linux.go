@@ -28,8 +28,8 @@ const (
 	shareRest = 3
 	shareWait = 50 * time.Millisecond
 	// If the users of all waiting large commands are crowded (clientMemory.crowded), the loop looks again after crowdLook.
-	// When crowdLooks looks have passed over a crowded user, the next one reads a part of a crowded user's command all the
-	// same.
+	// When crowdLooks looks have passed over a crowded user, the next look makes the loop read a part of a crowded user's
+	// command all the same.
 	crowdLook  = 5 * time.Millisecond
 	crowdLooks = 10
 	// With manyArguments arguments or more, the time to read a large command depends more on the number of its arguments
@@ -119,8 +119,9 @@ func (s *share) serve(c *loopConn) {
 	}
 }
 
-// served is called at the end of a round, after the replies have been sent. If s.since is set, it computes when the share
-// has its next turn: after rest times the duration of the round, but after shareWait at the latest.
+// served is called at the end of a round, after the replies have been sent. If s.since is set, served computes when the
+// share has its next turn. Until then the share waits for the duration of the round, multiplied by the argument rest,
+// but for shareWait at most.
 func (s *share) served(rest int) {
 	if s.since.IsZero() {
 		return
@@ -177,8 +178,9 @@ func (l *loop) turn(c *loopConn) {
 	}
 }
 
-// serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one. Then it reads
-// one part of a large command. It leaves out a share that is not due.
+// serveShares serves strangers until strangersTurn has passed since the start of the round, but at least one. Then it
+// reads one part of a large command. It leaves out a share that is not due. While memory is scarce, it leaves out both
+// shares.
 func (l *loop) serveShares() {
 	if s := &l.strangers; s.begins() && !l.yieldStrangers() {
 		for !s.isEmpty() {
@@ -223,9 +225,10 @@ func (s *incoming) has(c *loopConn) bool {
 	return g.large != nil && (len(g.large) >= manyArguments || s.crowded(c) || s.yields())
 }
 
-// yields reports whether no part of a large command is to be read now, for one of two reasons. Either memory is scarce, or
-// the loop has just waited for a garbage collection because of large commands. A collection takes time from all clients. So
-// if the loop has light clients (lightAt), it then reads no part for shareRest times the duration of that wait.
+// yields reports whether no part of a large command is to be read now, for one of two reasons. Either memory is scarce,
+// or the loop has just waited for a garbage collection because of large commands. A collection takes time from all
+// clients. So if the loop has light clients (lightAt), it then reads no part for shareRest times the duration of that
+// wait, but for yieldMost at most.
 func (s *incoming) yields() bool {
 	l := s.loop
 	since := s.yielding.since

@@ -186,8 +186,8 @@ func TestLargeCommandsOfOtherUsers(t *testing.T) {
 	}
 }
 
-// TestWhoHasManyClientsIsCutOffFirst: the clients of the user who holds most are cut off first, although each of them holds
-// little.
+// TestWhoHasManyClientsIsCutOffFirst: the next client that is cut off always belongs to the user whose remaining
+// clients together hold most, even if each of these clients holds little.
 func TestWhoHasManyClientsIsCutOffFirst(t *testing.T) {
 	good, many, idle := &account{name: "good"}, &account{name: "many"}, &account{name: "idle"}
 	client := func(user *account, n int64) holder {
@@ -352,7 +352,8 @@ func TestSendersOfLargeCommandsWaitForTheCollector(t *testing.T) {
 		l.turn(c)
 		c.state = connRunning // so that nothing is read
 	}
-	// serves counts the rounds until the loop serves the connection, and ends the scarcity after some of them.
+	// serves counts the rounds until the loop serves the connection. Memory is scarce in the first rounds; the argument
+	// some says in how many.
 	serves := func(some int, others bool) (rounds int) {
 		for ; l.incoming.queue.Len() > 0; rounds++ {
 			scarce = rounds < some

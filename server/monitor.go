@@ -41,7 +41,7 @@ func (m *monitors) remove(s *session) {
 	s.monitoring.Store(false)
 }
 
-// display shows the monitors a command of a session, unless it is a command for operators.
+// display shows a command of a session to the monitors, unless it is a command for operators.
 func (s *session) display(cmd *store.Command, args [][]byte) {
 	if s.srv.monitors.count.Load() == 0 || cmd.Is(store.Admin) {
 		return
@@ -49,7 +49,7 @@ func (s *session) display(cmd *store.Command, args [][]byte) {
 	s.srv.show(int(s.db.Load()), s.addr, redact(cmd, args))
 }
 
-// Watch shows the monitors a command that a script calls, unless it is a command for operators.
+// Watch shows a command that a script calls to the monitors, unless it is a command for operators.
 func (srv *Server) Watch(c *store.Ctx) {
 	if srv.monitors.count.Load() == 0 || c.Cmd.Is(store.Admin) {
 		return

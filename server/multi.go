@@ -41,7 +41,7 @@ type transacting struct {
 	watchList []cluster.Watched
 	watching  map[watchedKey]bool // the keys of watchList
 	watchSize int                 // bytes of watchList and watching
-	kept      int                 // the last argument of session.keeps: bytes of queued or executing commands, and of watched keys
+	kept      int                 // bytes of queued or executing commands and of watched keys, as session.keeps was last told
 }
 
 // transaction is the list of commands that a session has queued since MULTI.
@@ -238,9 +238,9 @@ func copyArgs(args [][]byte) [][]byte {
 	return list
 }
 
-// abort handles the refusal of a command, and returns the error for the client. After MULTI, the refusal makes EXEC fail. If
-// EXEC itself is refused, the transaction ends, and the error is EXECABORT, unless the refusal is CROSSSLOT or MOVED. In all
-// other cases the error is the refusal itself.
+// abort handles the refusal of a command, and returns the error for the client. After MULTI, the refusal makes EXEC
+// fail. If EXEC itself is refused, the transaction ends. The error is then EXECABORT, unless the refusal is CROSSSLOT
+// or MOVED. In all other cases the error is the refusal itself.
 func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	if s.multi != nil {
 		s.multi.aborted = true
@@ -255,8 +255,8 @@ func (s *session) abort(cmd *store.Command, refusal store.Error) store.Error {
 	return refusal
 }
 
-// fewInPlace is the largest number of commands for this node in a transaction that a loop runs itself. For more of them, it starts
-// a goroutine.
+// fewInPlace is how many commands of a transaction a loop runs itself at most. If this node has to run more of them,
+// the loop starts a goroutine.
 const fewInPlace = 100
 
 // execWaits reports whether EXEC may take long on this node. This is so if one of the queued commands that this node itself
@@ -444,9 +444,9 @@ func (s *session) watch(w cluster.Watched) {
 	s.keeps(s.watchSize)
 }
 
-// answerExec replies to EXEC. answers are the leader's replies; answerExec itself runs the commands for this
-// node. It queues the replies one by one, because SUBSCRIBE queues its replies itself and HELLO changes the protocol. No
-// message may come between the replies.
+// answerExec replies to EXEC. The argument answers has the leader's replies; answerExec itself runs the commands for
+// this node. It queues the replies one by one, because SUBSCRIBE queues its replies itself and HELLO changes the
+// protocol. No message may come between the replies.
 func (s *session) answerExec(exec *store.Command, t *transaction, answers []store.Reply, took time.Duration) {
 	each := took / time.Duration(max(len(t.commands), 1))
 	t.known = s.asksAnew() // anew, because the commands that the leader has run may have changed a password
