@@ -11,8 +11,9 @@ import (
 	"lockstep/store"
 )
 
-// serveLoops accepts the clients of a listener and serves them with event loops, for ServeAs. If the listener is not a TCP
-// listener, or the configuration turns event loops off, serveLoops does nothing and returns served = false.
+// serveLoops does the work of ServeAs with event loops: it accepts the clients of a listener and gives them to the
+// loops, until the listener is closed. If the listener is not a TCP listener, or the configuration turns event loops
+// off, serveLoops does nothing and returns served = false.
 func (srv *Server) serveLoops(ln net.Listener, face Face, secret bool) (served bool, err error) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok || srv.cfg.Loops < 0 {

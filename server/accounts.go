@@ -105,7 +105,7 @@ func (a *accounts) update() {
 	if had := a.version.Load(); a.latest.Version != had {
 		for _, name := range a.latest.Gone {
 			if acc := a.byName[name]; acc != nil && acc != a.def {
-				remove(acc) // a user of this name in the map named is a new one
+				remove(acc) // if the map named has a user of this name, that user is a new one
 			}
 		}
 		if had < a.latest.Forgotten {
@@ -182,8 +182,8 @@ func (a *accounts) admitted(name, hashed string) *account {
 	return nil
 }
 
-// userIn looks for the user with a name in the given list. If the list has no default user, the default user of this
-// node's configuration stands in for it. userIn returns nil if it finds no user.
+// userIn looks in the given list for the user with the given name. If the list has no default user, the default user of
+// this node's configuration stands in for it. userIn returns nil if it finds no user.
 func (a *accounts) userIn(users store.Accounts, name string) *store.User {
 	for _, acc := range users.List {
 		if acc.Name == name {

@@ -30,7 +30,7 @@ const maxACLFile = 4 << 20
 //	                                              "again". NAME and RULES are the users of the asking node's ACL file.
 //	                                              If the users of the cluster were never set, the cluster may take
 //	                                              these (store.Txn.EstablishUsers)
-//	ACL LOAD users [NAME RULES]...                replaces the users of the cluster with these
+//	ACL LOAD users [NAME RULES]...                replaces the users of the cluster. NAME and RULES are the new ones
 const (
 	aclLoadVersion = "version"
 	aclLoadAgain   = "again"
@@ -281,8 +281,8 @@ func linked(path string) string {
 // number follows.
 func unfinished(path string) string { return "." + filepath.Base(path) + ".tmp-" }
 
-// A file of replaceFile that is at least leftoverAge old counts as left over by a crash. A younger one may belong to another
-// client's ACL SAVE, or to another node with the same ACL file.
+// An unfinished file of replaceFile counts as left over by a crash if it is at least leftoverAge old. A younger one may
+// belong to another client's ACL SAVE, or to another node with the same ACL file.
 const leftoverAge = time.Hour
 
 // removeLeftovers deletes files that replaceFile has written but not renamed to path. It spares those that were last written

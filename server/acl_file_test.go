@@ -15,7 +15,7 @@ import (
 	"lockstep/store"
 )
 
-// fileServer is a server with an ACL file.
+// fileServer starts a server with an ACL file that has the given text.
 func fileServer(t *testing.T, text string) (ts *testServer, c *client, path string, log *lines) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "users.acl")

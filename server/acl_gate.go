@@ -45,8 +45,9 @@ func (s *session) context() store.DenyContext {
 	return store.AtTopLevel
 }
 
-// mayRunAtExec is mayRun for a queued command that this node, not the leader, runs at EXEC. It also records a refusal in the
-// ACL log. For SELECT, it returns what askExec has decided before the call to the leader (queued.may).
+// mayRunAtExec does what mayRun does, for a queued command that this node, not the leader, runs at EXEC. It also
+// records a refusal in the ACL log. For SELECT, it returns what askExec has decided before the call to the leader
+// (queued.may).
 func (s *session) mayRunAtExec(q *queued) (refusal store.Error) {
 	u := s.account.Load().user.Load()
 	why, arg, steps := u.CheckSteps(q.cmd, q.args)
@@ -269,10 +270,10 @@ func (s *session) settle(r store.Reply) store.Reply {
 	return r
 }
 
-// login checks a user name and a password, and authenticates the connection or returns why not. command is the command name
-// as the client wrote it. The function known says how recent the users and passwords of this node are; it may wait for the
-// leader. If the password is right by the users that this node has, the server does not cut the client off during that wait
-// to make room for others (Server.trusts).
+// login checks a user name and a password, and authenticates the connection or returns why not. The argument command is
+// the name of the command as the client wrote it. The function known says how recent the users and passwords of this
+// node are; it may wait for the leader. If the password is right by the users that this node has, the server does not
+// cut the client off during that wait to make room for others (Server.trusts).
 func (s *session) login(known func() knowledge, command, name, password []byte) (refusal store.Error) {
 	hashed := store.HashPassword(password)
 	if s.srv.hub.accounts.admitted(string(name), hashed) != nil {
@@ -390,7 +391,7 @@ func (srv *Server) catchUp() (learned bool) {
 	return learned
 }
 
-// catchUpOr is catchUp that also returns why it failed.
+// catchUpOr does what catchUp does, and also returns why it failed.
 func (srv *Server) catchUpOr() (learned bool, refusal store.Error) {
 	a := srv.hub.accounts
 	before, _ := a.present()

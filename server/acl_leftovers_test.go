@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestACLSaveRemovesLeftovers: an ACL SAVE that crashes may leave its unfinished file behind. A later ACL SAVE deletes such
-// files, and nothing else.
+// TestACLSaveRemovesLeftovers: a node that crashes during ACL SAVE may leave an unfinished file behind. A later ACL
+// SAVE deletes such files, and nothing else.
 func TestACLSaveRemovesLeftovers(t *testing.T) {
 	_, c, path, _ := fileServer(t, "")
 	dir := filepath.Dir(path)

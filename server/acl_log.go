@@ -18,8 +18,8 @@ const (
 	aclLogScan  = 10
 	// aclLogShown is how many entries ACL LOG shows by default.
 	aclLogShown = 10
-	// maxACLLogBytes bounds the size of all entries, whatever acllog-max-len says: the default number of entries takes less
-	// than half of this bound, even with entries of the largest size.
+	// maxACLLogBytes bounds the size of all entries together, whatever acllog-max-len says. The default number of entries
+	// takes less than half of this bound, even if each entry has the largest size.
 	maxACLLogBytes = 1 << 20
 )
 

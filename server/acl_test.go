@@ -78,7 +78,7 @@ func (ts *testServer) denials() []aclLogEntry {
 	return slices.Clone(ts.aclLog.entries)
 }
 
-// TestRefusalInAPipeline: the commands before and after a refused one run in order. The refusal is logged once.
+// TestRefusalInAPipeline: the commands before and after a refused one run in order. Each refusal is logged once.
 func TestRefusalInAPipeline(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		ts := newTestServer(t, func(c *Config) { c.Loops = loops })
@@ -118,8 +118,8 @@ func TestGateIsFree(t *testing.T) {
 	}
 }
 
-// TestRightsLostOnTheWay: this node has let a command pass because it did not know yet that the user had lost the right. The
-// leader refuses the command.
+// TestRightsLostOnTheWay: this node lets a command pass, because it does not know yet that the user has lost the right
+// to it. The leader then refuses the command.
 func TestRightsLostOnTheWay(t *testing.T) {
 	ts := newTestServer(t, nil)
 	admin := ts.dial(t)
@@ -177,7 +177,7 @@ func TestLogGroups(t *testing.T) {
 	for i := range 12 {
 		c.do(fmt.Sprintf("AUTH u%d wrong", i), "-WRONGPASS invalid username-password pair or user is disabled.\r\n")
 	}
-	wrong() // too far back to be found
+	wrong() // the equal refusal is too far back to be found
 	if e := ts.denials(); len(e) != 15 || e[0].count != 1 {
 		t.Errorf("%d entries, the first %+v", len(e), e[0])
 	}
@@ -219,8 +219,8 @@ func (ts *testServer) elsewhere(line string) store.Reply {
 	return ts.fake.Submit([]cluster.Call{{Cmd: cmd, Args: args, RESP: 2}}, nil)[0]
 }
 
-// TestTooManyRules: the leader refuses rules before it applies them if they would write more than one command may write. A
-// selector of five bytes in the command writes a hundred times as many bytes.
+// TestTooManyRules: the leader refuses rules before it applies them, if they would write more bytes than a command may
+// write. A selector that takes five bytes in the command writes a hundred times as many.
 func TestTooManyRules(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -41,7 +41,7 @@ func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	s.out.flush() // earlier replies need not wait
 	end, ok := s.srv.backend.Alone(s.client, kind)
 	if !ok || kind == cluster.OwnFile || !s.srv.ownWork.isMuch() {
-		return end, ok // doACLLoad and doACLSave call paced themselves, only for their work on the file
+		return end, ok // doACLLoad and doACLSave call session.paced themselves, only for their work on the file
 	}
 	done, ok := s.srv.backend.Pace(s.client)
 	if !ok {

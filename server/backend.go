@@ -39,8 +39,8 @@ type Submitter interface {
 	// committed. The caller may pass a slice of old replies, and Submit may then return the new replies in the memory of
 	// that slice.
 	Submit(calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitPart is Submit for a client, but it may run only some of the commands: the first one, or the first few.
-	// The caller submits the others when it has room for their replies.
+	// SubmitPart does what Submit does, for a client, but it may run only some of the commands: the first one, or the
+	// first few. The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
 	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
 	// SubmitAsync returns. After each call of SubmitAsync, the caller must call Flush or FlushWatched, because SubmitAsync
@@ -123,10 +123,9 @@ type Admin interface {
 	// Transfer hands leadership to a member, or to any if id is empty.
 	Transfer(id string) error
 	// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-	// these writes. It waits until at least as many members have them as the argument named others says. If the argument
-	// named here is true, it also waits until this node has them. It stops waiting when ctx ends. The number may be too
-	// low, but is never too high. If the argument here is false, the second result may be false although this node has the
-	// writes.
+	// these writes. It waits until the number is at least that in the argument others. If the argument here is true, it
+	// also waits until this node has the writes. It stops waiting when ctx ends. The number may be too low, but is never
+	// too high. If the argument here is false, the second result may be false although this node has the writes.
 	Replicated(ctx context.Context, others int, here bool) (int, bool)
 	// Backup begins a backup. The backup is written while the caller reads the result r, which the caller must close. The
 	// result complete is true if the backup has all writes that were acknowledged before the call.

@@ -139,7 +139,7 @@ func TestShutdownEndsWaiting(t *testing.T) {
 	})
 }
 
-// CLIENT PAUSE ends by the time of Config.Clock.
+// Config.Clock decides when CLIENT PAUSE ends.
 func TestPauseByTheClock(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c, other := ts.dial(t), ts.dial(t)

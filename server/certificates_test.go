@@ -10,7 +10,7 @@ import (
 	"lockstep/conformance/certs"
 )
 
-// unwatchedCertificates are certificates that no server watches, and their log.
+// unwatchedCertificates makes certificates that no server watches. It returns them with their files and their log.
 func unwatchedCertificates(t *testing.T) (*Certificates, TLSFiles, *lines) {
 	t.Helper()
 	made, _, err := certs.Make(t.TempDir())

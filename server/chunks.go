@@ -34,8 +34,8 @@ func giveBack(b []byte) {
 
 // chunks is a sequence of bytes in pieces. All outboxes share one copy of a large message.
 type chunks struct {
-	first  [][]byte // the pieces before last; other outboxes may share their bytes, so nobody changes these bytes
-	size   int      // bytes of first
+	first  [][]byte // the pieces before the field last; other outboxes may share their bytes, so nobody changes these bytes
+	size   int      // bytes of the pieces in first
 	unused int      // unused capacity behind the pieces of first, in bytes
 	last   []byte
 }

@@ -26,7 +26,7 @@ type clientMemory struct {
 	large atomic.Int64  // bytes in large buffers and holdings, as last reported
 	limit *atomic.Int64 // 0: no limit
 
-	arriving  atomic.Int64 // the part of large that is for large incoming commands
+	arriving  atomic.Int64 // the part of the field large that is for large incoming commands
 	strangers atomic.Int64 // bytes in the buffers of clients that have not authenticated
 	exempt    atomic.Int64 // about how many bytes clients with CLIENT NO-EVICT hold; Server.holders corrects it
 
@@ -121,10 +121,10 @@ const (
 // tellsExactly reports smaller differences.
 type holdings struct {
 	bytes atomic.Int64
-	told  atomic.Int64 // the value of bytes in the last report; goneClient: the client has left, and there are no more reports
+	told  atomic.Int64 // the value of the field bytes in the last report; goneClient: the client has left, and there are no more reports
 }
 
-// goneClient is a value of holdings.told that no report can have.
+// goneClient is the value of holdings.told after the client has left. No report can have this value.
 const goneClient = -1 << 62
 
 // holds adds a number of bytes, which may be negative, to the client's holdings. Any goroutine may call it.
@@ -139,8 +139,8 @@ func (s *session) holds(by int64) {
 	}
 }
 
-// tellsExactly reports the client's holdings to the byte. The method holds does not report small changes, which may add up, over
-// many clients, to much memory.
+// tellsExactly reports even a small change of the client's holdings. session.holds does not report small changes, and
+// over many clients these may add up to much memory.
 func (s *session) tellsExactly() {
 	now, told := s.held.bytes.Load(), s.held.told.Load()
 	if now != told && told != goneClient && s.held.told.CompareAndSwap(told, now) {

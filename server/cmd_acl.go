@@ -129,9 +129,9 @@ func doChangeUsers(s *session, args [][]byte) store.Reply {
 	return s.settle(r)
 }
 
-// changesUsers reports whether doChangeUsers runs a command outside transactions. In a transaction, the
-// leader runs the command together with the other commands, and EXEC does not wait until the change has
-// reached this node.
+// changesUsers reports whether a command is one of those that doChangeUsers runs outside transactions. In a
+// transaction, the leader runs the command together with the other commands, and EXEC does not wait until the change
+// has reached this node.
 func changesUsers(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "acl|setuser", "acl|deluser":

@@ -15,7 +15,7 @@ import (
 // if the client reads slowly.
 
 const (
-	// BackupPiece is the size of a piece in bytes; only the last piece is smaller.
+	// BackupPiece is the size of a piece in bytes; only the last piece may be smaller.
 	BackupPiece = 1 << 20
 	// backupIdle is how long a backup stays open while the client asks for no piece.
 	backupIdle = time.Minute
@@ -54,7 +54,7 @@ func doBackup(s *session, args [][]byte) store.Reply {
 	}
 }
 
-// reader identifies the client that began a backup. Another client may read that backup only if it is the same user's,
+// reader identifies the client that began a backup. Another client may read that backup only if it has the same user,
 // and only if either both clients have authenticated or neither has. The backup may also have been begun with a
 // password that no leader has confirmed. mayTake has then compared only that password with the users in the backup, so
 // another client whose password is unconfirmed must have the same one.
@@ -66,8 +66,8 @@ type reader struct {
 
 func (s *session) reader() reader { return reader{s.account.Load(), s.authed.Load(), s.unsure} }
 
-// mayRead reports whether the session may read a backup that r began. If a leader has confirmed the session's password by
-// now (unsure is ""), the password need not be the one of r.
+// mayRead reports whether the session may read a backup that the client r began. If a leader has confirmed the
+// session's password by now (session.unsure is ""), that password may differ from the password of r.
 func (s *session) mayRead(r reader) bool {
 	now := s.reader()
 	return now.acc == r.acc && now.authed == r.authed && (now.unsure == "" || now.unsure == r.unsure)

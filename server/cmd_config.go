@@ -94,7 +94,8 @@ func (s *session) beginSetting() (leave func(), refusal store.Error) {
 
 const settingWait = 5 * time.Second
 
-// WarnOfMaxMemory writes a warning to the log if limit, a value of maxmemory, is more than the memory of the machine or container.
+// WarnOfMaxMemory writes a warning to the log if the argument limit, a value of maxmemory, is more than the memory of
+// the machine or container.
 func (srv *Server) WarnOfMaxMemory(limit int64) {
 	if has := srv.cfg.Memory; has > 0 && limit > has {
 		srv.cfg.Log.Warn("maxmemory is more than the memory of the machine or the container: the kernel may end the node before the limit is reached",

@@ -11,7 +11,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// debugCommand is a subcommand of DEBUG. least and most are the minimum and the maximum of the number of
+// debugCommand is a subcommand of DEBUG. The fields least and most are the minimum and the maximum of the number of
 // arguments; the words DEBUG and the subcommand's name count as arguments.
 type debugCommand struct {
 	name        string

@@ -69,7 +69,7 @@ func (srv *Server) noteMemory(m memoryFigures) (peak, first uint64) {
 // memoryReport is the memory of a node in bytes, for MEMORY STATS and INFO.
 type memoryReport struct {
 	memoryFigures
-	peak, first             uint64 // the highest and the first measured value of objects
+	peak, first             uint64 // the highest and the first measured value of the field objects
 	rss, clients, scripts   uint64
 	keys                    int
 	overhead, data, eachKey uint64
@@ -89,7 +89,8 @@ func (srv *Server) memory(st *cluster.Status) memoryReport {
 	return r
 }
 
-// residentMemory returns how many bytes of the machine's memory the process uses; m gives an estimate on systems other than Linux.
+// residentMemory returns how many bytes of the machine's memory the process uses. On systems other than Linux, it
+// returns an estimate from m.
 func residentMemory(m memoryFigures) uint64 {
 	var size, pages uint64
 	if statm, err := os.ReadFile("/proc/self/statm"); err == nil { // only Linux has this file

@@ -42,7 +42,7 @@ func serverRows() []row {
 	}
 }
 
-// runTime is TIME in a script: the time does not change while a script runs.
+// runTime runs TIME in a script. The time does not change while a script runs.
 func runTime(c *store.Ctx) store.Reply { return unixTime(c.Now().Wall) }
 
 func doTime(s *session, _ [][]byte) store.Reply { return unixTime(s.srv.cfg.Clock().UnixMicro()) }

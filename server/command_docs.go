@@ -74,9 +74,10 @@ func describeCommand(c *store.Command) store.Reply {
 	return doc
 }
 
-// describeArguments returns the element "arguments" of COMMAND DOCS. specs is the number of the command's
-// key specs: the i-th key argument refers to the i-th key spec, or to the last one if there are fewer.
-// *keys counts the key arguments so far. If floats is true, increments have the type double.
+// describeArguments returns the element "arguments" of COMMAND DOCS. The argument specs is the number of the command's
+// key specs: the i-th key argument refers to the i-th key spec, or to the last key spec if there are fewer than i. The
+// argument keys points to the number of key arguments so far. If the argument floats is true, increments have the type
+// double.
 func describeArguments(args []argument, specs int, keys *int, floats bool) store.Reply {
 	r := store.List()
 	for _, a := range args {

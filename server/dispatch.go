@@ -110,7 +110,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 			s.reject(d.cmd, args, refusal)
 			return true
 		}
-		d = s.decide(args) // again, because sure may have waited
+		d = s.decide(args) // again, because session.sure may have waited
 	}
 	if d.paused {
 		if s.onLoop {
@@ -142,7 +142,7 @@ func (s *session) handle(d decision, args [][]byte) (done bool) {
 		if s.checksMuch() {
 			s.submit()
 			if s.rest(d.cmd, nil) {
-				return s.dispatch(args) // decide again, because rest has waited
+				return s.dispatch(args) // decide again, because session.rest has waited
 			}
 		}
 		s.collect(d.cmd, args)
@@ -163,14 +163,14 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		s.sendGrants()
 	}
 	if s.rest(d.cmd, args) {
-		return s.dispatch(args) // decide again, because rest has waited
+		return s.dispatch(args) // decide again, because session.rest has waited
 	}
 	if t := s.ask(d.cmd, args); t != nil {
 		s.calls = append(s.calls, s.transaction(d.cmd, args, t))
 		s.submit()
 		return true
 	}
-	refusal := s.checkOperator(d.cmd, args) // before alone, so that nobody waits for this client's turn while it waits for the leader
+	refusal := s.checkOperator(d.cmd, args) // before session.alone, so that no client waits for this one while this one waits for the leader
 	end, ok := s.alone(d.cmd)
 	if !ok {
 		s.closeAfterReply()
@@ -181,7 +181,7 @@ func (s *session) handleHere(d decision, args [][]byte) (done bool) {
 		gave()
 		end()
 	}
-	if s.mayWait() && s.paused(d.cmd, args) { // a pause may have begun while alone or giveWay waited
+	if s.mayWait() && s.paused(d.cmd, args) { // a pause may have begun while session.alone or giveWay waited
 		leave()
 		return s.dispatch(args)
 	}
@@ -303,8 +303,8 @@ const largeOutput = 1 << 20
 // mayWait reports whether the session runs on a goroutine of its own, which may wait, and not on an event loop.
 func (s *session) mayWait() bool { return s.away || !s.onLoop }
 
-// flushMuch sends the output if it exceeds largeOutput, and waits until the operating system has taken it. It does nothing
-// if the session may not wait. If the client has been cut off, its remaining commands are not run.
+// flushMuch sends the output if it exceeds largeOutput, and waits until the operating system has taken it. If the
+// session may not wait, flushMuch sends nothing. If the client has been cut off, its remaining commands are not run.
 func (s *session) flushMuch() {
 	if s.mayWait() && s.out.size() > largeOutput {
 		s.out.flush()

@@ -89,8 +89,9 @@ func packedEmpties(t testing.TB, n int) store.Reply {
 	return packed
 }
 
-// Many clients may wait for the garbage collector at the same time, each before it encodes a packed reply. So each client
-// first reserves the encoded size of its reply. Only the clients that find room go on.
+// Many clients may wait for the garbage collector at the same time, each with a packed reply that is not encoded yet.
+// So the server first counts the encoded size of each reply as memory of its client. It cuts off the clients for whose
+// replies there is no room.
 func TestRoomForRepliesIsTakenFirst(t *testing.T) {
 	const limit, clients, elems = 1 << 20, 50, 30_000
 	ts := newTestServer(t, nil)
@@ -112,7 +113,8 @@ func TestRoomForRepliesIsTakenFirst(t *testing.T) {
 	}
 }
 
-// TestPackedElementsLeaveNoGarbage: the elements of a packed reply are looked at one by one, in the same memory.
+// TestPackedElementsLeaveNoGarbage: appendReply unpacks the elements of a packed reply one by one, into the same
+// memory.
 func TestPackedElementsLeaveNoGarbage(t *testing.T) {
 	r := packedEmpties(t, 30_000)
 	b := make([]byte, 0, encodedSize(&r))

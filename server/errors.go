@@ -133,7 +133,7 @@ func errf(format string, args ...any) store.Error {
 	return store.Error(fmt.Sprintf(format, args...))
 }
 
-// maxQuoted is how many bytes of the client's input Redis repeats in an error.
+// maxQuoted is the maximum number of bytes of the client's input that an error repeats, as in Redis.
 const maxQuoted = 128
 
 // cString returns an argument as a C string: it ends at a zero byte, or after limit bytes.
@@ -263,8 +263,8 @@ func faultRange(low, high int64) string {
 // faultOlder is why CONFIG SET refuses a parameter that an old node in the cluster would not follow.
 const faultOlder = "a node of the cluster may run version 0.1.0, which does not know it: upgrade all nodes first"
 
-// maxParamBytes is the maximum length of a value in CONFIG SET, because nodes store the values. faultLong is the reason for
-// which CONFIG SET refuses a longer one.
+// maxParamBytes is the maximum length in bytes of a value in CONFIG SET. It is needed because nodes store the values.
+// faultLong is the reason for which CONFIG SET refuses a longer one.
 const (
 	maxParamBytes = 64 << 10
 	faultLong     = "argument is too long, a parameter may have 65536 bytes"

@@ -15,13 +15,13 @@ func (s *session) runEarly(q *queued) {
 }
 
 // runQueued runs a queued command on this node and returns its reply. If runEarly has run the command, runQueued only
-// returns the reply from then. If the command may not run, or the client has left, runQueued returns the error, and ran is
-// false.
+// returns the reply from then. If the command may not run, or the client has left, runQueued returns the error, and the
+// result ran is false.
 func (s *session) runQueued(q *queued) (r store.Reply, ran bool, took time.Duration) {
 	if q.done != nil {
 		return *q.done, true, 0
 	}
-	if refusal := s.checkOperator(q.cmd, q.args); refusal != "" { // before alone, as in handleHere
+	if refusal := s.checkOperator(q.cmd, q.args); refusal != "" { // before session.alone, as in handleHere
 		return store.Err(refusal), false, 0
 	}
 	leave, ok := s.alone(q.cmd)

@@ -67,8 +67,8 @@ func (s *session) endpointOf(addr string) endpoint {
 	return endpoint{host: host, port: port}
 }
 
-// identity derives a name of 40 hexadecimal digits from a node's id, so the name is the same on every node and
-// after restarts. kind says what the name is for, so that the node itself and its Sentinel have different names.
+// identity derives a name of 40 hexadecimal digits from a node's id, so the name is the same on every node and after
+// restarts. The argument kind says what the name is for, so that the node itself and its Sentinel have different names.
 func identity(kind, id string) string {
 	sum := sha1.Sum([]byte("lockstep " + kind + " " + id))
 	return hex.EncodeToString(sum[:])

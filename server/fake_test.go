@@ -50,7 +50,7 @@ type fakeBackend struct {
 	parts     atomic.Int64
 	rested    atomic.Int64           // nanoseconds of work, as told to Rest
 	alone     [4]sync.Mutex          // held during the work of a cluster.OwnKind
-	asked     atomic.Int32           // how many clients wait for alone, or hold it
+	asked     atomic.Int32           // how many clients wait for the field alone, or hold it
 	paced     atomic.Int32           // how often Pace was called
 	hashTakes atomic.Int64           // nanoseconds that StateHash takes
 	leaves    atomic.Bool            // if true, Alone reports that the client has been cut off
@@ -157,7 +157,7 @@ func (f *fakeBackend) Rest(_ *cluster.Client, took time.Duration) {
 	f.gives()
 }
 
-// gives calls the function meanwhile once, if a test has set it. The backend calls gives while a client gives way.
+// gives calls f.meanwhile once, if a test has set it. The backend calls gives while a client waits for its turn.
 func (f *fakeBackend) gives() {
 	if do := f.meanwhile.Swap(nil); do != nil {
 		(*do)()
@@ -201,7 +201,7 @@ func (f *fakeBackend) SubmitAsync(p *cluster.Submission) {
 	go run()
 }
 
-// FlushWatched and Flush wait if a test has set stuck, as they would wait for a script.
+// FlushWatched and Flush wait if a test has set f.stuck, as they would wait for a script.
 func (f *fakeBackend) FlushWatched() { f.Flush() }
 
 func (f *fakeBackend) Flush() {

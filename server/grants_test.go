@@ -40,7 +40,7 @@ func TestGrantsOfExecAreSentBeforeAWait(t *testing.T) {
 	eachPath(t, func(t *testing.T, loops int) {
 		for _, test := range []struct {
 			next, want string
-			asks       int // how often the node asks the leader before that wait
+			asks       int // how often the node asks the leader before the wait
 		}{
 			{"AUTH pw", "+OK\r\n", 2}, // first for the rights of the commands after AUTH, then for the transaction
 			{"CONFIG GET maxmemory", "*2\r\n" + bulk("maxmemory") + bulk("0"), 1},

@@ -102,7 +102,8 @@ type guard struct {
 	sent  int   // bytes of out[:done] that redcon has read
 	marks []int // start and end of each argument in out[done:]
 
-	// If direct is true, a loop serves the connection without redcon, and out holds only the bytes of arguments:
+	// If the field direct is true, a loop serves the connection without redcon, and the field out holds only the bytes of
+	// arguments:
 	direct bool
 	argv   [][]byte // arguments of the complete commands, one after the other
 	ends   []int    // where each command ends in argv
@@ -126,7 +127,7 @@ type guard struct {
 	strange atomic.Int64 // bytes of buffers, while the client has not authenticated
 
 	parcels   []parcel
-	delivered uint64 // commands put into out so far
+	delivered uint64 // commands put into the field out so far
 	claimed   uint64
 
 	ahead    []byte // input that watch has read …
@@ -190,7 +191,7 @@ func (g *guard) recycle() {
 	g.sent, g.done = 0, 0
 }
 
-// fill reads from the socket: directly into the current argument if its command is large, otherwise into buf.
+// fill reads from the socket: directly into the current argument if its command is large, otherwise into g.buf.
 func (g *guard) fill() {
 	if g.large != nil && g.cut == 0 && g.inBulk && g.payload > 0 {
 		g.fillArg()

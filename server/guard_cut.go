@@ -19,7 +19,8 @@ const (
 	cutArgument = 128 // bytes of each
 )
 
-// cutShort makes the guard keep only the beginning of the current command. limit is the present max-entry-size.
+// cutShort makes the guard keep only the beginning of the current command. The argument limit is the present
+// max-entry-size.
 func (g *guard) cutShort(limit int64) {
 	if g.large == nil {
 		g.makeParcel()

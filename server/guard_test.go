@@ -330,7 +330,8 @@ func TestAnnouncedSizesTakeNoMemory(t *testing.T) {
 	}
 }
 
-// After a pipeline of arguments that were split between reads, the guard of an idle client keeps little memory.
+// After a pipeline of commands whose arguments were split between two reads, the guard of an idle client keeps little
+// memory.
 func TestIdleGuardKeepsLittle(t *testing.T) {
 	g := newGuard(nil)
 	g.policy, g.direct, g.memory = usualRules(), true, &clientMemory{limit: new(atomic.Int64)}

@@ -46,7 +46,7 @@ type handshakes struct {
 
 	mu    sync.Mutex
 	open  map[netip.Addr][]*wire // oldest first
-	count int                    // connections in open
+	count int                    // connections in the field open
 	// ending is how many handshakes were cut off but still have open connections. The goroutine of such a handshake closes
 	// its connection as soon as a processor is free for it.
 	ending int

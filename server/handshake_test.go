@@ -41,7 +41,8 @@ func (l *lines) count(word string) int {
 	return strings.Count(l.buf.String(), word)
 }
 
-// secretServer is a server with TLS whose log can be read.
+// secretServer starts a server with TLS. It also returns the server's log, its certificate files and a configuration
+// for clients.
 func secretServer(t *testing.T, loops int) (*testServer, *lines, certs.Files, *tls.Config) {
 	t.Helper()
 	files, client, err := certs.Make(t.TempDir())

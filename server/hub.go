@@ -285,8 +285,9 @@ func (h *Hub) Receivers(kind store.PublishKind, channel string) int {
 // it for every answer to the leader, so it must not wait for a lock.
 func (h *Hub) Listens() bool { return h.heard.Load() > 0 || h.tracker.clients.Load() > 0 }
 
-// deliver puts a message into the output of the subscribers of a name. words are the elements of the message except the
-// first one (such as "message"); words[0] is the name. deliver encodes the message at most once per protocol version.
+// deliver puts a message into the output of the subscribers of a name. The arguments words are the elements of the
+// message except the first one (such as "message"); words[0] is the name. deliver encodes the message at most once per
+// protocol version.
 func (d *delivery) deliver(kind subKind, subs map[*session]struct{}, words ...string) {
 	if len(subs) == 0 {
 		return

@@ -88,7 +88,8 @@ func (h *Hub) delivered(d *delivery) {
 }
 
 // busy adds a look that found too much work. At the first such look it makes lighten set the counts of messages to 0.
-// When such looks have gone on for loadWait, it makes lighten cut clients off. The caller holds load.mu.
+// When such looks have gone on for loadWait, and the node has not applied all entries that it knew of at the first of
+// them, busy makes lighten cut clients off. The caller holds load.mu.
 func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	l := &h.load
 	begins := len(l.looks) == 0
@@ -102,8 +103,8 @@ func (h *Hub) busy(now time.Time, at cluster.Progress) {
 	}
 }
 
-// lighten reads how many messages each client has got since the last call. If cut is true, it cuts off those that have got most: as
-// many clients as together have got half of all messages.
+// lighten reads how many messages each client has got since the last call. If the argument cut is true, it cuts off
+// those that have got most: as many clients as together have got half of all messages.
 func (h *Hub) lighten(cut bool) {
 	type listener struct {
 		s *session

@@ -42,8 +42,8 @@ func TestPatternsThatTakeLong(t *testing.T) {
 	})
 }
 
-// TestMessagesThatTakeLongTogether: many short messages cut off a client with many patterns, although none of them alone
-// takes long.
+// TestMessagesThatTakeLongTogether: if the matching of many messages takes too long in all, the hub cuts off a client
+// with many patterns, although no message alone takes long.
 func TestMessagesThatTakeLongTogether(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		subscribe := func(n int) *client {

@@ -5,7 +5,7 @@ import "lockstep/store"
 // message is output that answers no command: what a subscription, CLIENT TRACKING or MONITOR sends.
 type message struct {
 	frame      []byte
-	resp       int           // the protocol of frame; 0: frame is the same in all protocols
+	resp       int           // the protocol of the field frame; 0: its bytes are the same in all protocols
 	told       *subscription // the subscription that it is for …
 	notice     *notice       // … or what CLIENT TRACKING says …
 	redirected bool          // … on behalf of another client

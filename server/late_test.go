@@ -13,9 +13,9 @@ import (
 	"lockstep/store"
 )
 
-// TestMessagesDuringAnExec: a message that comes while an EXEC is answered follows the replies of the EXEC. If a HELLO of the
-// EXEC has changed the protocol, the message has the new one. If the EXEC has ended the subscription, the client does not get
-// the message.
+// TestMessagesDuringAnExec: a message that comes while an EXEC is answered follows the replies of the EXEC. If a HELLO
+// of the EXEC has changed the protocol, the message is encoded in the new protocol. If the EXEC has ended the
+// subscription, the client does not get the message.
 func TestMessagesDuringAnExec(t *testing.T) {
 	const told, pushed = "message\r\n$2\r\nch\r\n$1\r\nm\r\n", "invalidate\r\n*1\r\n$1\r\nk\r\n"
 	eachPath(t, func(t *testing.T, loops int) {

@@ -20,8 +20,9 @@ const spikeSamples = 160
 // spike is the worst latency of an event within one second. The field at is that second in Unix time.
 type spike struct{ at, ms int64 }
 
-// spikes has the durations of the commands that took at least latency-monitor-threshold, by event. The event is fast-command
-// for commands with store.Fast, and command for the others. Blocking commands are not recorded.
+// spikes records, for each event, the durations of the commands that took at least latency-monitor-threshold. The event
+// is called "fast-command" for commands with the flag store.Fast, and "command" for the others. Blocking commands are
+// not recorded.
 type spikes struct {
 	mu     sync.Mutex
 	events map[string]*spikeEvent

@@ -146,7 +146,7 @@ func (h *handshakes) sendAway(c *caller) {
 	_ = c.conn.Close()
 }
 
-// set replaces the list of the waiting callers of an address, and corrects count.
+// set replaces the list of the waiting callers of an address, and corrects l.count.
 func (l *lobby) set(from netip.Addr, list []*caller) {
 	l.count -= len(l.callers[from]) - len(list)
 	if len(list) > 0 {

@@ -147,7 +147,7 @@ func TestSlowClientsOfOneAddress(t *testing.T) {
 	}
 }
 
-// The bounds of handshakes and of the lobby with the default of Config.MaxHandshakes.
+// These are the bounds of handshakes and of the lobby with the default of Config.MaxHandshakes.
 const (
 	maxFromOne  = maxHandshakes / 4
 	maxLobby    = lobbyShare * maxHandshakes

@@ -39,7 +39,7 @@ type loop struct {
 	epoll int
 	file  *os.File              // the epoll instance, if the runtime polls it
 	parks syscall.RawConn       // parks the owner until the file is ready
-	look  func(fd uintptr) bool // the method poll, which sleep passes to parks
+	look  func(fd uintptr) bool // the method poll, which the method sleep passes to the field parks
 	bell  int                   // an eventfd that wakes the owner
 	uring *uring                // sends for many connections at once; nil: turned off, not allowed by the system, or failed
 
@@ -70,7 +70,7 @@ type loop struct {
 	submitted bool        // commands have been submitted: Backend.FlushWatched must follow
 	now       time.Time   // the time when the round began, or when its last Backend.FlushWatched returned
 	events    [256]unix.EpollEvent
-	happened  int // how many events the last system call has stored in events
+	happened  int // how many events the last system call has stored in the field events
 }
 
 func newLoop(srv *Server) (*loop, error) {
@@ -161,8 +161,8 @@ func (l *loop) finishUp() {
 	l.ring()
 }
 
-// run serves the loop's connections until the loop ends or has another owner. me is the number of the goroutine that
-// calls run (loop.owner).
+// run serves the loop's connections until the loop ends or has another owner. The argument me is the number of the
+// goroutine that calls run (loop.owner).
 func (l *loop) run(me int) {
 	for {
 		n := l.wait()

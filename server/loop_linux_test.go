@@ -195,7 +195,7 @@ func TestLoopShutdownDrains(t *testing.T) {
 	}
 }
 
-// TestLoopManyIdle: idle connections have no goroutines. When they end, they leave nothing behind.
+// TestLoopManyIdle: idle connections have no goroutines. When they end, the server forgets them.
 func TestLoopManyIdle(t *testing.T) {
 	ts := newTestServer(t, withLoops(2))
 	before := runtime.NumGoroutine()

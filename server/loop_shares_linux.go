@@ -47,10 +47,10 @@ type share struct {
 	queue list.List   // of *loopConn, in the order of their arrival; but see incoming.add
 	near  list.List   // of *loopConn: strangers from familiar addresses …
 	turn  bool        // … who have every second turn: the next one is theirs
-	last  list.List   // of *loopConn: strangers that have hung up, served when queue is empty
+	last  list.List   // of *loopConn: strangers that have hung up, served when the other two lists are empty
 	due   time.Time   // when the next connections may be served
 	since time.Time   // the start of the present round, if the share must rest after the round (served); else zero
-	timer *time.Timer // wakes the loop at due
+	timer *time.Timer // wakes the loop at the time in the field due
 	late  atomic.Bool // the timer has fired: connections may be served, whatever the clock says
 }
 

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// large is a command with many empty arguments, and largeArguments is the memory that they take.
+// large returns a command with 40,000 empty arguments, and largeArguments is the memory that these arguments take.
 const largeArguments = 40_000 * argumentCost
 
 func large(name string) string {
@@ -93,8 +93,9 @@ func waiting(list *list.List) (conns []*loopConn) {
 	return conns
 }
 
-// TestLargeCommandInParts: a large command that has been read in part goes before the others. After each part, the loop first
-// serves other clients for a while. It waits for longer while the user's large commands take too much memory.
+// TestLargeCommandInParts: a large command that has been read in part goes before the others. After each part, the loop
+// first serves other clients for a while. While the user's large commands take too much memory, the loop waits for
+// longer before it reads the next part.
 func TestLargeCommandInParts(t *testing.T) {
 	ts := newTestServer(t, func(c *Config) { c.MaxMemoryClients = 1 << 20 })
 	l, err := newLoop(ts.Server)

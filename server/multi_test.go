@@ -51,7 +51,7 @@ func TestQueuedArgumentsAreCopied(t *testing.T) {
 	})
 }
 
-// A client that queues a command with large arguments first gives way to other clients.
+// If a client queues a command with large arguments, it must first give way to other clients.
 func TestQueuedArgumentsGiveWay(t *testing.T) {
 	bothPaths(t, func(t *testing.T, ts *testServer) {
 		c := ts.dial(t)
