@@ -204,9 +204,9 @@ func (a *accounts) isInitial(u *store.User) bool {
 	return u == a.init
 }
 
-// comparePassword compares this node's requirepass with the password of the default user, once this node has caught up
-// with the leader. If they differ, it logs a warning, but only once. They differ if an entry of the Raft log has set
-// another password or none. The caller holds mu.
+// comparePassword logs a warning if this node has a requirepass that is not the password of the default user. That is
+// so if an entry of the Raft log has set another password or none. comparePassword does nothing before this node has
+// caught up with the leader, and does not repeat its warning. The caller holds mu.
 func (a *accounts) comparePassword() {
 	if !a.current.Load() {
 		return

@@ -8,9 +8,9 @@ import (
 	"lockstep/store"
 )
 
-// TestACLCommandsAreWatched: while the leader runs a command about users, all other commands wait. So a command of this
-// kind that takes long calls Ctx.Watch, which looks at the time limit. Without these calls, some commands took 0.3 to
-// 2.7 s.
+// TestACLCommandsAreWatched: while the leader runs a command about users, all other commands wait. So a long command of
+// this kind calls Ctx.Watch from time to time, which ends the command at its time limit. Without these calls, some
+// commands took 0.3 to 2.7 s.
 func TestACLCommandsAreWatched(t *testing.T) {
 	ts := newTestServer(t, nil)
 	c := ts.dial(t)

@@ -28,11 +28,12 @@ func findHeavy(handlers map[*store.Command]handler) map[*store.Command]cluster.O
 	return found
 }
 
-// alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for all its
-// clients together for more than ownAtOnce within a second, it then also waits for the client's turn (Backend.Pace),
-// because hundreds of clients may send one such command each. ACL LOAD and ACL SAVE wait for their turn later (paced).
-// If cmd is not heavy, or if the session runs on an event loop, there is no wait. The result ok is false if the client
-// has been cut off, or the node closes. Otherwise the caller must call the function leave after the command.
+// The method alone waits until the node runs no other heavy command of the same kind as cmd. If the node has worked for
+// all its clients together for more than ownAtOnce within a second, it then also waits for the client's turn
+// (Backend.Pace), because hundreds of clients may send one such command each. ACL LOAD and ACL SAVE wait for their turn
+// later (paced). If cmd is not heavy, or if the session runs on an event loop, there is no wait. The result ok is false
+// if the client has been cut off, or the node closes. Otherwise the caller must call the function leave after the
+// command.
 func (s *session) alone(cmd *store.Command) (leave func(), ok bool) {
 	kind, heavy := s.srv.heavy[cmd]
 	if !heavy || !s.mayWait() {

@@ -108,8 +108,8 @@ func (c *Certificates) Watch() {
 	}
 }
 
-// again reads the files in use once more. If that fails, the next call of Watch reads them again in any case. The
-// result news is false if the read failed with the same error as the read before. The caller holds mu.
+// Certificates.again reads the files in use once more. If that fails, the next call of Watch reads them again in any
+// case. The result news is false if the read failed with the same error as the read before. The caller holds mu.
 func (c *Certificates) again() (news bool, err error) {
 	if err = c.read(c.files); err == nil {
 		return true, nil

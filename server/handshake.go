@@ -36,7 +36,7 @@ var (
 // silent client delays no other client. If an address has fromOne handshakes in progress, its further clients wait in
 // the lobby (lobby.go).
 //
-// If a handshake begins while as many are in progress as the field most allows, the server cuts one off. It takes the
+// If a handshake begins while handshakes.most others are in progress, the server cuts one of these off. It takes the
 // address with the most handshakes, and cuts off a random one of them. If the server always cut off the oldest one, or
 // the one that has waited longest, an attacker could arrange that this one belongs to an honest client.
 type handshakes struct {

@@ -434,7 +434,7 @@ func (h *Hub) size(kind subKind) int {
 	return h.byKind(kind).len()
 }
 
-// of lists the names of one kind that a session has subscribed to.
+// Hub.of returns the names of one kind that a session has subscribed to.
 func (h *Hub) of(s *session, kind subKind) []string {
 	return namesOfTable(&h.mu, &s.subs[kind])
 }

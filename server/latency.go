@@ -55,7 +55,7 @@ func (l *spikes) add(event string, at, ms int64) {
 	}
 }
 
-// of returns the samples of one event, and the event's maximum since the last LATENCY RESET of it.
+// spikes.of returns the samples of one event, and the event's maximum since LATENCY RESET last forgot the event.
 func (l *spikes) of(event string) (samples []spike, worst int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -129,8 +129,9 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// TestHalfOpen: a client has vanished without closing its connection. When more output than its soft limit has waited
-// for longer than the time of that limit, by the server's clock, the server cuts the client off.
+// TestHalfOpen: a client has vanished without closing its connection, and output waits for it. The server cuts the
+// client off when this output has exceeded the soft limit for longer than the time of that limit, by the server's
+// clock.
 func TestHalfOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

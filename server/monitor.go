@@ -49,7 +49,7 @@ func (s *session) display(cmd *store.Command, args [][]byte) {
 	s.srv.show(int(s.db.Load()), s.addr, redact(cmd, args))
 }
 
-// Watch shows a command that a script calls to the monitors, unless it is a command for operators.
+// If a script calls a command, Watch shows the command to the monitors, unless it is a command for operators.
 func (srv *Server) Watch(c *store.Ctx) {
 	if srv.monitors.count.Load() == 0 || c.Cmd.Is(store.Admin) {
 		return
