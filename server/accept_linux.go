@@ -86,8 +86,8 @@ func (srv *Server) adoptLater(conn *net.TCPConn, l *loop, face Face) {
 	})
 }
 
-// adopt makes a session for a connection and hands the connection to loop l. If the server refuses the client (Server.enter),
-// adopt closes the connection. w is the TLS connection; nil without TLS.
+// adopt makes a session for a connection and hands the connection to loop l. If the server refuses the client
+// (Server.enter), adopt closes the connection. The argument w is the TLS connection; nil without TLS.
 func (srv *Server) adopt(conn *net.TCPConn, w *wire, l *loop, face Face) error {
 	srv.prepare(conn)
 	c := &loopConn{loop: l}

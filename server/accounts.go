@@ -159,9 +159,10 @@ func (a *accounts) protected() bool {
 	return a.srv.params.protected.Load() && a.def.user.Load().NoPass
 }
 
-// admits reports whether a password is right for a user; hashed is the hash of the password. The leader does not check the
-// password again, although it may know newer rules. So before this node has first caught up with the leader, admits refuses
-// two kinds of users: those that need no password, and the default user of the node's own configuration.
+// admits reports whether a password is right for a user; the argument hashed is the hash of the password. The leader
+// does not check the password again, although it may know newer rules. So before this node has first caught up with the
+// leader, admits refuses two kinds of users: those that need no password, and the default user of the node's own
+// configuration.
 func (a *accounts) admits(acc *account, hashed string) bool {
 	if a.cluster != nil {
 		acc = a.cluster.get(acc.name)

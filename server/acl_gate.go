@@ -210,9 +210,10 @@ func (s *session) mayAtSentinel(cmd *store.Command) (refusal store.Error) {
 // ofSentinel reports whether a command is one that Sentinels alone have.
 func ofSentinel(cmd *store.Command) bool { return strings.HasPrefix(cmd.FullName(), "sentinel|") }
 
-// asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. For such
-// a command, the node decides by the log entries about users that it has applied. If the first node of the cluster was
-// started with a password, an early entry has set it, so even such a node asks for that password.
+// asksNodeAlone reports whether a node runs an operator's command even if it has reached no leader since its start. For
+// such a command, the node decides by the log entries about users that it has applied. If the first node of the cluster
+// was started with a password, an early log entry has set the password. So even a node that has reached no leader asks
+// for it.
 func asksNodeAlone(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "lockstep|status", "lockstep|members", "lockstep|backup", "lockstep|snapshot":
@@ -358,10 +359,10 @@ func (s *session) sure(cmd *store.Command, args [][]byte) (refusal store.Error) 
 	return ""
 }
 
-// greets reports whether a command is one that clients and operators begin with. The reply to such a command shows no key, no
-// value and nothing secret. MULTI, SELECT and CLIENT CACHING must be among them, because they change what the next commands
-// mean. If such a command were refused and a leader came right after, the next commands in a pipeline would run with another
-// meaning.
+// greets reports whether a command is one that clients and operators begin with. The reply to such a command shows no
+// key, no value and nothing secret. MULTI, SELECT and CLIENT CACHING must be among these commands, because they change
+// what the next commands mean. If the node refused one of them and a leader came right after, the next commands in a
+// pipeline would run with another meaning.
 func greets(cmd *store.Command) bool {
 	switch cmd.FullName() {
 	case "multi", "discard", "unwatch",

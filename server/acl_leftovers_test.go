@@ -8,7 +8,7 @@ import (
 )
 
 // TestACLSaveRemovesLeftovers: a node that crashes during ACL SAVE may leave an unfinished file behind. A later ACL
-// SAVE deletes such files, and nothing else.
+// SAVE deletes such a file if it is old enough (leftoverAge), and deletes nothing else.
 func TestACLSaveRemovesLeftovers(t *testing.T) {
 	_, c, path, _ := fileServer(t, "")
 	dir := filepath.Dir(path)

@@ -45,8 +45,8 @@ func (e *aclLogEntry) bytes() int {
 	return int(unsafe.Sizeof(*e)) + len(e.object) + len(e.user) + len(e.client)
 }
 
-// add records a refusal of session s as the newest entry. If the log has an equal recent entry, add removes that entry and adds
-// its count to the new one. limit is the maximum number of entries.
+// add records a refusal of session s as the newest entry. If the log has an equal recent entry, add removes that entry
+// and adds its count to the new one. The argument limit is the maximum number of entries.
 func (l *aclLog) add(now time.Time, limit int, e aclLogEntry, s *session) {
 	e.count, e.at = 1, now
 	e.object, e.user = clip(e.object), clip(e.user)

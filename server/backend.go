@@ -42,11 +42,11 @@ type Submitter interface {
 	// SubmitPart does what Submit does, for a client, but it may run only some of the commands: the first one, or the
 	// first few. The caller submits the others when it has room for their replies.
 	SubmitPart(client *cluster.Client, calls []cluster.Call, replies []store.Reply) []store.Reply
-	// SubmitAsync is SubmitPart, but it does not wait: p.Done is called when p.Replies has the replies, perhaps before
-	// SubmitAsync returns. After each call of SubmitAsync, the caller must call Flush or FlushWatched, because SubmitAsync
-	// may have collected the commands without running them. Flush and FlushWatched may run commands on the caller's
-	// goroutine, but only FlushWatched runs scripts there. While a script runs there, another goroutine must do the
-	// caller's work.
+	// SubmitAsync does what SubmitPart does, but does not wait: p.Done is called when p.Replies has the replies, perhaps
+	// before SubmitAsync returns. After each call of SubmitAsync, the caller must call Flush or FlushWatched, because
+	// SubmitAsync may have collected the commands without running them. Flush and FlushWatched may run commands on the
+	// caller's goroutine, but only FlushWatched runs scripts there. While a script runs there, another goroutine must do
+	// the caller's work.
 	SubmitAsync(p *cluster.Submission)
 	Flush()
 	FlushWatched()

@@ -94,9 +94,9 @@ func (c *Certificates) Reload() error {
 	return err
 }
 
-// Watch reads the files again if one of them has changed since the last read. It also does so if that read failed, because
-// the cause may be gone although no file has changed since. For example, a new certificate was there before its key, or a
-// chmod has made a file readable. A chmod changes neither the size nor the time of a file.
+// Watch reads the files again if one of them has changed since the last read. It also reads them again if the last read
+// failed, because the cause may be gone although no file has changed since. For example, a new certificate was there
+// before its key, or a chmod has made a file readable. A chmod changes neither the size nor the time of a file.
 func (c *Certificates) Watch() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

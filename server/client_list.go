@@ -80,9 +80,10 @@ func (f *clientFilter) forList(opts [][]byte) store.Error {
 	return ""
 }
 
-// describe returns the session's line in CLIENT LIST. query is the length of the CLIENT command if this session has sent it,
-// and 0 otherwise. Of the buffer sizes in the line, only that of the pending output is measured. The others are those that
-// Redis would show: for an idle client if query is 0, otherwise for a client that runs a command of that length.
+// describe returns the session's line in CLIENT LIST. The argument query is the length of the CLIENT command if this
+// session has sent it, and 0 otherwise. Of the buffer sizes in the line, only that of the pending output is measured.
+// The others are those that Redis would show: for an idle client if query is 0, otherwise for a client that runs a
+// command of that length.
 func (s *session) describe(now time.Time, query int) string {
 	return s.describeWith(now, query, func(name string) string { return name })
 }

@@ -101,8 +101,8 @@ func (m *clientMemory) noRoomFor(strangers int64) bool {
 // refused counts a client that is cut off because there is no memory for n bytes of a command, a reply or buffers.
 func (m *clientMemory) refused(addr net.Addr, n int64) { m.evicted(addr.String(), n) }
 
-// evicted counts a client that is cut off. n is the number of bytes that the client holds, or that it wanted. The next log
-// line names the client with the most bytes.
+// evicted counts a client that is cut off. The argument n is the number of bytes that the client holds, or that it
+// wanted. The next log line names the client with the most bytes.
 func (m *clientMemory) evicted(addr string, n int64) {
 	m.cut.Add(1)
 	m.evictions.count(n, "largest", addr, "bytes", n)

@@ -253,9 +253,9 @@ func (s *session) killFilter(opts [][]byte) (*clientFilter, store.Error) {
 	return f, ""
 }
 
-// kill closes the connections that the filter f matches, and returns how many these are. It closes the
-// session's own connection after the reply, and the others at once; requests of the others that still wait
-// for their turn are not run.
+// kill closes the connections that the filter f matches, and returns how many these are. It closes the session's own
+// connection after the reply, and the others at once. If a request on one of the others still waits for its turn, it is
+// not run.
 func (s *session) kill(f *clientFilter) int {
 	n := 0
 	for _, other := range s.srv.each() {

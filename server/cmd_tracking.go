@@ -89,11 +89,12 @@ func (o *trackingOptions) firstOverlap(old []string) store.Error {
 	return ""
 }
 
-// firstMet returns the first of a session's prefixes (old) that overlaps a given prefix. Two prefixes overlap if one begins
-// with the other. old is sorted. Its prefixes do not overlap each other, except for "" (all keys), which is old[0].
+// firstMet returns the first of a session's prefixes (old) that overlaps a given prefix. Two prefixes overlap if one
+// begins with the other. The list old is sorted. Its prefixes do not overlap each other, except for "" (all keys),
+// which is old[0].
 //
-// So apart from "", firstMet need only look at the two neighbours of the given prefix in the sorted order. The neighbour
-// before may be the beginning of the given prefix. The neighbour after may begin with the given prefix.
+// So apart from "", firstMet need only look at the two neighbours of the given prefix in the sorted order. The
+// neighbour before may be the beginning of the given prefix. The neighbour after may begin with the given prefix.
 func firstMet(old []string, prefix string) (other string, is bool) {
 	at, _ := slices.BinarySearch(old, prefix)
 	for _, other := range slices.Concat(old[:min(1, len(old))], old[max(at-1, 0):min(at+1, len(old))]) {

@@ -231,7 +231,8 @@ func errUnknownCategory(arg []byte) store.Error {
 	return errf("ERR Unknown category '%s'", cString(arg, maxQuoted))
 }
 
-// errUnmatched is the error for a selector without a closing parenthesis; rule is the beginning of the selector.
+// errUnmatched is the error for a selector without a closing parenthesis. The argument rule is the beginning of the
+// selector.
 func errUnmatched(rule string) store.Error {
 	return errf("ERR Unmatched parenthesis in acl selector starting at '%s'.", cString([]byte(rule), len(rule)))
 }

@@ -20,7 +20,7 @@ func (f *fakeBackend) Block(b *cluster.Blocked) {
 	f.look(b)
 }
 
-// look evaluates a command for the first time; mu is held.
+// look evaluates a command for the first time. The caller holds mu.
 func (f *fakeBackend) look(b *cluster.Blocked) {
 	f.waiting = append(f.waiting, b)
 	f.serveWaiting()
@@ -63,7 +63,7 @@ func (f *fakeBackend) unreadEnds() (n int) {
 	return n
 }
 
-// serveWaiting tries the waiting commands in order; mu is held.
+// serveWaiting tries the waiting commands in order. The caller holds mu.
 func (f *fakeBackend) serveWaiting() {
 	kept := f.waiting[:0]
 	for _, b := range f.waiting {

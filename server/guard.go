@@ -73,8 +73,8 @@ type policy interface {
 	userMemory() *userMemory
 	// protocolError sends an error to the client; the connection ends after it.
 	protocolError(text string)
-	// received counts n bytes of input. brings counts n more bytes of memory for large commands. Both may wait for the
-	// garbage collector.
+	// The method received counts n bytes of input. The method brings counts n bytes of memory for large commands. Both may
+	// wait for the garbage collector.
 	received(n int)
 	brings(n int)
 	// waitsForInput is called before a read that may wait, unless a loop serves the connection.

@@ -206,9 +206,10 @@ func (subs *subscribers) over() bool {
 	return true
 }
 
-// cutOffMostPatterns cuts off the client with the most patterns. It does nothing if clients that were cut off earlier still
-// have patterns, because those patterns may have taken the time. But if leftOut is true, the present matching has skipped
-// those patterns, so cutOffMostPatterns cuts off the client all the same. The caller holds mu for reading.
+// cutOffMostPatterns cuts off the client with the most patterns. It does nothing if clients that were cut off earlier
+// still have patterns, because those patterns may have taken the time. But if the argument leftOut is true, the present
+// matching has skipped those patterns, so cutOffMostPatterns cuts off the client all the same. The caller holds mu for
+// reading.
 func (h *Hub) cutOffMostPatterns(leftOut bool) {
 	if sessions, others := h.byPatterns(); len(sessions) > 0 && (leftOut || !others) {
 		h.cutOff(sessions[0])

@@ -10,7 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// infoSection is a section of INFO; usual is true if INFO shows it by default.
+// infoSection is a section of INFO. The field usual is true if INFO shows the section by default.
 type infoSection struct {
 	title string
 	usual bool

@@ -55,10 +55,10 @@ const (
 	clientsInput = 208 << 10
 )
 
-// inputOf returns how much unread input the operating system may keep for a client; known is true if the client has
-// authenticated. A small container needs memory for this input besides the memory of the clients in this process. So an
-// authenticated client gets maxmemory-clients divided by maxclients, but at least strangersInput and at most clientsInput.
-// If maxmemory-clients is 0, it gets clientsInput.
+// inputOf returns how much unread input the operating system may keep for a client; the argument known is true if the
+// client has authenticated. A small container needs memory for this input besides the memory of the clients in this
+// process. So an authenticated client gets maxmemory-clients divided by maxclients, but at least strangersInput and at
+// most clientsInput. If maxmemory-clients is 0, it gets clientsInput.
 func (srv *Server) inputOf(known bool) int {
 	limit, clients := srv.params.clientLimit.Load(), srv.params.maxClients.Load()
 	switch {

@@ -21,9 +21,10 @@ import (
 // handshake of its address, whose client does not answer (makeRoom).
 
 const (
-	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress. lobbyOne is the same
-	// for the clients and handshakes of one address. If signatures are slow, the last client of an address waits for some
-	// three seconds. If many more could wait, the last ones would be sent away before their handshakes began (lobbyLooks).
+	// lobbyShare is how many clients may wait in the lobby for each handshake that may be in progress. lobbyOne is how
+	// many clients of one address may wait for each handshake of that address that may be in progress. If signatures are
+	// slow, the last client in the queue of an address waits for some three seconds. If many more could wait, the last
+	// ones would be sent away before their handshakes began (lobbyLooks).
 	lobbyShare, lobbyOne = 2, 3
 	// lookPause is the time between two looks at the waiting clients and at the handshakes of their addresses.
 	lookPause = 50 * time.Millisecond
