@@ -157,7 +157,7 @@ func settledMemory(c *respclient.Conn, pid int) (int64, error) {
 	return 0, errors.New("no VmRSS in /proc")
 }
 
-// subscribe opens the idle connections. They stay open to the end.
+// subscribe opens the idle connections, and subscribes each of them to a channel. They stay open to the end.
 func (p *plan) subscribe() error {
 	for i := range p.idle {
 		c, err := respclient.Dial(p.listen, dialTimeout)
@@ -221,7 +221,7 @@ func (p *plan) contend(first *respclient.Conn) (int64, error) {
 	return taken.Load(), reason
 }
 
-// client takes and releases one lock until the end.
+// client takes and releases one lock again and again, up to the time end.
 func (p *plan) client(c *respclient.Conn, i int, end time.Time, holders []atomic.Int32, taken *atomic.Int64) error {
 	lock := i % p.locks
 	key, channel, me := fmt.Sprintf("lock:%d", lock), fmt.Sprintf("channel:%d", lock), fmt.Sprintf("client:%d", i)

@@ -17,8 +17,9 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// Run measures and reports. It writes the progress to progress, and the table to w. A measurement that fails does not end the run:
-// it is in the report, and Run returns its error at the end.
+// Run measures the peers and reports the results. It writes the table of results to w, and messages about its progress to the
+// writer progress. A measurement that fails does not end the run: its error is in the report, and Run returns it at the end. With
+// --from, Run measures nothing, but reports what is in that file.
 func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if o.From != "" {
 		r, err := report.Read(o.From)
@@ -169,22 +170,22 @@ func (r *runner) keep(res *report.Result, t report.Turn, err error) {
 	res.Turns = append(res.Turns, t)
 }
 
-// taken is what the servers and the clients have used so far. What a turn has used is the
-// difference between the values after and before it.
+// taken counts the CPU time and the bytes that the servers and the clients have used so far. What a turn has used is the difference
+// between the counts after it and before it.
 type taken struct {
 	servers        peers.Usage
 	clients        time.Duration
 	sent, received int64
 }
 
-// weigh returns what has been used so far.
+// weigh returns the counts so far.
 func weigh(s *peers.System) (taken, error) {
 	cpu, err := ownCPU()
 	return taken{s.Usage(), cpu, s.Traffic.Sent(), s.Traffic.Received()}, err
 }
 
-// play measures one case of one peer once. It removes the remaining locks at once: otherwise they would expire while another peer
-// is measured.
+// play measures one case of one peer once. It deletes all locks of the peer before and after that. A lock that stayed would expire
+// while another peer is measured.
 func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	if err := s.Reset(); err != nil {
 		return report.Turn{}, err

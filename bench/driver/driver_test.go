@@ -23,7 +23,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// options returns the options of a command line. If args names no lockstep program, the command line measures none.
+// options returns the options of a command line. Unless args has -lockstep, the program of this test stands in for lockstep: such
+// options must not start a lockstep node.
 func options(t *testing.T, args ...string) *Options {
 	t.Helper()
 	var o Options
@@ -224,7 +225,7 @@ func TestRun(t *testing.T) {
 	again(t, json1, table.String())
 }
 
-// again checks that a report made from the figures in a file equals the first report.
+// again makes a report from the figures in a file, and checks that it equals the given table of the first report.
 func again(t *testing.T, file, table string) {
 	t.Helper()
 	var second strings.Builder
@@ -233,7 +234,7 @@ func again(t *testing.T, file, table string) {
 	}
 }
 
-// cue calls a function when a text is written.
+// cue is a writer that calls a function when something is written that contains the text.
 type cue struct {
 	text string
 	call func()

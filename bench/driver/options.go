@@ -223,7 +223,8 @@ func places(list string) (ps []load.Place, err error) {
 	return ps, nil
 }
 
-// files returns how many files must be open at once: a client has at most three connections.
+// files returns how many files this process must be able to open at once: at most three connections for each client, and 1000
+// others.
 func (p *plan) files() uint64 {
 	most := 0
 	for _, c := range p.cases {

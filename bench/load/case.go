@@ -2,7 +2,7 @@ package load
 
 import "fmt"
 
-// Case is a measurement as it is done for any peer.
+// Case describes a measurement. The description is the same for every peer.
 type Case struct {
 	Workload string  `json:"workload"`
 	Clients  int     `json:"clients"`
@@ -46,7 +46,7 @@ func (c Case) String() string {
 	return text
 }
 
-// Number returns the number of clients in words, as in the case's name.
+// Number returns the number of clients together with the noun, such as "50 clients".
 func (c Case) Number() string {
 	if c.Clients == 1 {
 		return "1 client"

@@ -25,18 +25,18 @@ type Spec struct {
 
 // Outcome is what the clients saw.
 type Outcome struct {
-	// These count the steps that ended within the measurement, even if they had begun before it.
+	// Ops, Elapsed, Latencies and PerClient count the steps that ended within the measurement, even if they had begun before it.
 	Ops       int
 	Elapsed   time.Duration
 	Latencies []time.Duration // one for each step, in no order
-	PerClient []int           // operations of each
+	PerClient []int           // operations of each client
 
-	// These are for the workload expire. Calm has the latencies before the first lease ended. Gone is the time from the end of the
-	// last lease until all leases were deleted.
+	// Calm and Gone are for the workload expire. Calm has the latencies before the first lease ended. Gone is the time from the end of
+	// the last lease until the peer had deleted all locks whose leases ended.
 	Calm []time.Duration
 	Gone time.Duration
 
-	// These count all steps, also those before the measurement and those that had not ended when it ended.
+	// AllOps and Whole count all steps, also those before the measurement and those that had not ended when it ended.
 	AllOps int
 	Whole  time.Duration
 }
@@ -91,7 +91,7 @@ func (r *run) next(n int) []string {
 	return r.pool[at : at+n]
 }
 
-// Meter reads what has been used so far. It is called while no client does anything.
+// Meter reads how much of the machine has been used so far. Run calls it while no client does anything.
 type Meter func() error
 
 // Run opens the clients, prepares them, lets them work, and measures them once they are warm. It calls begin before their first
@@ -161,7 +161,7 @@ func (r *run) close() (err error) {
 	return errors.Join(err, r.each(func(c *client) error { return c.Close() }))
 }
 
-// each lets all clients do something at the same time.
+// each calls do for all clients at the same time.
 func (r *run) each(do func(*client) error) error {
 	return each(r.clients, func(_ int, c *client) error { return do(c) })
 }
@@ -219,7 +219,7 @@ func (r *run) observe(done <-chan struct{}) time.Duration {
 	return time.Since(from)
 }
 
-// wait waits until the time last is over or done is closed.
+// wait waits for the duration last, or until done is closed.
 func wait(done <-chan struct{}, last time.Duration) {
 	timer := time.NewTimer(last)
 	defer timer.Stop()
@@ -268,8 +268,9 @@ type pacer struct {
 	n       int
 }
 
-// next waits until the next step is due, and returns that time. If the client is late, the time is in the past. So a latency
-// includes the time that the request has waited for its turn: for whoever sends it, that is waiting time, too.
+// next waits until the client's next step is due, and returns the time at which that step was due. If the client is late, that time
+// is in the past. So a latency includes the time for which the step has waited for its turn. The second result is false once the
+// clients must stop.
 func (p *pacer) next(phase *atomic.Int32) (time.Time, bool) {
 	if p.every == 0 {
 		return time.Now(), phase.Load() != stopping

@@ -19,7 +19,7 @@ type Session interface {
 	Close() error
 }
 
-// Reentrant is a session that can speak as Redisson's RLock does.
+// Reentrant is a session that can also take and release locks in the way of Redisson's RLock.
 type Reentrant interface {
 	LockReentrant(keys []string) (int, error)
 	UnlockReentrant(keys []string) (int, error)

@@ -20,7 +20,8 @@ const (
 	// stormBatch is how many leases are taken at once and end together. It must be small compared with the number of leases that
 	// end within a millisecond or two.
 	stormBatch = 100
-	// stormPoll is how often the peer is asked how many leases are left. stormLimit is for how long it is asked.
+	// stormPoll is how often the storm asks the peer how many leases have ended. It does so for stormLimit at most after the last one
+	// should have ended.
 	stormPoll  = 5 * time.Millisecond
 	stormLimit = time.Minute
 	// When the first lease is about to end in stormEarly, all leases must still be there.
@@ -84,7 +85,8 @@ func (s *storm) observe(r *run, done <-chan struct{}) (time.Duration, error) {
 	return time.Since(from), nil
 }
 
-// awaitEnd waits until all leases are gone, or until the clients have given up.
+// awaitEnd waits until all leases are gone, or until the clients have given up. If leases are still there stormLimit after the end
+// of the last one, it returns an error.
 func (s *storm) awaitEnd(done <-chan struct{}) error {
 	for {
 		n, err := s.expired()

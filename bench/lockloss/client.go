@@ -155,7 +155,7 @@ type herd struct {
 	done    sync.WaitGroup
 }
 
-// startHerd starts the clients. Each calls open for its connections.
+// startHerd starts the clients. For each client, it calls open, which makes the client's connections.
 func startHerd(l load, open func() ([]redis.Pool, func() error)) *herd {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &herd{since: time.Now(), cancel: cancel}

@@ -10,7 +10,7 @@ type fate int
 
 const (
 	notAsked fate = iota // its lease ended before the owner could ask
-	kept                 // the token was there when the owner was about to give it back
+	kept                 // the token was still there when the owner was about to release the lock
 	lost                 // the token was gone or replaced before the end of the lease
 )
 

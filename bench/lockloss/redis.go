@@ -14,8 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// sentinelRedis is a primary, two replicas and a Sentinel on each host. The settings that differ from the defaults make the
-// failover fast.
+// sentinelRedis has three hosts: a Redis primary on one of them, a replica on each of the two others, and a Sentinel on all three.
+// The settings that differ from the defaults make the failover fast.
 type sentinelRedis struct {
 	farm
 	wait    int // how many replicas must have a lock before it counts; 0: none
@@ -159,7 +159,7 @@ func (s *sentinelRedis) whole() error {
 	return nil
 }
 
-// waiting is a pool of connections on which a SET NX counts only once replicas have it.
+// waiting is a pool of connections on which a SET NX counts only once the given number of replicas have it.
 type waiting struct {
 	redis.Pool
 	client   *goredis.Client

@@ -29,7 +29,7 @@ type result struct {
 	Refused int            `json:"refused"`
 	Errors  map[string]int `json:"errors,omitempty"`
 	Seconds float64        `json:"seconds"`
-	// WithoutService has the times after a fault, in ms, in which no client got a lock.
+	// WithoutService says for each kind of fault how long no client got a lock after such a fault, in ms.
 	WithoutService map[string]gap `json:"without_service_ms"`
 	Equal          *bool          `json:"states_equal,omitempty"`
 }
@@ -83,8 +83,8 @@ func (p plan) run(k kind) (r result, err error) {
 	return r, nil
 }
 
-// strikeAll carries out the faults that can happen to the system, one after the other. It waits with each until the system is whole
-// again.
+// strikeAll carries out the faults that can happen to the system, one after the other. After each fault, it waits until the system
+// is whole again.
 func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 	faults := slices.DeleteFunc(slices.Clone(p.faults), func(f string) bool { return !slices.Contains(k.faults, f) })
 	time.Sleep(k.settle)
@@ -107,7 +107,7 @@ func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 	return done, nil
 }
 
-// strike carries out one fault, and undoes it after the time down.
+// strike carries out one fault, and undoes it after the duration down.
 func (p plan) strike(target *process, fault string, down time.Duration) error {
 	var undo func() error
 	switch fault {
@@ -131,7 +131,7 @@ func (p plan) strike(target *process, fault string, down time.Duration) error {
 	return undo()
 }
 
-// summarize counts the faults, and sums up the time without service for each kind of fault.
+// summarize counts the faults. For each kind of fault, it computes the median and the maximum of the times without service.
 func (r *result) summarize(history []grant, done []struck, end time.Duration) {
 	times := make([]time.Duration, len(done))
 	for i, d := range done {

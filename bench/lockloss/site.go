@@ -131,7 +131,7 @@ func (n *namespaces) neighbours(host int, address func(int) string) (err error) 
 	return err
 }
 
-// close removes what was built. Removing a namespace removes its interfaces, too.
+// close removes the namespaces and the bridge. When a namespace is removed, the kernel removes its interfaces, too.
 func (n *namespaces) close() (err error) {
 	for _, ns := range n.names {
 		err = errors.Join(err, ip("netns del "+ns))

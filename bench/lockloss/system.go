@@ -39,7 +39,7 @@ type system interface {
 type kind struct {
 	name, about string
 	faults      []string // the faults that can happen to it
-	// down is how long a server is down. settle is how long the load goes on before the next fault.
+	// down is how long a fault lasts before it is undone. settle is how long the load then goes on before the next fault.
 	down, settle time.Duration
 	make         func(f *farm, lockstep string) (system, error)
 }

@@ -174,7 +174,7 @@ func (e *etcdSession) create(key string, id clientv3.LeaseID) (bool, error) {
 	return e.txn(clientv3.Compare(clientv3.CreateRevision(key), "=", 0), clientv3.OpPut(key, e.owner, clientv3.WithLease(id)))
 }
 
-// txn carries out the operation then if the comparison holds.
+// txn carries out the operation "then" if the comparison "holds" is true.
 func (e *etcdSession) txn(holds clientv3.Cmp, then clientv3.Op) (bool, error) {
 	answer, err := e.Txn(e.ctx).If(holds).Then(then).Commit()
 	return err == nil && answer.Succeeded, err

@@ -22,7 +22,8 @@ func site(t *testing.T) *Site {
 	return &Site{Dir: t.TempDir(), Lockstep: nodes.Binary(t), Port: 20000 + os.Getpid()%90*100}
 }
 
-// TestFind: the name of a lockstep peer may leave out a fast path. The name of another peer may not.
+// TestFind: the name of a lockstep peer may end in -without- and the name of a fast path, which that peer then does not use. The
+// name of another peer may not.
 func TestFind(t *testing.T) {
 	if _, err := Find("redis-without-io_uring"); err == nil {
 		t.Error("Redis has none of lockstep's fast paths")
@@ -77,8 +78,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// secrecy checks that a peer serves only TLS if its name says that. It notes the version and the cipher suite. These must be the
-// same for all peers, so that TLS costs each peer the same.
+// secrecy checks that a peer whose name ends in -tls serves its clients only with TLS, and that any other peer serves them without
+// TLS. It notes the version and the cipher suite. These must be the same for all peers, so that TLS costs each peer the same.
 func secrecy(t *testing.T, s *System, spoken map[string]string) {
 	if secret := strings.HasSuffix(s.Name, "-tls"); secret != (s.secret != nil) {
 		t.Fatalf("clients speak TLS: %v, the name says: %v", !secret, secret)
@@ -151,7 +152,7 @@ func (p *peer) lacks(workload string) string {
 	return p.system.Lacks(load.Case{Workload: workload, Clients: 1, Pipeline: 1})
 }
 
-// anywhere returns the place of all servers, if any server of the peer serves clients.
+// anywhere returns the place load.All if clients may use any server of the peer, and load.Leader otherwise.
 func (p *peer) anywhere() load.Place {
 	if p.system.Lacks(load.Case{At: load.All}) != "" {
 		return load.Leader

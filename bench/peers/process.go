@@ -114,7 +114,7 @@ func (s *System) fallen() (err error) {
 
 const readyTimeout = time.Minute
 
-// await calls ok again and again until it returns nil. It gives up if a server has ended.
+// await calls ok again and again until it returns nil. It gives up if a server has ended, or after readyTimeout.
 func (s *System) await(ok func() error) error {
 	for end := time.Now().Add(readyTimeout); ; time.Sleep(20 * time.Millisecond) {
 		if err := s.fallen(); err != nil {

@@ -38,7 +38,8 @@ func startRedis(fsync string) func(*System) error {
 	}
 }
 
-// serveRedis sets how clients take locks from Redis: after each lock, they wait for the given number of replicas.
+// serveRedis makes the clients take locks from Redis. Each time a client has taken locks, it waits until as many replicas as wait
+// says have them.
 func (s *System) serveRedis(wait int, addrs ...string) {
 	s.serveResp(wait, addrs...)
 	s.Version = versionOf("redis-server", "--version")

@@ -132,8 +132,8 @@ func (r *respSession) HoldFor(keys []string, lease time.Duration) (int, error) {
 	return r.set(keys, millis(lease))
 }
 
-// Expired asks the server how many keys it has deleted at their deadline. DBSIZE cannot tell that: Redis counts keys whose deadline
-// has passed, lockstep does not.
+// Expired asks the server how many keys it has deleted because their deadlines had passed. DBSIZE cannot tell that: Redis still
+// counts a key whose deadline has passed, lockstep does not.
 func (r *respSession) Expired() (int, error) {
 	reply, err := r.Do("INFO", "stats")
 	if err != nil {
@@ -260,7 +260,7 @@ func (r *respSession) UnlockReentrant(keys []string) (int, error) {
 	return n, r.Flush()
 }
 
-// latch returns a name that no other unlock has. The unlock script stores its result under that name.
+// latch returns the name of the key under which the unlock script stores its result. Every unlock has another name.
 func (r *respSession) latch(key string, n int) string {
 	return "redisson_unlock_latch:{" + key + "}:" + r.owner + ":" + strconv.Itoa(n)
 }

@@ -25,7 +25,7 @@ const (
 // Kind is a peer that can be started.
 type Kind struct {
 	Name, About string
-	// programs must be installed; what is the package that has them.
+	// programs must be installed. The field what names the package that has them.
 	programs []string
 	what     string
 	start    func(*System) error
@@ -160,7 +160,7 @@ func (s *System) At(place load.Place) load.Target {
 	return t
 }
 
-// target connects one session after the other to each server in turn.
+// target connects each new session to the next of the servers in turn.
 type target struct {
 	system *System
 	nodes  []string

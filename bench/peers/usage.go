@@ -35,9 +35,9 @@ func (u Usage) Minus(before Usage) Usage {
 	}
 }
 
-// Usage sums up over all server processes. It takes the bytes written from the disk's own count. write_bytes of /proc/PID/io would
-// count whole folios of the page cache, which may be a hundred times as many bytes as were written. It would not count the journal
-// of the file system.
+// Usage sums up what all server processes have used. For the written bytes, it asks the disk itself, which counts all bytes written
+// to it. write_bytes of /proc/PID/io would count whole folios of the page cache, which may be a hundred times as many bytes as were
+// written. It would not count the journal of the file system.
 func (s *System) Usage() Usage {
 	sum := Usage{Written: writtenTo(s.site.Dir), Sent: -1}
 	for _, p := range s.processes {
@@ -147,8 +147,8 @@ func writtenTo(dir string) int64 {
 	return n
 }
 
-// sectorBytes reads how many bytes were written from the stat file of a block device. The file counts sectors of 512 bytes,
-// whatever sectors the disk has.
+// sectorBytes reads from the text of a block device's stat file how many bytes were written to the device. The file counts sectors
+// of 512 bytes, whatever sectors the disk has.
 func sectorBytes(stat string) (int64, error) {
 	const written, sector = 6, 512
 	fields := strings.Fields(stat)
@@ -164,7 +164,8 @@ var (
 	ssSent = regexp.MustCompile(`\bbytes_sent:(\d+)`)
 )
 
-// sentBy sums up the sent bytes of the sockets that ss lists, one per line. A socket that has sent nothing has no such field.
+// sentBy sums up the bytes sent by the sockets that ss lists, one per line. If a socket has sent nothing, its line does not have
+// the field bytes_sent.
 func sentBy(list string, pids map[int]bool) (sum int64) {
 	for line := range strings.Lines(list) {
 		pid, sent := ssPID.FindStringSubmatch(line), ssSent.FindStringSubmatch(line)

@@ -8,7 +8,7 @@ import (
 )
 
 func TestCPUTime(t *testing.T) {
-	// This line is from a Linux. The process's name was chosen to be hard to parse.
+	// This is the text of a /proc/PID/stat of Linux. The name of the process, "a) b (c", was chosen to be hard to parse.
 	const stat = "4242 (a) b (c) S 1 4242 4242 0 -1 4194560 1357 0 0 0 123 45 0 0 20 0 9 0 1158 1263353856 3500 18446744073709551615"
 	if got, err := cpuTime(stat); err != nil || got != 1680*time.Millisecond {
 		t.Errorf("%v, %v", got, err)

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// everything returns a report with every figure of every claim. The figures of lockstep are left, and all others are 100, fdatasync
-// included.
+// everything returns a report with every figure of every claim. Each figure of lockstep has the value of the argument left. Every
+// other figure is 100, also the time of fdatasync.
 func everything(fileSystem string, left float64) *Report {
 	r := &Report{Machine: Machine{FileSystem: fileSystem}, Fsync: Fsync{P50: 100}}
 	r.Command = "lockstep bench --check"
@@ -86,7 +86,7 @@ func TestUnmeasured(t *testing.T) {
 	if _, rest := r.check(); len(rest) != 2 || rest[0].Left.what != cpu {
 		t.Errorf("without CPU times %v are left", rest)
 	}
-	// A case is not judged either if it failed in a later round than the first.
+	// Nor is a claim judged if its case failed for a peer, even in a later round than the first.
 	r = everything("ext4", 100)
 	for _, res := range r.Results {
 		if res.Peer == "zookeeper" && res.Workload == "contended" {
@@ -133,7 +133,7 @@ func TestClaimText(t *testing.T) {
 	}
 }
 
-// The table ends with the verdicts, and names the claims that could not be judged.
+// The table ends with the verdicts, and with the number of the claims that could not be judged.
 func TestVerdictsInTable(t *testing.T) {
 	r := everything("ext4", 100)
 	r.Results = r.Results[:2]

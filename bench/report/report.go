@@ -125,7 +125,7 @@ func Read(file string) (*Report, error) {
 	return r, json.Unmarshal(b, r)
 }
 
-// median returns a peer's medians in a case; nil if the case was not measured.
+// median returns a peer's medians in a case; nil if the case was not measured, or failed in a round.
 func (r *Report) median(peer string, c load.Case) *Figure {
 	for _, res := range r.Results {
 		if res.Peer == peer && res.Case == c && res.Failed == "" { // if a round has failed, the rounds before it say little

@@ -13,8 +13,8 @@ import (
 	"lockstep/server/respclient"
 )
 
-// join measures while a new node without data joins the cluster. The leader sends it the state, and it gets its vote. As soon as it
-// serves, owners renew leases through it, too. At the end, join removes it from the cluster.
+// join measures while a new node without data joins the cluster: the leader sends that node the state, and the node becomes a
+// voter. As soon as the node serves, owners renew leases through it, too. At the end, join removes it from the cluster.
 func (p *plan) join(c *cluster) (err error) {
 	var through []string
 	for i := range c.nodes {
@@ -54,7 +54,8 @@ func (p *plan) join(c *cluster) (err error) {
 	return errors.Join(os.RemoveAll(filepath.Join(p.dir, n.id)), os.Remove(n.log))
 }
 
-// arrive starts a node that joins the cluster. From then on it renews leases through that node until stop is closed.
+// arrive starts a node that joins the cluster. Once the node is ready, it renews leases through that node until stop is closed. It
+// returns how long after the start the node was ready, and how long after the start the node could vote.
 func (n *node) arrive(stop <-chan struct{}) (served, voted time.Duration, err error) {
 	began := time.Now()
 	if err := n.start(); err != nil {

@@ -42,8 +42,8 @@ func (r *replies) String() string {
 	return fmt.Sprintf("worst reply %v, p99.9 %v, p99 %v, p50 %v of %d", at(1), at(0.999), at(0.99), at(0.5), len(r.times))
 }
 
-// measure keeps a load going until the function beside returns. After the time last, it closes the channel stop that beside has
-// got.
+// measure keeps a load going until the function beside returns. It calls beside with the channel stop, which it closes after the
+// duration last.
 func (c *cluster) measure(last time.Duration, beside func(stop <-chan struct{}) error) (*replies, error) {
 	r, work := &replies{}, &sync.WaitGroup{}
 	stop, enough := make(chan struct{}), make(chan struct{})

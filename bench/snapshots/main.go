@@ -190,7 +190,8 @@ func (p *plan) install(c *cluster) error {
 	return nil
 }
 
-// restart kills the leader and starts it again.
+// restart kills the leader, starts it again, and prints how long it takes until it is ready. Afterwards, all locks must still be
+// there.
 func (p *plan) restart(c *cluster) error {
 	leader, err := c.leader()
 	if err != nil {

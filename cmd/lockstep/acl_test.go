@@ -133,8 +133,8 @@ func TestUsersOnEveryNode(t *testing.T) {
 	}
 	wantError(t, c, "NOPERM this user has no permissions to access one of the keys", "GET", "b")
 	wantError(t, c, "NOPERM this user has no permissions to run the 'hset' command", "HSET", "a", "f", "v")
-	// A script runs on the leader. But if the user has no right to one of its commands, the ACL LOG of the client's own node has
-	// the refusal.
+	// A script runs on the leader. But if the script uses a command or a key to which the user has no right, the refusal is in the ACL
+	// LOG of the node to which the client is connected.
 	wantError(t, c, "ERR The user executing the script can't access at least one of the keys", "EVAL", "return redis.call('GET', 'b')", "0")
 	wantLogged(t, two, "b key lua alice")
 	if got, err := leader.Do("ACL", "LOG"); err != nil || len(got.([]any)) != 0 {

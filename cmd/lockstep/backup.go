@@ -76,7 +76,7 @@ func verifyBackup(path string) (raftfsm.BackupFacts, error) {
 	return readFile(path, func(in io.Reader) (raftfsm.BackupFacts, error) { return raftfsm.ReadBackup(in, io.Discard) })
 }
 
-// readFile reads the backup in the file path.
+// readFile opens the file at path, and has the function read read the backup in it.
 func readFile(path string, read func(io.Reader) (raftfsm.BackupFacts, error)) (facts raftfsm.BackupFacts, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -99,7 +99,7 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	return err
 }
 
-// takeBackup writes a node's backup to the file path. The file's name ends in .part until the backup is complete, on disk and
+// takeBackup writes a node's backup to a file at path. The file's name ends in .part until the backup is complete, on disk and
 // verified. If takeBackup fails or is interrupted by SIGINT or SIGTERM before that, it removes the file.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.BackupFacts, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
@@ -149,8 +149,9 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 	return facts, errors.Join(d.Sync(), d.Close())
 }
 
-// receivePart writes a node's backup to the part f of the backup to path, closes the part, and reads it back. It does not build the
-// state from the backup, because a node on the same machine may need most of the memory.
+// receivePart receives a node's backup, writes it to f, closes f, and reads it back. f is the part: the unfinished file of the
+// backup to path. receivePart does not build the state from the backup, because a node on the same machine may need most of the
+// memory.
 func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (facts raftfsm.BackupFacts, complete bool, err error) {
 	_ = lockPart(f) // some file systems have no locks; on these, removeLeftovers removes no part
 	if err = removeLeftovers(path, f.Name()); err == nil {
@@ -165,8 +166,8 @@ func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (f
 // lockPart locks the part of a backup as long as this process has it open.
 func lockPart(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// removeLeftovers removes the parts that interrupted earlier backups to path have left: no process locks them. It spares the part
-// own.
+// removeLeftovers removes the parts that earlier backups to path have left because they were interrupted. It recognizes them by
+// their not being locked by any process. It does not touch own, which is the part of the present backup.
 func removeLeftovers(path, own string) error {
 	parts, err := filepath.Glob(escapeGlob(path) + ".*.part")
 	for _, part := range parts {

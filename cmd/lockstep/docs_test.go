@@ -89,8 +89,8 @@ func TestTargetsAreListed(t *testing.T) {
 	}
 }
 
-// checkSections fails if a document names a section of another document that does not exist, or if it has two sections of the
-// same name.
+// checkSections fails the test if the document names a section that another document does not have, or if the document itself has
+// two sections of the same name.
 func checkSections(t *testing.T, path, doc string) {
 	t.Helper()
 	name := strings.TrimPrefix(path, root+"/")

@@ -143,7 +143,7 @@ func (c *echoClient) next() {
 	}
 }
 
-// queue pushes an element and waits for it.
+// queue adds two commands to the pipeline: one pushes an element to a list, and the other waits for that element.
 func (c *echoClient) queue() {
 	k := &keptValue{key: "queue:" + c.short(), value: c.unique()}
 	c.call(func(v transcript.Value) bool { return k.told(v, v.Type == ':' && v.Text == "1") }, "RPUSH", k.key, k.value)
@@ -152,7 +152,8 @@ func (c *echoClient) queue() {
 	}, "BLPOP", k.key, "0.2")
 }
 
-// hash adds a command whose reply differs between RESP2 and RESP3.
+// hash adds two commands to the pipeline: one writes a hash, and the other reads it. The reply to the read differs between RESP2
+// and RESP3.
 func (c *echoClient) hash() {
 	k := &keptValue{key: "hash:" + c.short(), value: c.unique()}
 	c.call(func(v transcript.Value) bool { return k.told(v, v.Type == ':' && v.Text == "1") }, "HSET", k.key, "field", k.value)
@@ -277,7 +278,7 @@ func (e *echoes) end() {
 	e.clients.Wait()
 }
 
-// ledAway makes sure that a node other than home leads, and returns it.
+// ledAway makes sure that a node other than home is the leader, and returns the leader.
 func ledAway(t *testing.T, list []*nodes.Node, home *nodes.Node) (leader *nodes.Node) {
 	t.Helper()
 	until(t, "another leader than "+home.ID, func() bool {

@@ -51,7 +51,7 @@ func (l *listener) expect(want ...string) {
 	}
 }
 
-// skip reads lines up to the line last.
+// skip reads lines up to the first one that equals last.
 func (l *listener) skip(last string) {
 	l.t.Helper()
 	for got := ""; got != last; {
@@ -139,7 +139,8 @@ func TestEventsOnEveryNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// In TestTrackingOnEveryNode, clients of all nodes read a key, and then a client of one node changes the key.
+// In TestTrackingOnEveryNode, clients of all nodes read a key, and then a client of one node changes the key. Every client that has
+// read the key is told of the change.
 func TestTrackingOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	mustDo(t, list[0], "OK", "SET", "k", "0")

@@ -285,7 +285,8 @@ LOCKSTEP_PEER_SECRET, which gives what --peer-secret-file would.
 	return b.String()
 }
 
-// flagGroup has flags that several commands share; of names these commands.
+// flagGroup has the flags of one command, or the flags that several commands share. The field "of" names the command or the
+// commands.
 type flagGroup struct {
 	of    string
 	flags *flag.FlagSet

@@ -159,8 +159,9 @@ func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 
 const errProfile = "another client reads a profile: try again when it has it"
 
-// paced returns a handler that lets at most limit requests per second through, after a burst, and delays the others. Strangers can
-// send any number of requests, and each answer takes processor time from Redis clients.
+// paced returns a handler that limits the rate of requests. It lets a burst of them through, and after that at most as many per
+// second as limit says; the others wait. Strangers can send any number of requests, and each answer takes processor time from Redis
+// clients.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
 	first := make(chan struct{}, 1) // only one request at a time waits for pace, because pace keeps the turn of a client that disconnects

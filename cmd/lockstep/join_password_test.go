@@ -21,8 +21,8 @@ func TestJoinWithoutThePassword(t *testing.T) {
 	if got, err := leader.Do("SET", "lock", "me"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// The commands in led need the leader. The commands in local a node answers by itself, as soon as it knows something of the
-	// cluster. The few commands in early are for moments at which the node may know nothing.
+	// The commands in the list led need the leader. A node answers the commands in the list local by itself, as soon as it knows
+	// something of the cluster. The few commands in the list early are for moments at which the node may know nothing.
 	led := []string{"GET lock", "DEL lock", "AUTH wrong", "AUTH default wrong", "AUTH another", "HELLO 2 AUTH default another", "CONFIG GET requirepass", "ACL LIST", "MONITOR", "EVAL return 0",
 		"KEYS *", "ACL SETUSER eve on nopass ~* +@all", "CONFIG SET requirepass mine", "CLIENT LIST", "LOCKSTEP REMOVE n1", "LOCKSTEP TRANSFER n2", "LOCKSTEP ADD n9 127.0.0.1:1", "BLPOP list 1", "PUBLISH ch m"}
 	early := []string{"GET lock", "AUTH default wrong", "AUTH another", "CONFIG SET requirepass mine", "LOCKSTEP REMOVE n1"}

@@ -23,8 +23,8 @@ import (
 const memoryShare = 0.9
 
 // memoryPlan is the division of a limited memory (planMemory). If no limit is known, planMemory leaves all fields 0, and the
-// defaults apply. The plan leaves some memory unassigned: entries on their way to the disk and to the other nodes need it. It also
-// holds garbage, so that the collector does not run all the time.
+// defaults apply. The plan leaves some memory unassigned: entries on their way to the disk and to the other nodes need it. The
+// unassigned memory also holds garbage, so that the collector does not run all the time.
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // the memory of one script
@@ -88,12 +88,13 @@ func openFiles() (int, error) {
 }
 
 // clientsWithin divides a limit of open files among the clients. Without that, strangers could hold all files, and the node could
-// not open the next file of its log. The result clients is the largest maxclients of each server. The result most is how many
-// clients of one server may be in the TLS handshake; it is at most handshakes.
+// not open the next file of its log. The result clients is the largest maxclients of each server. The result most is the largest
+// number of clients of one server that may be in the TLS handshake at once; it is never larger than the argument handshakes.
 //
-// Each server needs more files than clients and most say. For a moment it may have an eighth more sessions than maxclients
-// (Server.makeRoom). While most clients of a TLS server are in the handshake, three other groups hold files: twice as many wait for
-// the handshake, half as many were cut off and are ending, and a quarter as many wait for room after the handshake.
+// Each server needs more files than these two numbers. For a moment it may have an eighth more sessions than maxclients
+// (Server.makeRoom). When the largest number of clients is in the handshake with a TLS server, three other groups of clients hold
+// files, too: twice as many wait for the handshake, half as many were cut off and are ending, and a quarter as many wait for room
+// after the handshake.
 func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	servers, secret := 1, 0
 	if o.sentinelListen != "" {
