@@ -160,8 +160,8 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// A process that ends first writes all lines that are left, if somebody reads them, even slowly. If nobody reads them, the process
-// does not wait.
+// A process that ends first writes all lines that are left, if somebody reads them, even slowly. For a reader that reads nothing it
+// waits only for lastWordsStall, and for any reader at most for lastWordsTime.
 func TestEndOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()

@@ -177,7 +177,7 @@ func TestJoinRefused(t *testing.T) {
 	}
 	lost := nodes.Newcomer(t, "n2", []*nodes.Node{n1}, "--peer-advertise", "127.0.0.1:1")
 	lost.Run()
-	// A member may start to listen at that address later, so the new node goes on asking.
+	// That address may lead to the new node later, so the new node goes on asking.
 	until(t, "a word on the address", func() bool { return strings.Contains(lost.Log(), "--peer-advertise") })
 	until(t, "its asking", func() bool { return readyz(t, lost) == "not a member yet" })
 	lost.Kill()

@@ -16,7 +16,8 @@ import (
 
 const (
 	heldLocks = 60
-	// A lease of this length is renewed every watchdogPause. As long as the cluster serves, it is never close to its end.
+	// A lease lasts for watchdogLease milliseconds, and is renewed every watchdogPause. As long as the cluster serves, no lease is
+	// close to its end.
 	watchdogLease = "6000"
 	watchdogPause = 200 * time.Millisecond
 )
@@ -66,8 +67,8 @@ func allHeld(t *testing.T, list []*nodes.Node) {
 	}
 }
 
-// flipIn flips bits in every file below a directory that holds the owners of locks: so does a disk that returns other bits than
-// were written.
+// flipIn looks for the files below dir that contain owners of locks, and flips bits in each of them. A damaged disk does the same:
+// it returns other bits than were written.
 func flipIn(t *testing.T, dir string) {
 	t.Helper()
 	damaged := 0

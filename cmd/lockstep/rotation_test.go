@@ -206,7 +206,8 @@ func TestFromPlainToTLS(t *testing.T) {
 	}
 }
 
-// asked is read before TestMain runs, because TestMain removes such variables from the environment of the program under test.
+// asked is read before TestMain runs: TestMain removes the LOCKSTEP_ variables with which the test was started, so that the program
+// under test does not get them.
 var asked = os.Getenv("LOCKSTEP_ROTATIONS")
 
 // rotations returns how many rotations the test makes.

@@ -155,8 +155,8 @@ func TestJ6NobodyIsToldAnErrorWithoutAFault(t *testing.T) {
 	if want := int64(3 * len(list) * rounds); s.taken.Load() != want {
 		t.Errorf("%d elements taken, want %d", s.taken.Load(), want)
 	}
-	// A time without writes must not end the leadership either. The pause is longer than the last lease, and longer than the
-	// time between two heartbeats.
+	// A time without writes must not end the leadership either. The pause is longer than the shortest leases of the clients (300 ms),
+	// and longer than the time between two heartbeats.
 	time.Sleep(700 * time.Millisecond)
 	for _, m := range list {
 		if st := m.parts.node.Status(); st.Term != before.Term || st.LeaderID != before.LeaderID {

@@ -29,7 +29,8 @@ func start(t *testing.T, args ...string) (int, string) {
 	return cmd.ProcessState.ExitCode(), out.String()
 }
 
-// refused checks that the program ends with the exit code want, and with one line that has the given words.
+// refused checks that the program ends with the exit code want, that it prints one message and no stack trace, and that its output
+// has the given words.
 func refused(t *testing.T, want int, words []string, args ...string) {
 	t.Helper()
 	code, out := start(t, args...)

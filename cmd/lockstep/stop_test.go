@@ -75,7 +75,7 @@ func busyClients(t *testing.T, list []*nodes.Node) {
 	}
 }
 
-// busyClient works on one connection until it breaks.
+// busyClient works on one connection until that connection breaks, or until stop is closed.
 func busyClient(addr, key string, stop <-chan struct{}) {
 	c, err := respclient.Dial(addr, 10*time.Second)
 	if err != nil {
@@ -101,7 +101,7 @@ func busyClient(addr, key string, stop <-chan struct{}) {
 }
 
 // TestStopIsPrompt: a node that is told to stop does not wait for something that cannot come. The nodes of a cluster may be stopped
-// in any order, and no node may be left that could take over.
+// in any order. The last ones stop promptly, too, although no other node can take over.
 func TestStopIsPrompt(t *testing.T) {
 	byLead := func(leaderFirst bool) func([]*nodes.Node) []*nodes.Node {
 		return func(list []*nodes.Node) []*nodes.Node {
@@ -185,7 +185,7 @@ func TestStopWithHTTPConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// An answer to a later client shows that the server has accepted both.
+	// An answer to a later client shows that the server has accepted both connections.
 	if got, text := page(t, http.DefaultClient, "http://"+n.HTTPAddr+"/healthz", "", "", ""); got != http.StatusOK {
 		t.Fatal(got, text)
 	}

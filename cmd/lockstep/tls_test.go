@@ -65,7 +65,7 @@ func TestFacesWithTLS(t *testing.T) {
 				}
 			}
 		}
-		// In its replicated mode, Redisson looks for the leader there.
+		// In its replicated mode, Redisson looks for the leader in the reply to INFO.
 		if info := ask(t, secret.Dial(t, n.TLSAddr), "INFO", "replication"); n != leader && !strings.Contains(info, "master_port:"+portIn(leader.TLSAddr)) {
 			t.Errorf("%s: INFO with TLS: %s", n.ID, info)
 		}

@@ -43,7 +43,7 @@ func fieldsOf(t *testing.T, v transcript.Value) map[string]transcript.Value {
 	return m
 }
 
-// has fails unless a reply has the given texts, in this order, at its top level.
+// has fails unless the top level of a reply consists of the given texts, in this order.
 func has(t *testing.T, question string, v transcript.Value, texts ...string) {
 	t.Helper()
 	var got []string

@@ -56,7 +56,8 @@ const (
 	unclear outcome = "unclear" // the test was not built, does not exist, or was skipped
 )
 
-// judge reads the output of go test -v. If the program cannot be built or the test does not exist, the outcome is unclear.
+// judge reads the output of go test -v. If the program cannot be built, or the test does not exist or is skipped, the outcome is
+// unclear.
 func judge(out string, err error) outcome {
 	switch {
 	case strings.Contains(out, "[build failed]"), strings.Contains(out, "[setup failed]"), !strings.Contains(out, "=== RUN"):

@@ -65,7 +65,8 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Issue signs a certificate for this machine. Servers and clients may show it. It is valid for the 48 hours before until.
+// Issue signs a certificate for this machine. Servers and clients may show it. It is valid for 48 hours, which end at the time
+// until.
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {

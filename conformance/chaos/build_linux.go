@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// edit replaces one place of one file for one build. The source tree is not changed: the compiler reads another file in its place
-// (go build -overlay).
+// edit replaces one place of one file for one build. The source tree is not changed: the compiler reads an edited copy in place of
+// the file (go build -overlay).
 type edit struct{ file, from, to string }
 
 // clockVariable is an environment variable of the nodes of the test build. It names a file that says how far the node's wall clock

@@ -47,7 +47,7 @@ func testSuite(t *testing.T, seed uint64, only string, edits ...edit) *suite {
 	return s
 }
 
-// testBuild makes the build without edits. All tests use the same one.
+// testBuild makes the build that has testEdits and no other edits. All tests without edits of their own use that build.
 var testBuild func() (string, error)
 
 func TestMain(m *testing.M) {
@@ -92,7 +92,7 @@ func TestChaosFindsLostMessages(t *testing.T) {
 	finds(t, "heard later messages, but not", "one alone", edit{"server/hub.go", "\ts.out.abort()\n", "\t_ = s\n"})
 }
 
-// finds runs a build with a fault, and checks that a failure is found whose text contains says.
+// finds runs a build with a fault, and checks that a failure is found. The text of the failure must contain the argument "says".
 func finds(t *testing.T, says, only string, broken edit) {
 	s := testSuite(t, 1, only, broken)
 	s.busy = 4 * time.Second

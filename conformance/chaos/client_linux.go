@@ -138,9 +138,9 @@ type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
 
-// transaction executes commands in one transaction. If watched is not empty, it first watches and reads that key, and passes the
-// value to then. The function then returns the commands. If another client changes the watched key meanwhile, no command is
-// executed.
+// transaction executes commands in one transaction. The function "then" returns these commands. If watched is not empty,
+// transaction first watches and reads that key, and passes the value of the key to the function. If another client changes the
+// watched key meanwhile, no command is executed.
 func (c *client) transaction(watched string, then func(value string) [][]string) (string, outcome, error) {
 	reply, known, err := c.try(func() (any, error) {
 		var value any

@@ -8,8 +8,8 @@ import (
 	"lockstep/conformance/chaos/history"
 )
 
-// After usesPerKey uses or lostPerKey unknown outcomes, a new key replaces a key, because the history of the old one has become
-// expensive to check. An operation whose outcome is unknown may have taken effect at any time after it was sent.
+// When a key has had usesPerKey uses, or lostPerKey uses with an unknown outcome, a new key takes its place, because its history
+// has become expensive to check. An operation whose outcome is unknown may have taken effect at any time after it was sent.
 const (
 	usesPerKey  = 200
 	lostPerKey  = 4

@@ -67,9 +67,9 @@ func (c *speaker) wants(want string, args ...string) {
 	}
 }
 
-// readsAfterPause pauses the leader until another leader is elected and the lock has a new owner.
-// Then it wakes the old leader and reads its answer to ask. It sends ask during the pause, so the
-// old leader reads ask first when it wakes.
+// readsAfterPause pauses the leader until another leader is elected and the lock has a new owner. Then it wakes the old leader, and
+// reads the old leader's answer to the command "ask". That command was sent during the pause, so it is the first thing that the old
+// leader reads when it wakes.
 func readsAfterPause(t *testing.T, ask ...string) {
 	s, old := trio(t)
 	for round := range 3 {
@@ -110,7 +110,6 @@ func TestJ16StaleReadInScriptAfterPause(t *testing.T) {
 
 // TestJ14StalledLeaderRevokesNothing: the leader's disk stalls, another leader is elected, and the owners of locks renew them
 // there. When the old leader's disk goes on, the old leader ends none of these locks.
-// when its disk goes on.
 func TestJ14StalledLeaderRevokesNothing(t *testing.T) {
 	s, old := trio(t)
 	if old.disk == nil {

@@ -264,7 +264,8 @@ func (n *node) died() bool {
 	return n.wanted && ended(n.done)
 }
 
-// mendDisk repairs the disk, and restarts a process that saw the disk fail.
+// mendDisk makes a stalled or full disk usable again. If the disk has failed, mendDisk only kills the process: start repairs the
+// disk before it starts the process again.
 func (n *node) mendDisk() error {
 	if n.disk == nil {
 		return nil

@@ -74,7 +74,7 @@ func (w *worker) run() {
 	}
 }
 
-// often calls use one to eight times, each time with a key for the given kind of history.
+// often calls the function "use" from one to eight times, each time with a key for the given kind of history.
 func (w *worker) often(kind history.Kind, use func(key string)) {
 	for range 1 + w.rng.IntN(8) {
 		if w.e.over() {
@@ -85,7 +85,7 @@ func (w *worker) often(kind history.Kind, use func(key string)) {
 	}
 }
 
-// rest waits for a random time up to most, or until the epoch is over.
+// rest waits for a random time that is shorter than the duration most, or until the epoch is over.
 func (w *worker) rest(most time.Duration) {
 	select {
 	case <-w.e.stop:

@@ -19,8 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "write redis-7.0.15.txt from the redis-server that is installed")
 
-// TestDocument fails when docs/compatibility.md is older than the results or
-// the command table.
+// TestDocument fails if docs/compatibility.md does not say exactly what the results, the command table, the transcripts and the
+// list of Redis's own tests say now.
 func TestDocument(t *testing.T) {
 	results, err := ReadAll("results")
 	if err != nil {

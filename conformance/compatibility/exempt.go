@@ -9,8 +9,8 @@ import (
 
 // The maps below say what the transcripts need not show, and why. TestPlayed fails for an entry that is no longer true.
 
-// onlyErrors has the commands for which transcripts have only error replies. On servers on which transcripts can be recorded, Redis
-// answers these commands only with errors. Commands in refused count as such commands, too.
+// onlyErrors has the commands for which transcripts have only error replies: a Redis from which transcripts can be recorded answers
+// these commands only with errors. The commands in the map refused count as commands of onlyErrors, too.
 var onlyErrors = map[string]string{
 	"acl|load":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
 	"acl|save":         "the recorded Redis has no ACL file; one that has answers OK, as lockstep does",
@@ -20,7 +20,7 @@ var onlyErrors = map[string]string{
 	"shutdown":         "a server that ends answers nothing; cmd/lockstep's tests end one",
 }
 
-// noErrors has the commands that accept any arguments.
+// noErrors has the commands that accept any arguments, so that no transcript can have an error of them.
 var noErrors = map[string]string{
 	"command|docs":       anyNames,
 	"command|info":       anyNames,

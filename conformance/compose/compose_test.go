@@ -173,7 +173,7 @@ func (s *stage) contend() (stop func()) {
 	}
 }
 
-// client takes and releases one lock until its connection fails.
+// client takes and releases one lock until its connection fails, or until over is true.
 func (s *stage) client(c conn, i int, over *atomic.Bool) error {
 	lock := i % contendedFor
 	key := fmt.Sprint("contended:", lock)

@@ -70,7 +70,7 @@ var commands = []command{
 	{"DUMP {key}", shape}, // the order in sets is not defined
 	{"RESTORE {key} (0|{ttlms}) {dump} [REPLACE] [ABSTTL] [IDLETIME {small}]", exact},
 	{"OBJECT (FREQ|REFCOUNTS) {key}", exact}, {"OBJECT IDLETIME {key}", shape},
-	// With BY and ALPHA the order of equal elements is not defined.
+	// With BY and ALPHA the order of equal elements is not defined, so no command here has both.
 	{"SORT {list} [BY (s*|h*->f)] [LIMIT {small} {small}] [GET (#|s*|h*->f)]... [ASC|DESC] [STORE {list}]", exact},
 	{"SORT {list} [LIMIT {small} {small}] [GET (#|s*|h*->f)]... [ASC|DESC] ALPHA [STORE {list}]", exact},
 	{"SORT_RO {zset} [ALPHA] [DESC] [LIMIT {small} {small}]", exact},

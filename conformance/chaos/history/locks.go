@@ -113,7 +113,7 @@ func (s lockState) ifOwner(op *Op, does func(lockState) lockState) []any {
 	return s.absent(op, op.Result == "0")
 }
 
-// absent is the step for an operation that may reply that the lock has no owner; says tells whether the reply says that.
+// absent is the step for an operation that may reply that the lock has no owner. The argument "says" is true if the reply was that.
 func (s lockState) absent(op *Op, says bool) []any {
 	if !says {
 		return nil

@@ -6,7 +6,7 @@ import (
 )
 
 func TestCheckMessages(t *testing.T) {
-	// Message x was sent from time 10x to 10x+5. Message e was not acknowledged.
+	// The n-th message, counted from 1, was sent from time 10n to time 10n+5. The message "e" was not acknowledged.
 	var sent []Publication
 	for i, text := range strings.Split("abcdefgh", "") {
 		at := int64(10 * (i + 1))
