@@ -80,7 +80,8 @@ func (g *generator) draw() {
 	}
 }
 
-// some draws the steps that draw puts into pending. Steps marked resp3 go over one connection, all others over the other.
+// some chooses at random the steps that the method draw puts into pending. Steps with resp3 go over the connections that speak
+// RESP3, all other steps over those that speak RESP2.
 func (g *generator) some() []step {
 	switch n := g.r.IntN(1000); {
 	case n < 80:
@@ -194,8 +195,8 @@ func (g *generator) transaction() []step {
 	return list
 }
 
-// expiry draws steps for a key whose time to live ends at once. For PEXPIRE that may even be too late: if the time is over before
-// Redis has looked up the key, Redis deletes the key.
+// expiry draws steps for a key whose time to live ends at once. A PEXPIRE of these steps may itself delete the key: Redis does so
+// if the time is over before Redis has looked up the key.
 func (g *generator) expiry() []step {
 	key, ms := words["key"](g.r), strconv.Itoa(10+g.r.IntN(3))
 	if g.r.IntN(3) == 0 {

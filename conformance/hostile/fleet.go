@@ -159,8 +159,8 @@ func (l *line) do(args ...string) (any, error) {
 	return l.Do(args...)
 }
 
-// insist does what do does, for the judge. It sends a command again if the command was refused or its outcome is unknown. That does
-// no harm, because every command of the judge may be executed twice.
+// insist is for the judge. It sends a command by the method do, and sends it again if it was refused or its outcome is unknown.
+// That does no harm, because every command of the judge may be executed twice.
 func (l *line) insist(args ...string) (reply any, err error) {
 	for began := time.Now(); time.Since(began) < patience; time.Sleep(50 * time.Millisecond) {
 		var refused respclient.ServerError

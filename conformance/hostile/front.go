@@ -29,7 +29,7 @@ type front struct {
 	work     sync.WaitGroup
 }
 
-// newFront makes a front that listens. It closes every connection until before has been called.
+// newFront makes a front that listens. Until the method before is called, the front closes every connection at once.
 func newFront(t testing.TB) *front {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -50,7 +50,8 @@ func newFront(t testing.TB) *front {
 	return fr
 }
 
-// before makes the front pass connections on to the address to. It returns the front's own address.
+// before tells the front the address of the node, to which the front from then on passes its connections. It returns the front's
+// own address.
 func (fr *front) before(to string) string {
 	fr.mu.Lock()
 	defer fr.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// short is how long an attack lasts in `make test`, on three nodes and on one together.
+	// short is how long all attacks together last in `make test`, those on three nodes and those on a single node.
 	short = 24 * time.Second
 	// A run ends after enough violations.
 	enough = 8
@@ -47,7 +47,8 @@ func span(t *testing.T) (time.Duration, uint64) {
 	return length, seed
 }
 
-// choose returns the attack named only or, if only is empty, all attacks that are to be played.
+// choose returns the attack whose name is in the argument only. If that argument is empty, it returns all attacks; in `make test`
+// it leaves out those that still break a rule.
 func choose(t *testing.T, only string, inMakeTest bool) (chosen []attack) {
 	t.Helper()
 	for _, a := range attacks {

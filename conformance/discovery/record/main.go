@@ -272,7 +272,7 @@ func (r *recorder) cluster() error {
 			return err
 		}
 	}
-	// The owner of the slots hears that its replicas are online only by the next ping.
+	// Only the next ping tells the owner of the slots that its replicas are online.
 	for _, n := range nodes {
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 			v, err := n.ask("CLUSTER", "SLOTS")

@@ -17,7 +17,7 @@ import (
 )
 
 // kinds are ways to make a node's memory grow. Each function is called again and again, with a new connection and the number of the
-// call. Its replies do not matter.
+// call. The replies that it gets do not matter.
 var kinds = []struct {
 	name string
 	grow func(c *respclient.Conn, i int)
@@ -241,8 +241,8 @@ func isReply(err error) bool {
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
 }
 
-// attack plays one kind for the time each. It does so in another process of low priority, because the attacker's own work must not
-// slow the nodes down.
+// attack plays one kind of growth, for the duration that the argument each gives. It does so in another process of low priority,
+// because the attacker's own work must not slow the nodes down.
 func attack(t *testing.T, kind, addr string, each time.Duration) {
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
 	cmd.Env = append(os.Environ(), "LOCKSTEP_ATTACKER="+strings.Join([]string{kind, addr, each.String()}, "\n"))
