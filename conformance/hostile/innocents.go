@@ -79,7 +79,7 @@ func (all *innocents) stop() {
 	all.work.Wait()
 }
 
-// since returns the longest wait since the last call.
+// since returns the longest time that an innocent has waited for a reply since the last call of since.
 func (all *innocents) since() time.Duration {
 	all.mu.Lock()
 	defer all.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// repeat calls do every few milliseconds until the caller calls off.
+// repeat calls the function do every few milliseconds, until the caller calls the returned function off.
 func repeat(do func()) (off func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -46,7 +46,7 @@ func ask(t *testing.T, s *siege, args ...string) any {
 	return got
 }
 
-// during sends a command of the owner again and again during the round.
+// during makes a harm: the owner sends a command again and again for as long as the round lasts.
 func during(args ...string) func(*testing.T, *siege) func() {
 	return func(_ *testing.T, s *siege) func() {
 		l, err := s.f.dial(0)
@@ -58,7 +58,8 @@ func during(args ...string) func(*testing.T, *siege) func() {
 	}
 }
 
-// before sends the commands of harm before the round, and those of undo after it.
+// before makes a harm: the owner sends the commands in the list harm ahead of the round, and those in the list undo when the round
+// is over.
 func before(harm, undo [][]string) func(*testing.T, *siege) func() {
 	return func(t *testing.T, s *siege) func() {
 		for _, args := range harm {
@@ -210,7 +211,8 @@ func TestJudgeLooksAgain(t *testing.T) {
 	for range 3 {
 		play(false, "while true do end")
 	}
-	// It depends on the machine how long the first script must be that has too little time left.
+	// The first script must be so long that the time which the user has left does not suffice for it. How long that is depends on the
+	// machine.
 	for loops := 50_000; count.again.Load() == 0; loops *= 2 {
 		if found := play(true, fmt.Sprintf("for i = 1, %d do end return 1", loops)); found[unlikeRedis] != 0 || loops > 1e8 {
 			t.Fatalf("after endless scripts and %d loops: %v, and %d were looked at again", loops, found, count.again.Load())

@@ -39,10 +39,10 @@ type report struct {
 	Kills   int
 	Seconds float64
 	// In these measurements, a client asks for a lock after the leader was killed. NextGrant is the time from the kill until one
-	// surviving node has granted such a lock. Everywhere is the time until each of them has granted one.
+	// surviving node has granted such a lock. Everywhere is the time until every surviving node has granted one.
 	NextGrant, Everywhere spread `json:",omitzero"`
-	// These are the longest times that a client waited for a reply. Transfer counts while leadership was handed over. Stop counts
-	// while SIGTERM stopped the leader, for the clients of other nodes. Undisturbed counts while nothing was done.
+	// These are the longest times that a client waited for a reply. Transfer was measured while leadership was handed over. Stop was
+	// measured while SIGTERM stopped the leader, for the clients of other nodes. Undisturbed was measured while nothing was done.
 	Transfer, Stop, Undisturbed spread `json:",omitzero"`
 	Operations                  map[string]int
 	Faults                      map[judge.Fault]int

@@ -86,7 +86,7 @@ func (r *run) begin() *round {
 	return r.round
 }
 
-// holds records a lock that is never released.
+// holds adds a lock to the list of those that are never released.
 func (r *run) holds(l *judge.Lease) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +103,8 @@ func (r *run) waited(at *place, sent time.Time) {
 	}
 }
 
-// watch calls do, and returns the longest time that a client waited for a reply meanwhile or shortly afterwards. The clients of the
-// node except do not count.
+// watch calls the function do, and returns the longest time that a client waited for a reply meanwhile or shortly afterwards. It
+// does not count the clients of one node: that in the argument except.
 func (r *run) watch(except *place, do func()) time.Duration {
 	r.mu.Lock()
 	r.since, r.longest, r.except = time.Now(), 0, except

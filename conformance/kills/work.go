@@ -16,8 +16,8 @@ const (
 
 	unlock = `if redis.call('get',KEYS[1]) == ARGV[1] then return redis.call('del',KEYS[1]) else return 0 end`
 
-	// Redisson makes such a lock, which its owner may take again: a hash of owner and count. The result 0 means that another owner
-	// holds it.
+	// These scripts take and release a lock that its owner may take again, in the form that Redisson uses: a hash from owner to count.
+	// The script enter returns 0 if another owner holds the lock.
 	enter = `if redis.call('exists',KEYS[1]) == 0 or redis.call('hexists',KEYS[1],ARGV[1]) == 1 then
 redis.call('pexpire',KEYS[1],ARGV[2]) local n = redis.call('hincrby',KEYS[1],ARGV[1],1) redis.call('pexpire',KEYS[1],ARGV[2]) return n end return 0`
 	leave = `if redis.call('hexists',KEYS[1],ARGV[1]) == 0 then return -1 end

@@ -130,7 +130,7 @@ func runTcl(t *testing.T, dir, addr, unit string) string {
 	cmd := exec.CommandContext(ctx, "tclsh", "tests/test_helper.tcl", "--host", host, "--port", port, "--single", unit, "--baseport", strconv.Itoa(base),
 		"--portcount", "10", "--clients", "1", "--tags", "-needs:repl", "--no-latency", "--durable", "--skipfile", skipFile)
 	cmd.Dir = dir
-	// The suite runs its tests in a process of its own.
+	// The suite runs its tests in a process of its own, which must be killed together with the suite.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 5 * time.Second

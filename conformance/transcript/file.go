@@ -81,7 +81,7 @@ func Parse(name string, src []byte) (*File, error) {
 	return p.file, nil
 }
 
-// Format writes the file back; it is the inverse of [Parse].
+// Format returns the text of the file; it is the inverse of [Parse].
 func (f *File) Format() []byte {
 	var b strings.Builder
 	for _, s := range f.Steps {

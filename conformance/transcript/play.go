@@ -98,7 +98,7 @@ type player struct {
 	cur       *wire
 }
 
-// play runs every step and hands each reply to see.
+// play runs every step and calls the function see with each reply.
 func play(f *File, t Target, recording bool, see func(*Step, []string)) error {
 	if len(f.Server) > 0 {
 		c, ok := t.(Configurable)

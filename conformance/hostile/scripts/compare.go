@@ -16,7 +16,8 @@ var address = regexp.MustCompile(`(table|function|thread|userdata): 0x[0-9a-f]+`
 // overflow it in the other function.
 var overflow = regexp.MustCompile(`[a-z_]+:[0-9]+: stack overflow`)
 
-// Same reports whether two servers replied the same to a script. Addresses do not count.
+// Same reports whether two servers replied the same to a script. Addresses do not count, nor does the place at which the stack
+// overflowed.
 func Same(a, b transcript.Value) bool {
 	plain := func(line string) string {
 		return overflow.ReplaceAllString(address.ReplaceAllString(line, "$1"), "stack overflow")

@@ -2,8 +2,8 @@
 // to write them, every mechanism that nests, the settings of cjson, error objects, sizes, and callbacks that call commands. One
 // seed makes one script.
 //
-// A script catches the errors of its statements and returns their results, so one script tries many things. Every server that
-// behaves as Redis 7.0.15 does returns the same, unless the script is Loose: the reply to such a script is not compared.
+// A script catches the errors of its statements and returns their results, so one script tries many things. All servers that behave
+// like Redis 7.0.15 return the same reply to it, unless the script is Loose: the reply to such a script is not compared.
 package scripts
 
 import (

@@ -7,7 +7,8 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// TestSame: replies that differ only in addresses are the same; any other difference counts.
+// TestSame: replies are the same if they differ only in addresses, or only in the place at which the stack overflowed. Any other
+// difference counts.
 func TestSame(t *testing.T) {
 	reply := func(texts ...string) transcript.Value {
 		v := transcript.Value{Type: '*'}
