@@ -221,7 +221,7 @@ func (p *plan) contend(first *respclient.Conn) (int64, error) {
 	return taken.Load(), reason
 }
 
-// client takes and releases one lock again and again, up to the time end.
+// client takes and releases one lock again and again, until the time in the argument "end".
 func (p *plan) client(c *respclient.Conn, i int, end time.Time, holders []atomic.Int32, taken *atomic.Int64) error {
 	lock := i % p.locks
 	key, channel, me := fmt.Sprintf("lock:%d", lock), fmt.Sprintf("channel:%d", lock), fmt.Sprintf("client:%d", i)

@@ -38,8 +38,8 @@ func startRedis(fsync string) func(*System) error {
 	}
 }
 
-// serveRedis makes the clients take locks from Redis. Each time a client has taken locks, it waits until as many replicas as wait
-// says have them.
+// serveRedis makes the clients take locks from Redis. Each time a client has taken locks, it waits until the given number of replicas
+// have these locks.
 func (s *System) serveRedis(wait int, addrs ...string) {
 	s.serveResp(wait, addrs...)
 	s.Version = versionOf("redis-server", "--version")

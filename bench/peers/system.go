@@ -25,7 +25,7 @@ const (
 // Kind is a peer that can be started.
 type Kind struct {
 	Name, About string
-	// programs must be installed. The field what names the package that has them.
+	// programs must be installed. The field "what" names the package that has them.
 	programs []string
 	what     string
 	start    func(*System) error

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// everything returns a report with every figure of every claim. Each figure of lockstep has the value of the argument left. Every
+// everything returns a report with every figure of every claim. Each figure of lockstep has the value of the argument "left". Every
 // other figure is 100, also the time of fdatasync.
 func everything(fileSystem string, left float64) *Report {
 	r := &Report{Machine: Machine{FileSystem: fileSystem}, Fsync: Fsync{P50: 100}}

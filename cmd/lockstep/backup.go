@@ -76,7 +76,7 @@ func verifyBackup(path string) (raftfsm.BackupFacts, error) {
 	return readFile(path, func(in io.Reader) (raftfsm.BackupFacts, error) { return raftfsm.ReadBackup(in, io.Discard) })
 }
 
-// readFile opens the file at path, and has the function read read the backup in it.
+// readFile opens the file at path. Then it calls the function read, which reads the backup in the file.
 func readFile(path string, read func(io.Reader) (raftfsm.BackupFacts, error)) (facts raftfsm.BackupFacts, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -166,8 +166,8 @@ func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (f
 // lockPart locks the part of a backup as long as this process has it open.
 func lockPart(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// removeLeftovers removes the parts that earlier backups to path have left because they were interrupted. It recognizes them by
-// their not being locked by any process. It does not touch own, which is the part of the present backup.
+// removeLeftovers removes the parts that earlier backups to path have left because they were interrupted: no process locks such a
+// part. It does not remove the part "own", which belongs to the present backup.
 func removeLeftovers(path, own string) error {
 	parts, err := filepath.Glob(escapeGlob(path) + ".*.part")
 	for _, part := range parts {

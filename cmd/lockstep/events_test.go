@@ -140,7 +140,7 @@ func TestEventsOnEveryNode(t *testing.T) {
 }
 
 // In TestTrackingOnEveryNode, clients of all nodes read a key, and then a client of one node changes the key. Every client that has
-// read the key is told of the change.
+// read the key is told of the change, except a client with NOLOOP that has made the change itself.
 func TestTrackingOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	mustDo(t, list[0], "OK", "SET", "k", "0")

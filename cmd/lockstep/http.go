@@ -42,8 +42,8 @@ type guardian struct {
 	protected func() bool // asked at each request: CONFIG SET may turn protected mode on or off
 }
 
-// only wraps a page in a handler. The handler shows the page to a client if the client's ACL user may run command, a command of the
-// Redis protocol. The client names its user by Basic authentication. A client that names none is the default user, if that user
+// only(command, page) is a handler. It shows page to a client if the client's ACL user may run command, a command of the Redis
+// protocol. The client names its user by Basic authentication. A client that names none is the default user, if that user
 // needs no password. In protected mode, some clients must name a user that needs a password: a client on another machine, and a
 // client whose request has a foreign host name (nearHost).
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {

@@ -91,7 +91,7 @@ func openFiles() (int, error) {
 // not open the next file of its log. The result clients is the largest maxclients of each server. The result most is the largest
 // number of clients of one server that may be in the TLS handshake at once; it is never larger than the argument handshakes.
 //
-// Each server needs more files than these two numbers. For a moment it may have an eighth more sessions than maxclients
+// A server may hold more files than one for each of these clients. For a moment it may have an eighth more sessions than maxclients
 // (Server.makeRoom). When the largest number of clients is in the handshake with a TLS server, three other groups of clients hold
 // files, too: twice as many wait for the handshake, half as many were cut off and are ending, and a quarter as many wait for room
 // after the handshake.

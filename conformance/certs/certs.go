@@ -66,7 +66,7 @@ func (a *Authority) Pool() *x509.CertPool {
 }
 
 // Issue signs a certificate for this machine. Servers and clients may show it. It is valid for 48 hours, which end at the time
-// until.
+// in the argument "until".
 func (a *Authority) Issue(name string, until time.Time) (Pair, error) {
 	n, err := serial()
 	if err != nil {

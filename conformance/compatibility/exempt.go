@@ -20,7 +20,7 @@ var onlyErrors = map[string]string{
 	"shutdown":         "a server that ends answers nothing; cmd/lockstep's tests end one",
 }
 
-// noErrors has the commands that accept any arguments, so that no transcript can have an error of them.
+// noErrors has the commands that accept any arguments, so that no transcript can show one of them fail.
 var noErrors = map[string]string{
 	"command|docs":       anyNames,
 	"command|info":       anyNames,

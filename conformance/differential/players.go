@@ -336,7 +336,7 @@ func quiet(args []string) bool {
 	return has("BITFIELD") && has("FAIL")
 }
 
-// unwatch ends every WATCH and every transaction. It spares one transaction: that of the pair in the argument at, if commands are
+// unwatch ends every WATCH and every transaction. It spares one transaction: that of the pair in the argument "at", if commands are
 // queued in it.
 func (p *players) unwatch(at *pair) error {
 	for _, c := range []*pair{p.resp2, p.resp3} {

@@ -105,7 +105,7 @@ func blpopSemaphore(t *testing.T, r, other *redis.Client, key string) {
 	want(t, r.LLen(ctx, key), 0)
 }
 
-// unlock deletes key if the value is still mine, as go-redis's documentation does. It calls the function between after it has read
+// unlock deletes key if the value is still mine, as go-redis's documentation does. It calls the function "between" after it has read
 // the value and before it deletes the key.
 func unlock(ctx context.Context, r *redis.Client, key string, between func() error) error {
 	return r.Watch(ctx, func(tx *redis.Tx) error {

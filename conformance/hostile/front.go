@@ -29,7 +29,7 @@ type front struct {
 	work     sync.WaitGroup
 }
 
-// newFront makes a front that listens. Until the method before is called, the front closes every connection at once.
+// newFront makes a front that listens. Until the method "before" is called, the front closes every connection at once.
 func newFront(t testing.TB) *front {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -47,7 +47,7 @@ func span(t *testing.T) (time.Duration, uint64) {
 	return length, seed
 }
 
-// choose returns the attack whose name is in the argument only. If that argument is empty, it returns all attacks; in `make test`
+// choose returns the attack whose name is in the argument "only". If that argument is empty, it returns all attacks; in `make test`
 // it leaves out those that still break a rule.
 func choose(t *testing.T, only string, inMakeTest bool) (chosen []attack) {
 	t.Helper()

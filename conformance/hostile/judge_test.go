@@ -12,7 +12,7 @@ import (
 	"lockstep/conformance/transcript/redisd"
 )
 
-// repeat calls the function do every few milliseconds, until the caller calls the returned function off.
+// repeat calls the function do every few milliseconds, until the function that it returns is called.
 func repeat(do func()) (off func()) {
 	stop, done := make(chan struct{}), make(chan struct{})
 	go func() {

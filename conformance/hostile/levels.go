@@ -152,7 +152,7 @@ func (f *fleet) goroutines(node int) (int64, bool) {
 	return n, err == nil
 }
 
-// above lists what has grown or changed since the levels in the argument before were measured.
+// above lists what has grown or changed since the levels in the argument "before" were measured.
 func (l *levels) above(before *levels) []string {
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(l.numbers)) {

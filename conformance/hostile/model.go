@@ -68,7 +68,7 @@ func (m *model) forgets() error {
 	return err
 }
 
-// alsoReplies reports whether Redis, too, can give the reply got to the command p. It sends prior and p to Redis again, several
+// alsoReplies reports whether Redis, too, can give the reply "got" to the command p. It sends "prior" and p to Redis again, several
 // times, each time after a script that leaves other garbage. Earlier scripts decide when Redis collects garbage. The collector
 // calls finalizers, such a call counts as a nested one, and so it may make a script fail.
 func (m *model) alsoReplies(prior, p []byte, got transcript.Value) bool {

@@ -104,7 +104,7 @@ func (s *siege) round(inputs []input) map[judge.Fault]int {
 	return s.check()
 }
 
-// watchMemory checks the resident memory of the nodes until the caller calls the returned function off. It does nothing if there
+// watchMemory checks the resident memory of the nodes until the function that it returns is called. It does nothing if there
 // are control groups, because then the kernel bounds the memory.
 func (s *siege) watchMemory() (off func()) {
 	if s.f.ungrouped == nil {

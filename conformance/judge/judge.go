@@ -160,7 +160,7 @@ func NewElements(name string) *Elements {
 	return &Elements{Name: name, Acked: map[string]bool{}, Maybe: map[string]bool{}}
 }
 
-// Are judges whether the clients can have appended exactly these elements: list has the contents of the whole list.
+// Are judges the contents of the whole list: every acknowledged element must be there, none twice, and none that nobody appended.
 func (e *Elements) Are(j *Judge, list []string) {
 	seen := map[string]int{}
 	for _, x := range list {
@@ -199,7 +199,7 @@ func (l *Lease) From() time.Time {
 	return l.Sent
 }
 
-// Owned judges the owner that a read of the lock returned. The argument at is the instant at which the reply came.
+// Owned judges the owner that a read of the lock returned. The argument "at" is the instant at which the reply came.
 func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 	if at.Sub(l.From()) >= l.TTL {
 		return false
@@ -214,7 +214,7 @@ func (l *Lease) Owned(j *Judge, owner any, at time.Time) (judged bool) {
 // rounding is how much may be missing of a remaining time, because a lease begins and ends at whole milliseconds.
 const rounding = time.Millisecond
 
-// Remains judges the result of PTTL, in milliseconds. The argument at is the instant at which the reply came.
+// Remains judges the result of PTTL, in milliseconds. The argument "at" is the instant at which the reply came.
 func (l *Lease) Remains(j *Judge, pttl int64, at time.Time) {
 	if least := l.TTL - at.Sub(l.From()) - rounding; time.Duration(pttl)*time.Millisecond < least.Truncate(time.Millisecond) {
 		j.Fault(LeaseShort, "%s: %d ms remain, at least %v must", l.Key, pttl, least)

@@ -75,7 +75,7 @@ func TestLeaderKills(t *testing.T) {
 }
 
 // kill kills the leader's process. It measures the time until a survivor grants a lock that a client has asked for after the kill.
-// The result first is the time until one survivor has granted such a lock. The result every is the time until each survivor has
+// The result "first" is the time until one survivor has granted such a lock. The result "every" is the time until each survivor has
 // granted one.
 func (r *run) kill(leader *place, survivors []*place, n int) (first, every time.Duration) {
 	r.t.Helper()

@@ -104,7 +104,7 @@ func (r *run) waited(at *place, sent time.Time) {
 }
 
 // watch calls the function do, and returns the longest time that a client waited for a reply meanwhile or shortly afterwards. It
-// does not count the clients of one node: that in the argument except.
+// does not count the clients of one node: that in the argument "except".
 func (r *run) watch(except *place, do func()) time.Duration {
 	r.mu.Lock()
 	r.since, r.longest, r.except = time.Now(), 0, except

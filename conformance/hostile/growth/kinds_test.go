@@ -241,7 +241,7 @@ func isReply(err error) bool {
 	return !network && strings.Contains(err.Error(), " ") && err.Error() == strings.TrimSpace(err.Error()) && strings.ToUpper(err.Error()[:2]) == err.Error()[:2]
 }
 
-// attack plays one kind of growth, for the duration that the argument each gives. It does so in another process of low priority,
+// attack plays one kind of growth, for the duration that the argument "each" gives. It does so in another process of low priority,
 // because the attacker's own work must not slow the nodes down.
 func attack(t *testing.T, kind, addr string, each time.Duration) {
 	cmd := exec.Command("nice", "-n", "19", os.Args[0], "-test.run=^TestAttacker$")
