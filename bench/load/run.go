@@ -16,8 +16,8 @@ type Spec struct {
 	Pipeline  int           // keys in one request
 	Token     int           // minimum size of an owner's token in bytes
 	Rate      float64       // operations per second of all clients; 0: as fast as they can
-	Locks     int           // how many locks unlock and renew hold at most, and how many leases the workload expire has
-	Within    time.Duration // the time in which the leases of the workload expire end
+	Locks     int           // how many locks the workloads "unlock" and "renew" hold at most, and how many leases "expire" has
+	Within    time.Duration // in the workload "expire", the time from the end of the first lease to that of the last
 	Warm, For time.Duration
 
 	Pipelines bool // whether the peer has pipelines, which the preparation then uses
@@ -31,7 +31,7 @@ type Outcome struct {
 	Latencies []time.Duration // one for each step, in no order
 	PerClient []int           // operations of each client
 
-	// Calm and Gone are for the workload expire. Calm has the latencies before the first lease ended. Gone is the time from the end of
+	// Calm and Gone are for the workload "expire". Calm has the latencies before the first lease ended. Gone is the time from the end of
 	// the last lease until the peer had deleted all locks whose leases ended.
 	Calm []time.Duration
 	Gone time.Duration
@@ -49,7 +49,7 @@ type run struct {
 	first   sync.Once     // closes some when the first step ends in the measurement
 	some    chan struct{} // see first
 	inside  atomic.Int32  // clients in the contended section
-	storm   *storm        // for the workload expire
+	storm   *storm        // for the workload "expire"
 	extra   Session       // the session that holds the storm's leases
 
 	preparing time.Time
@@ -61,7 +61,7 @@ type run struct {
 // The phases of a run.
 const (
 	warming = iota
-	calm    // in the workload expire alone: before the first lease ends
+	calm    // only in the workload "expire": before the first lease ends
 	measuring
 	stopping
 )

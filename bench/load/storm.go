@@ -13,7 +13,7 @@ type storm struct {
 	before  int           // the peer's count of ended leases, before any lease of the storm ended
 	from    time.Time     // when the first lease of the storm ends
 	last    time.Time     // when the last lease of the storm ends
-	gone    time.Duration // how long after last all of the storm's locks were deleted
+	gone    time.Duration // how long after the time "last" all of the storm's locks were deleted
 }
 
 const (

@@ -110,7 +110,7 @@ func (r *run) watch(except *place, do func()) time.Duration {
 	r.since, r.longest, r.except = time.Now(), 0, except
 	r.mu.Unlock()
 	do()
-	time.Sleep(250 * time.Millisecond) // clients that began to wait during do get their answers
+	time.Sleep(250 * time.Millisecond) // clients that began to wait while do ran get their answers
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.longest
