@@ -94,8 +94,8 @@ func (r *run) next(n int) []string {
 // Meter reads how much of the machine has been used so far. Run calls it while no client does anything.
 type Meter func() error
 
-// Run opens the clients, prepares them, lets them work, and measures them once they are warm. It calls begin before their first
-// step and end after their last.
+// Run opens the clients, prepares them, lets them work, and measures them once they are warm. It calls the meter "begin" before
+// their first step, and the meter "end" after their last one.
 func Run(spec Spec, target Target, begin, end Meter) (out Outcome, err error) {
 	r := &run{spec: spec, some: make(chan struct{})}
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -161,7 +161,7 @@ func (r *run) close() (err error) {
 	return errors.Join(err, r.each(func(c *client) error { return c.Close() }))
 }
 
-// each calls do for all clients at the same time.
+// each calls the function do for all clients at the same time.
 func (r *run) each(do func(*client) error) error {
 	return each(r.clients, func(_ int, c *client) error { return do(c) })
 }
@@ -219,7 +219,7 @@ func (r *run) observe(done <-chan struct{}) time.Duration {
 	return time.Since(from)
 }
 
-// wait waits for the duration last, or until done is closed.
+// wait waits for the duration "last", or until done is closed.
 func wait(done <-chan struct{}, last time.Duration) {
 	timer := time.NewTimer(last)
 	defer timer.Stop()

@@ -107,7 +107,7 @@ func (p plan) strikeAll(s system, k kind, h *herd) (done []struck, err error) {
 	return done, nil
 }
 
-// strike carries out one fault, and undoes it after the duration down.
+// strike carries out one fault, and undoes it after the duration "down".
 func (p plan) strike(target *process, fault string, down time.Duration) error {
 	var undo func() error
 	switch fault {

@@ -155,7 +155,7 @@ func (e *etcdSession) Close() (err error) {
 	return err
 }
 
-// tally counts the keys for which do returns true.
+// tally counts the keys for which the function do returns true.
 func tally(keys []string, do func(key string) (bool, error)) (n int, err error) {
 	for _, key := range keys {
 		ok, err := do(key)

@@ -140,7 +140,7 @@ func twoClients(t *testing.T, s *System) {
 	p.afterwards()
 }
 
-// want calls do with some keys, and checks the number that do returns.
+// want calls the function do with some keys, and checks the number that this function returns.
 func (p *peer) want(what string, want int, do func([]string) (int, error), keys ...string) {
 	p.Helper()
 	if got, err := do(keys); err != nil || got != want {

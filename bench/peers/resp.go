@@ -181,7 +181,7 @@ func (r *respSession) locked(n int, count func(wire.Reply) int) (int, error) {
 	return got, err
 }
 
-// exchange sends the gathered commands, and adds up what count returns for n replies.
+// exchange sends the gathered commands, and adds up what the function count returns for n replies.
 func (r *respSession) exchange(n int, count func(wire.Reply) int) (sum int, err error) {
 	if err := r.Flush(); err != nil {
 		return 0, err

@@ -20,7 +20,7 @@ type Usage struct {
 	Sent    int64 // bytes that left their TCP sockets, those to clients included
 }
 
-// Minus returns what was used since the time of before.
+// Minus returns what has been used since the earlier Usage in the argument "before".
 func (u Usage) Minus(before Usage) Usage {
 	since := func(now, then int64) int64 {
 		if now < 0 || then < 0 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// replay returns a client of a server that sends the bytes of said, and nothing else. The reader reads what the client sends.
+// replay returns a client of a server that sends the text "said", and nothing else. The reader reads what the client sends.
 func replay(t *testing.T, said string) (*Resp, *bufio.Reader) {
 	t.Helper()
 	mine, its := net.Pipe()

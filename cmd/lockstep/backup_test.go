@@ -320,7 +320,7 @@ func TestBackupThatIsInterrupted(t *testing.T) {
 	}
 }
 
-// giveBackup answers the commands of a client that takes a backup. If meanwhile is true, it calls do before the first piece.
+// giveBackup answers the commands of a client that takes a backup. If meanwhile is true, it calls the function do before the first piece.
 func giveBackup(conn net.Conn, begin string, pieces []string, meanwhile bool, do func()) {
 	defer conn.Close()
 	for lines := bufio.NewScanner(conn); lines.Scan(); {

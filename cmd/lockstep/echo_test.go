@@ -72,7 +72,7 @@ func is(v transcript.Value, text string) bool { return v.Type == '$' && !v.Null 
 
 func isStatus(v transcript.Value, text string) bool { return v.Type == '+' && v.Text == text }
 
-// isList reports whether v is an aggregate of the type kind whose elements are these bulk strings.
+// isList reports whether v is an aggregate of the type "kind" whose elements are these bulk strings.
 func isList(v transcript.Value, kind byte, texts ...string) bool {
 	return v.Type == kind && !v.Null && slices.EqualFunc(v.Elems, texts, is)
 }
@@ -263,7 +263,7 @@ func startEchoes(t *testing.T, addr string, seed uint64, count int) *echoes {
 	return e
 }
 
-// more waits until the clients have got count more replies that belong to their requests.
+// more waits until the clients have got as many more replies as count says, all of which belong to their requests.
 func (e *echoes) more(count int64) {
 	e.t.Helper()
 	from := e.right.Load()

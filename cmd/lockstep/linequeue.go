@@ -30,7 +30,7 @@ type lineQueue struct {
 	to    io.Writer
 	more  chan struct{} // tells run that lines has a new line or over is set; has room for one signal
 	moved chan struct{} // tells flush that run has written a line; has room for one signal
-	lost  atomic.Uint64 // number of lines that were left out since the start
+	lost  atomic.Uint64 // number of lines that were left out, or could not be written, since the start
 
 	mu      sync.Mutex
 	lines   [][]byte // the lines that run has not taken yet

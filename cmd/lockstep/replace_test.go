@@ -22,7 +22,7 @@ const (
 	watchdogPause = 200 * time.Millisecond
 )
 
-// holdLeases renews leases through the nodes until the test calls done. It fails the test if a lease is gone.
+// holdLeases renews leases through the nodes until the test calls the function done. It fails the test if a lease is gone.
 func holdLeases(t *testing.T, list []*nodes.Node) (done func()) {
 	stop := make(chan struct{})
 	var work sync.WaitGroup

@@ -254,8 +254,8 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	}
 }
 
-// die ends the process at once; if nobody reads the log, it first waits for a moment. It is the node's Config.Fatal. The node calls
-// it for errors after which it could not keep its promises, such as a disk that fails.
+// die writes the last line of the log and ends the process. If nobody reads the log, it ends the process after lastWordsStall. It is
+// the node's Config.Fatal. The node calls it for errors after which it could not keep its promises, such as a disk that fails.
 func (q *lineQueue) die(err error) {
 	q.last(fmt.Sprintf("lockstep: %v\n", err))
 	q.flush()

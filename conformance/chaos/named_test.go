@@ -26,7 +26,7 @@ func trio(t *testing.T) (*suite, *node) {
 	return s, s.leads(t, nil)
 }
 
-// leads waits until a node other than old leads.
+// leads waits until a node is the leader that is not the node "old", and returns it.
 func (s *suite) leads(t *testing.T, old *node) *node {
 	t.Helper()
 	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) { // polls processes

@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// RaiseFiles raises the limit of open files to want, for this process and those that it starts.
+// RaiseFiles raises the limit of open files for this process and those that it starts, if the limit is less than want.
 func RaiseFiles(want uint64) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

@@ -63,7 +63,7 @@ func (l library) missing(a addrs) string {
 	return ""
 }
 
-// retry calls try every 50 ms until try returns true or wait is over.
+// retry calls the function try every 50 ms, until that function returns true or the time "wait" is over.
 func retry(wait time.Duration, try func() (bool, error)) (bool, error) {
 	for end := time.Now().Add(wait); ; time.Sleep(50 * time.Millisecond) {
 		if ok, err := try(); ok || err != nil || !time.Now().Before(end) {
@@ -144,7 +144,7 @@ func (l redsyncLock) extend(time.Duration) error {
 	return again(func() error { return owner(l.Extend()) })
 }
 
-// again calls do until the server has answered in time. redsync gives each server a twentieth of the lease. A test has short
+// again calls the function do until the server has answered in time. redsync gives each server a twentieth of the lease. A test has short
 // leases, so on a machine under load that may be too little. again tries 32 times, which is redsync's default for taking a lock.
 func again(do func() error) (err error) {
 	for range 32 {
@@ -205,7 +205,7 @@ type bsmForeign struct {
 	key string
 }
 
-// with obtains a lock, gives the lock to another owner without the library's knowledge, and calls do.
+// with obtains a lock, gives the lock to another owner without the library's knowledge, and then calls the function do.
 func (f bsmForeign) with(do func(*redislock.Lock) error) error {
 	ctx := context.Background()
 	key := f.key + ":stolen"

@@ -95,7 +95,7 @@ func (all *innocents) waited(d time.Duration) {
 	all.waits = append(all.waits, d)
 }
 
-// standStill calls do while no innocent waits for a reply.
+// standStill calls the function do while no innocent waits for a reply.
 func (all *innocents) standStill(do func()) {
 	all.gate.Lock()
 	defer all.gate.Unlock()

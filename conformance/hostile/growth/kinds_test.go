@@ -217,7 +217,7 @@ func pipeline(c *respclient.Conn, n int, command func(int) []string) {
 	sent.Wait()
 }
 
-// beside calls do n times at once, each time with a connection of its own.
+// beside calls the function do n times at once, each time with a connection of its own.
 func beside(n int, do func(*respclient.Conn)) {
 	var all sync.WaitGroup
 	for range n {
@@ -322,7 +322,7 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// locks takes, renews and releases a lock again and again while during runs. It returns the median of the times that this took, and
+// locks takes, renews and releases a lock again and again while the function "during" runs. It returns the median of the times that this took, and
 // the 99th percentile.
 func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time.Duration {
 	t.Helper()
