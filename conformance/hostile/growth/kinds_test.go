@@ -322,8 +322,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// locks takes, renews and releases a lock again and again while the function "during" runs. It returns the median of the times that this took, and
-// the 99th percentile.
+// locks takes, renews and releases a lock again and again while the function "during" runs. It returns the median of the times that
+// this took, and the 99th percentile.
 func locks(t *testing.T, list []*nodes.Node, what string, during func()) [2]time.Duration {
 	t.Helper()
 	done := make(chan struct{})
