@@ -24,7 +24,7 @@ const (
 	// should have ended.
 	stormPoll  = 5 * time.Millisecond
 	stormLimit = time.Minute
-	// When the first lease is about to end in stormEarly, all leases must still be there.
+	// At the moment that is stormEarly before the end of the first lease, all leases must still be there.
 	stormEarly = 100 * time.Millisecond
 	// stormWindow is the least time for which the clients are measured while leases end.
 	stormWindow = time.Second

@@ -160,7 +160,8 @@ func (c *client) inside(enter, leave func(string) error) (int, error) {
 	return 1, nil
 }
 
-// foreign returns the keys of the locks that are held while the workload miss tries to take them, one for each place in a pipeline.
+// foreign returns the keys of the locks that are held while the workload "miss" tries to take them, one for each place in a
+// pipeline.
 func foreign(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {

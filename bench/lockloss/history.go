@@ -17,8 +17,8 @@ const (
 // grant is a lock that the server has granted to a client. All times are by the monotonic clock of this process.
 type grant struct {
 	name string
-	// from is when the client had got the reply. to is when the owner began to release the lock, or when the lease ended by the
-	// owner's own clock, whichever was earlier.
+	// The field "from" is when the client had got the reply. The field "to" is when the owner began to release the lock, or when the
+	// lease ended by the owner's own clock, whichever was earlier.
 	from, to time.Duration
 	fate     fate
 }

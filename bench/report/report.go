@@ -135,7 +135,7 @@ func (r *Report) median(peer string, c load.Case) *Figure {
 	return nil
 }
 
-// cases returns the cases of the results, in their order.
+// cases returns the cases of the results, in the order of the results.
 func (r *Report) cases() (list []load.Case) {
 	seen := map[load.Case]bool{}
 	for _, res := range r.Results {

@@ -127,7 +127,7 @@ func recordRedis(t *testing.T, file string) {
 
 // TestACLFileOfACluster: an ACL file gives three nodes their first users. ACL LOAD at a follower replaces the users on every node,
 // and no node is without users in between. The nodes disconnect the clients of a removed user, and no others. After a restart the
-// nodes use the users of the cluster, and log that the file differs.
+// nodes use the users of the cluster, and log that the ACL file has other users.
 func TestACLFileOfACluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {

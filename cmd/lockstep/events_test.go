@@ -160,8 +160,8 @@ func TestTrackingOnEveryNode(t *testing.T) {
 		}
 	}
 	for i, writer := range noloop {
-		// Each round has a key of its own. A node that lags behind may apply an earlier change of a key only after the read,
-		// and would report that change, too.
+		// Each round has a key of its own. A node that lags behind may apply an earlier change of a key only after the client has read
+		// the key, and would tell the client of that change, too.
 		key := fmt.Sprintf("k%d", i)
 		for _, l := range append(plain, noloop...) {
 			l.send("EXISTS " + key)

@@ -141,7 +141,7 @@ func parseFlags(fs *flag.FlagSet, args []string) error {
 	return nil
 }
 
-// minDataQuota is the least --quota-data-dir. It is so large because the log alone may take half of it.
+// minDataQuota is the least --quota-data-dir, in bytes. It is so large because the log alone may take half of it.
 const minDataQuota = 256 << 20
 
 // clusterConfig turns the flags into the node's configuration. Its error has all faults that it finds in the flags.

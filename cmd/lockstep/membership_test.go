@@ -72,7 +72,7 @@ func TestMembershipCommands(t *testing.T) {
 			return err == nil && strings.Contains(fmt.Sprint(got), "connected_slaves:2")
 		})
 	}
-	// The same command again changes nothing, even after a restart of the node.
+	// The same add command again changes nothing, even after a restart of the node.
 	n4.Kill()
 	n4.Run()
 	n4.WaitReady()

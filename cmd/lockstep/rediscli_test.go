@@ -161,7 +161,7 @@ func TestRedisCLIOnACluster(t *testing.T) {
 }
 
 // TestRedisBenchmark: the default tests of redis-benchmark run. The option --cluster is left out: it needs at least two masters,
-// with a real Redis Cluster, too.
+// even with a real Redis Cluster.
 func TestRedisBenchmark(t *testing.T) {
 	bench := func(t *testing.T, args ...string) {
 		t.Helper()
@@ -201,7 +201,7 @@ func checkMonitor(t *testing.T, cli *redisCLI) {
 		seen <- out
 	}()
 	for {
-		// Only the node can say when the other redis-cli has begun to watch.
+		// Only the node can say when the other redis-cli has begun to get the commands of MONITOR.
 		if out, _ := cli.run(time.Minute, "", "CLIENT", "LIST"); strings.Contains(out, "flags=O") {
 			break
 		}

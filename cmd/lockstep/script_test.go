@@ -158,7 +158,8 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// TestExpiryAcrossNodes checks the keyspace of a follower: the log deletes an expired key on all nodes, not a timer on each node.
+// TestExpiryAcrossNodes checks the keyspace of a follower: an expired key is deleted on all nodes by an entry of the log, and not
+// on each node by a timer.
 func TestExpiryAcrossNodes(t *testing.T) {
 	list := nodes.Start(t, 3)
 	for i := range 50 {
@@ -261,8 +262,8 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 	if got, err := queue.Do("MULTI"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// The first command adds data, and a full node refuses such a command. The second one is long, and the length of commands is
-	// limited.
+	// With the first command, the node has to find out whether it has room for more data. With the second one, it has to find out
+	// whether the command is too long.
 	for _, value := range []string{"short", strings.Repeat("long", 1<<18)} {
 		if err := queue.Send("SET", "k", value); err != nil {
 			t.Fatal(err)

@@ -132,7 +132,7 @@ func TestTLSOnly(t *testing.T) {
 	}
 }
 
-// TestPortFaults: flags of ports that cannot work are refused before the node opens anything.
+// TestPortFaults: if the flags of a port cannot work, the node refuses them before it opens anything.
 func TestPortFaults(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -98,7 +98,8 @@ func (n *node) clockPath() string { return filepath.Join(n.dir, "clock") }
 // gaveUp is the exit code of a node that ends because it could not go on without breaking a promise.
 const gaveUp = 1
 
-// noteEnd records how the process ended, unless somebody asked it to end, or it may blame its disk. The caller must hold n.mu.
+// noteEnd records how the process ended, unless somebody asked it to end, or it was excused and blames its disk. The caller must
+// hold n.mu.
 func (n *node) noteEnd() {
 	if !n.wanted || !ended(n.done) {
 		return

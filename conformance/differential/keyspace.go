@@ -9,7 +9,8 @@ import (
 // databases is how many databases are used.
 const databases = 4
 
-// contents has, for each type, the command that shows the content of a key. The key comes after name and before args.
+// contents has, for each type, the command that shows the content of a key. The key comes after the field "name" and before the
+// field "args".
 var contents = map[string]struct {
 	name string
 	args []string

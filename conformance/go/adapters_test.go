@@ -26,7 +26,7 @@ type held interface {
 
 // locker is one client of a lock library. It has connections of its own.
 type locker interface {
-	// acquire returns nil if it could not get the lock within wait.
+	// acquire returns nil if it could not get the lock within the time "wait".
 	acquire(key string, ttl, wait time.Duration) (held, error)
 	// foreign returns a handle of a client that does not own the lock.
 	foreign(key string) held

@@ -210,7 +210,7 @@ func gist(log string) string {
 	return log[max(0, len(log)-enough):]
 }
 
-// anyEnded reports whether the process of a node has ended.
+// anyEnded reports whether the process of a node has ended. It records no fault.
 func (f *fleet) anyEnded() bool {
 	for _, n := range f.nodes {
 		if n.Ended() {

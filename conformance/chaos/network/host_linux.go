@@ -143,8 +143,8 @@ func (h *Host) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	}
 	done := make(chan result)
 	go func() {
-		// Only the socket must be made in the host's namespace. But the thread stays in that namespace, so nothing else may run on
-		// it: it ends with the goroutine.
+		// Only the socket must be made in the host's namespace. But the thread stays in that namespace afterwards, so it must do
+		// nothing else: it ends with the goroutine.
 		runtime.LockOSThread()
 		if _, _, e := syscall.RawSyscall(setns(), h.ns.Fd(), syscall.CLONE_NEWNET, 0); e != 0 {
 			done <- result{err: os.NewSyscallError("setns", e)}

@@ -114,7 +114,7 @@ func awaitReady(log io.Reader) error {
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "Ready to accept connections") {
 			go func() {
-				// The rest of the log is of no use. It ends when the server ends, and Close reports how the server ended.
+				// The rest of the log is of no use. It ends when the server ends, and Close waits for the end of the server.
 				_, _ = io.Copy(io.Discard, log)
 			}()
 			return nil
