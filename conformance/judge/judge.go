@@ -41,7 +41,7 @@ type Judge struct {
 	counted map[string]int
 }
 
-// New returns a judge that passes each fault to tell when it finds the fault.
+// New returns a judge that passes each fault to the function tell when it finds the fault.
 func New(tell func(string, ...any)) *Judge {
 	return &Judge{tell: tell, found: map[Fault]int{}, counted: map[string]int{}}
 }

@@ -31,7 +31,7 @@ func repeat(t *testing.T, variable string, short int) int {
 // 1500 ms for the 99th percentile. A few kills on a machine that also runs other tests need only stay below grantLimit.
 const (
 	grantLimit = 3 * time.Second
-	// If no lock is granted for longer than slow, the test shows the survivors' logs.
+	// If no lock is granted for longer than the time "slow", the test shows the survivors' logs.
 	slow = 600 * time.Millisecond
 	// hashEvery is how many kills lie between two comparisons of the states.
 	hashEvery = 5
