@@ -60,7 +60,8 @@ func (s *simulation) startFaults() {
 	s.in(0, 500*ms, s.lookAfter)
 }
 
-// lookAfter elects a leader when there has been none for a while, as Raft would.
+// lookAfter elects a leader if a majority of the members is up, and there is no leader or it is paused, isolated or no longer a member.
+// It looks again after a random time, in place of the election timeout of Raft.
 func (s *simulation) lookAfter() {
 	if s.ending {
 		return

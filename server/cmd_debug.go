@@ -168,7 +168,8 @@ func doDebugObject(s *session, args [][]byte) store.Reply {
 		r.Elems[0].Str, r.Elems[1].Int, s.srv.cfg.Clock().Unix()&(1<<24-1)))
 }
 
-// debugObject returns the encoding of a key, and the length of its serialized value in DUMP.
+// debugObject returns the encoding of a key, and the length of DUMP's reply for the key without the dumpFrame bytes that DUMP adds to the
+// serialized value.
 func debugObject(c *store.Ctx) store.Reply {
 	encoding, dump := runAs(c, "object", "encoding", c.Arg(2)), runAs(c, "dump", c.Arg(2))
 	switch {

@@ -74,7 +74,8 @@ func quoted(out []byte, s string, quote byte) ([]byte, int, error) {
 	return nil, 0, errUnbalanced
 }
 
-// unescape decodes what follows a backslash. It returns the byte that the escape stands for, and the length of the escape.
+// unescape decodes the escape whose backslash stands right before s. It returns the byte that the escape stands for, and how many bytes
+// of s belong to the escape.
 func unescape(s string) (byte, int) {
 	if s[0] == 'x' && len(s) >= 3 {
 		if b, err := strconv.ParseUint(s[1:3], 16, 8); err == nil {
