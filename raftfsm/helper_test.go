@@ -116,7 +116,7 @@ func randomOp(r *rand.Rand, t *store.Txn, lease int64) {
 	case op == 12 && r.IntN(10) == 0:
 		t.Swap(db, r.IntN(3))
 	case e == nil || e.Type() == store.TypeHash:
-		// Long values, and now and then many fields, make the hash large.
+		// A value of more than 64 bytes gives the hash its large form. Half of the calls set many fields, so that such a value is likely.
 		for range 1 + r.IntN(2)*r.IntN(80) {
 			t.HashSet(db, key, fmt.Sprint("f", r.IntN(300)), strings.Repeat("x", r.IntN(70)))
 		}

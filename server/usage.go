@@ -60,8 +60,9 @@ func (p *usageParser) take() string {
 	return w
 }
 
-// alternatives parses up to a closing bracket ("": the end of the text), and consumes the bracket. Several alternatives become
-// one argument of kind oneof.
+// alternatives parses up to the closing bracket end, and consumes that bracket. If end is "", it parses up to the end of the text. It
+// returns the arguments that it has found. If bars separate several alternatives, it returns one argument of kind oneof, which has all
+// of them.
 func (p *usageParser) alternatives(end string) []argument {
 	var all [][]argument
 	for {

@@ -26,9 +26,9 @@ func (w *Watcher) Room() int64 {
 	return max(w.room.Load()-begun, 0)
 }
 
-// sumRoom finds how many bytes this node can have proposed, in total, while the disks of a majority still have room. A member
-// that is silent stores nothing, so its disk does not count. A member that has not said how much room it has counts as if it
-// had any amount. The caller holds mu.
+// sumRoom finds up to which total of proposed bytes (RoomUntil) a majority of all voters have room on their disks. A silent voter stores
+// nothing, so it is not one of those with room. A voter that has not said how much room it has, has room without limit. If less than a
+// majority of the voters are heard, sumRoom sets no limit. The caller holds mu.
 func (w *Watcher) sumRoom(now time.Duration) {
 	var until []int64
 	voters := 0
