@@ -17,9 +17,7 @@ import (
 	"lockstep/conformance/environ"
 )
 
-// Run measures the peers and reports the results. It writes the table of results to w, and messages about its progress to the
-// writer progress. A measurement that fails does not end the run: its error is in the report, and Run returns it at the end. With
-// --from, Run measures nothing, but reports what is in that file.
+// Run measures the peers, or reads the file of --from, and writes the tables to w. A failed measurement does not end the run.
 func (o *Options) Run(ctx context.Context, w, progress io.Writer) (err error) {
 	if o.From != "" {
 		r, err := report.Read(o.From)
@@ -142,8 +140,7 @@ func (r *runner) measure(ctx context.Context) error {
 // attempts is how often a turn is tried at most.
 const attempts = 3
 
-// playOut repeats a turn in which the peer has ended a connection. Now and then, ZooKeeper 3.8.0 stops answering, until its
-// followers give up their leader after ten seconds. ZooKeeper's own client would hide that, because it makes a new connection.
+// playOut repeats a turn in which the peer has ended a connection. ZooKeeper's own client would hide that by a new connection.
 func (r *runner) playOut(ctx context.Context, s *peers.System, c load.Case, res *report.Result) (t report.Turn, err error) {
 	for range attempts - 1 {
 		if t, err = r.play(s, c); err == nil || !broken(err) || ctx.Err() != nil {
@@ -170,8 +167,7 @@ func (r *runner) keep(res *report.Result, t report.Turn, err error) {
 	res.Turns = append(res.Turns, t)
 }
 
-// taken counts the CPU time and the bytes that the servers and the clients have used so far. What a turn has used is the difference
-// between the counts after it and before it.
+// taken is what the servers and clients have used so far.
 type taken struct {
 	servers        peers.Usage
 	clients        time.Duration
@@ -184,8 +180,7 @@ func weigh(s *peers.System) (taken, error) {
 	return taken{s.Usage(), cpu, s.Traffic.Sent(), s.Traffic.Received()}, err
 }
 
-// play measures one case of one peer once. It deletes all locks of the peer before and after that. A lock that stayed would expire
-// while another peer is measured.
+// play measures one case. It deletes the peer's locks before and after, lest they expire while another peer is measured.
 func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	if err := s.Reset(); err != nil {
 		return report.Turn{}, err
@@ -218,12 +213,10 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	return t, nil
 }
 
-// enough is the least number of locks whose memory can be measured. With fewer locks, their memory is small beside what a server
-// allocates and frees all the time.
+// With fewer locks than enough, their memory is lost in what a server allocates and frees all the time.
 const enough = 10_000
 
-// hold takes the locks that are held in addition to the measured ones. It returns how many bytes a server uses for each of them; -1
-// if that cannot be measured.
+// hold takes the locks that are held besides the measured ones. It returns a server's bytes for each; -1: unknown.
 func (r *runner) hold(s *peers.System, c load.Case, held *load.Held) (float64, error) {
 	if c.Alive < enough {
 		return -1, held.Take()

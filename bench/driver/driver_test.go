@@ -23,8 +23,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// options returns the options of a command line. Unless args has -lockstep, the program of this test stands in for lockstep: such
-// options must not start a lockstep node.
+// Unless args has -lockstep, the program of this test stands in for lockstep, and must not be started.
 func options(t *testing.T, args ...string) *Options {
 	t.Helper()
 	var o Options

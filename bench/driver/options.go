@@ -67,8 +67,7 @@ func workloadNames() (names []string) {
 	return names
 }
 
-// longest is how long a measurement may last. Without a renewal, sessions live for at least 40 seconds, and leases for a minute. A
-// measurement must be shorter, because nothing renews them meanwhile.
+// longest bounds a measurement, because nothing renews its sessions (40 seconds) and leases (a minute).
 const longest = 20 * time.Second
 
 // plan is what the options ask for.

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// each calls the function do for all elements of a list at the same time. If several calls fail, the reason is usually the same. So
-// the error is the first one, with the number of the others.
+// each calls the function do for all elements at the same time. All errors usually have one reason, so each returns the first,
+// and counts the others.
 func each[T any](list []T, do func(id int, one T) error) error {
 	var mu sync.Mutex
 	var first error

@@ -31,8 +31,8 @@ type Outcome struct {
 	Latencies []time.Duration // one for each step, in no order
 	PerClient []int           // operations of each client
 
-	// Calm and Gone are for the workload "expire". Calm has the latencies before the first lease ended. Gone is the time from the end of
-	// the last lease until the peer had deleted all locks whose leases ended.
+	// For the workload "expire": Calm has the latencies before the first lease ended, and Gone is the time from the last lease's
+	// end until all locks were deleted.
 	Calm []time.Duration
 	Gone time.Duration
 
@@ -94,8 +94,7 @@ func (r *run) next(n int) []string {
 // Meter reads how much of the machine has been used so far. Run calls it while no client does anything.
 type Meter func() error
 
-// Run opens the clients, prepares them, lets them work, and measures them once they are warm. It calls the meter "begin" before
-// their first step, and the meter "end" after their last one.
+// Run measures a workload. It calls the meters before the clients' first step and after their last one.
 func Run(spec Spec, target Target, begin, end Meter) (out Outcome, err error) {
 	r := &run{spec: spec, some: make(chan struct{})}
 	defer func() { err = errors.Join(err, r.close()) }()
@@ -166,8 +165,7 @@ func (r *run) each(do func(*client) error) error {
 	return each(r.clients, func(_ int, c *client) error { return do(c) })
 }
 
-// drive has the clients work until the measurement is over, or until nothing is left to do. A client completes a step that it has
-// begun, so it releases a lock that it holds.
+// drive has the clients work until the measurement is over. A client completes its last step, so it releases its lock.
 func (r *run) drive() (Outcome, error) {
 	began := time.Now()
 	fault, done := error(nil), make(chan struct{})
@@ -268,9 +266,7 @@ type pacer struct {
 	n       int
 }
 
-// next waits until the client's next step is due, and returns the time at which that step was due. If the client is late, that time
-// is in the past. So a latency includes the time for which the step has waited for its turn. The second result is false once the
-// clients must stop.
+// next waits for the client's next step and returns when that step was due. It returns false once the clients must stop.
 func (p *pacer) next(phase *atomic.Int32) (time.Time, bool) {
 	if p.every == 0 {
 		return time.Now(), phase.Load() != stopping

@@ -135,8 +135,7 @@ func spec(t *testing.T, name string, clients, pipeline int) Spec {
 
 func noMeter() error { return nil }
 
-// In a closed loop, each client begins a request when its previous request has ended. So the time that one request takes decides
-// the number of operations.
+// In a closed loop, the time of a request decides the number of operations.
 func TestClosedLoop(t *testing.T) {
 	for _, c := range []struct {
 		workload          string
@@ -189,8 +188,7 @@ func TestContended(t *testing.T) {
 	})
 }
 
-// In an open loop, a late reply delays the steps behind it. Their latencies show the delay, because each latency counts from the
-// time when its step was due.
+// In an open loop, a late reply adds to the latencies of the steps behind it.
 func TestOpenLoop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)
@@ -214,8 +212,7 @@ func TestOpenLoop(t *testing.T) {
 		if got := Quantile(out.Latencies, 0.2); got != time.Millisecond {
 			t.Errorf("undisturbed: %v, want 1ms", got)
 		}
-		// The steps were due every 10 ms. The first one took 505 ms, and each of the others 1 ms. So the latencies of the steps are
-		// 505, 496, 487... ms.
+		// The latencies are 505, 496, 487... ms, because a step was due every 10 ms.
 		if got := Quantile(out.Latencies, 0.75); got < 200*time.Millisecond || got > 300*time.Millisecond {
 			t.Errorf("p75 is %v: those that waited for their turn do not count as late", got)
 		}

@@ -8,8 +8,7 @@ type Session interface {
 	Lock(keys []string) (int, error)
 	// Unlock releases those of the locks that the session's owner holds.
 	Unlock(keys []string) (int, error)
-	// Hold does what Lock does, but gives each lock a lease of its own. Renew lengthens that lease. Drop ends the lease and so
-	// releases the lock.
+	// Hold is Lock with a lease for each lock. Drop ends those leases.
 	Hold(keys []string) (int, error)
 	Drop(keys []string) (int, error)
 	// Renew lengthens the lease of each lock that the owner holds.
@@ -25,15 +24,13 @@ type Reentrant interface {
 	UnlockReentrant(keys []string) (int, error)
 }
 
-// Queued is a session that can wait for its turn, by the lock recipe of its peer. The sessions behave like clients in one process,
-// and share what such clients share.
+// Queued sessions wait for a lock by the recipe of their peer. They share what the clients of one process share.
 type Queued interface {
 	Enter(key string) error
 	Leave(key string) error
 }
 
-// Herded is a session that can also wait as if it were alone in its process. The peer then sends every release to every waiting
-// session. Only sessions of peers for which that makes a difference are Herded.
+// Herded sessions can also wait as if each were alone in its process: the peer then sends them every release.
 type Herded interface {
 	EnterAlone(key string) error
 	Leave(key string) error

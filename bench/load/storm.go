@@ -17,11 +17,9 @@ type storm struct {
 }
 
 const (
-	// stormBatch is how many leases are taken at once and end together. It must be small compared with the number of leases that
-	// end within a millisecond or two.
+	// stormBatch leases are taken at once and end together: few compared with those that end within a millisecond.
 	stormBatch = 100
-	// stormPoll is how often the storm asks the peer how many leases have ended. It does so for stormLimit at most after the last one
-	// should have ended.
+	// stormPoll is the interval at which the storm counts the ended leases, until stormLimit after the end of the last lease.
 	stormPoll  = 5 * time.Millisecond
 	stormLimit = time.Minute
 	// At the moment that is stormEarly before the end of the first lease, all leases must still be there.
@@ -85,8 +83,7 @@ func (s *storm) observe(r *run, done <-chan struct{}) (time.Duration, error) {
 	return time.Since(from), nil
 }
 
-// awaitEnd waits until all leases are gone, or until the clients have given up. If leases are still there stormLimit after the end
-// of the last one, it returns an error.
+// awaitEnd waits until all leases are gone or all clients have given up.
 func (s *storm) awaitEnd(done <-chan struct{}) error {
 	for {
 		n, err := s.expired()

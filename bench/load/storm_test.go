@@ -15,8 +15,7 @@ func stormSpec(t *testing.T) Spec {
 	return s
 }
 
-// The clients are measured before the leases end and while they end. Gone is the time from the end of the last lease until the peer
-// has deleted its lock.
+// Gone is the time from the end of the last lease until the peer has deleted its lock.
 func TestStorm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(0)

@@ -25,8 +25,8 @@ type load struct {
 // askTimeout bounds each request by which an owner asks whether it still has its lock, and each release.
 const askTimeout = time.Second
 
-// client takes locks at random, holds each for a while, asks whether it still has the lock, and releases it. The code is the same
-// for every system: redsync's mutex. Only the connection pools differ.
+// client takes, holds, checks and releases random locks. For every system it uses redsync's mutex; only the connection pools
+// differ.
 type client struct {
 	load
 	sync    *redsync.Redsync
@@ -101,16 +101,14 @@ func (c *client) giveBack(h holding) {
 	c.history = append(c.history, h.grant)
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	// go-redis may have sent the release twice. So a release that finds no lock, or another client's token, does not prove that the
-	// lock was lost. Only the question before the release proves that.
+	// A release that fails does not prove that the lock was lost, because go-redis may have sent the release twice.
 	var taken *redsync.ErrTaken
 	if _, err := h.mutex.UnlockContext(ctx); err != nil && !errors.Is(err, redsync.ErrLockAlreadyExpired) && !errors.As(err, &taken) {
 		c.fail(err)
 	}
 }
 
-// ask asks until it gets an answer, or until the lease is over by the owner's own clock. An answer counts only if it came before
-// the end of the lease.
+// ask returns the first answer that comes before the lease is over by the owner's own clock.
 func (c *client) ask(m *redsync.Mutex, end time.Duration) fate {
 	for c.now() < end {
 		ctx, cancel := context.WithTimeout(context.Background(), askTimeout)

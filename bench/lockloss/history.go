@@ -17,8 +17,7 @@ const (
 // grant is a lock that the server has granted to a client. All times are by the monotonic clock of this process.
 type grant struct {
 	name string
-	// The field "from" is when the client had got the reply. The field "to" is when the owner began to release the lock, or when the
-	// lease ended by the owner's own clock, whichever was earlier.
+	// The lock counts as held from the reply until the owner begins to release it, or until the lease ends by the owner's clock.
 	from, to time.Duration
 	fate     fate
 }
@@ -64,8 +63,7 @@ func count(history []grant) counts {
 	return c
 }
 
-// withoutService looks at the time from each fault to the next fault, or to the end. For each fault it returns the longest part of
-// that time without a grant to any client.
+// withoutService returns for each fault the longest time without a grant until the next fault or the end.
 func withoutService(history []grant, faults []time.Duration, end time.Duration) []time.Duration {
 	times := make([]time.Duration, len(history))
 	for i, g := range history {

@@ -14,8 +14,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// sentinelRedis has three hosts: a Redis primary on one of them, a replica on each of the two others, and a Sentinel on all three.
-// The settings that differ from the defaults make the failover fast.
+// sentinelRedis is a Redis primary with two replicas, a Sentinel beside each, and settings that make the failover fast.
 type sentinelRedis struct {
 	farm
 	wait    int // how many replicas must have a lock before it counts; 0: none

@@ -69,8 +69,7 @@ var (
 // readyTimeout is how long a system may take to be whole again.
 const readyTimeout = 60 * time.Second
 
-// failoverClient returns a client that finds the primary through the Sentinels. redsync limits each attempt to a twentieth of the
-// lease. go-redis respects that limit only with ContextTimeoutEnabled.
+// Without ContextTimeoutEnabled, go-redis would ignore the time that redsync allows for each attempt.
 func failoverClient(sentinels []string) *goredis.Client {
 	return goredis.NewFailoverClient(&goredis.FailoverOptions{MasterName: masterName, SentinelAddrs: sentinels, ContextTimeoutEnabled: true})
 }

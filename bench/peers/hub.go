@@ -9,8 +9,7 @@ import (
 	"lockstep/bench/wire"
 )
 
-// hub is what the threads of one Redisson share: one connection for all subscriptions, and a latch for each channel. A published
-// release opens the latch for one waiting thread, not for all.
+// hub is what the threads of one Redisson share. A published release wakes one waiting thread, not all.
 type hub struct {
 	mu     sync.Mutex
 	conn   *wire.Resp

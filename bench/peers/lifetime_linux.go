@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// starter is the thread that starts all servers. It lives as long as this program, because the kernel sends Pdeathsig to a process
-// when the thread that started it ends.
+// starter is the thread that starts all servers. The kernel kills the servers when that thread ends, so it lives as long as this
+// program.
 var starter struct {
 	sync.Once
 	work chan func()

@@ -22,8 +22,6 @@ func site(t *testing.T) *Site {
 	return &Site{Dir: t.TempDir(), Lockstep: nodes.Binary(t), Port: 20000 + os.Getpid()%90*100}
 }
 
-// TestFind: the name of a lockstep peer may end in -without- and the name of a fast path, which that peer then does not use. The
-// name of another peer may not.
 func TestFind(t *testing.T) {
 	if _, err := Find("redis-without-io_uring"); err == nil {
 		t.Error("Redis has none of lockstep's fast paths")
@@ -78,8 +76,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// secrecy checks that a peer whose name ends in -tls serves its clients only with TLS, and that any other peer serves them without
-// TLS. It notes the version and the cipher suite. These must be the same for all peers, so that TLS costs each peer the same.
+// secrecy checks that exactly the peers whose names end in -tls speak TLS. It notes the version and cipher suite, for a
+// comparison.
 func secrecy(t *testing.T, s *System, spoken map[string]string) {
 	if secret := strings.HasSuffix(s.Name, "-tls"); secret != (s.secret != nil) {
 		t.Fatalf("clients speak TLS: %v, the name says: %v", !secret, secret)

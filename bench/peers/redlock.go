@@ -7,8 +7,8 @@ import (
 	"lockstep/bench/wire"
 )
 
-// redlockSession is a client of several servers that know nothing of each other. The answer of the majority counts. As redsync
-// does, it sends all requests at the same time and waits for all replies.
+// redlockSession is a client of several independent servers, of which a majority decides. It asks all at once and awaits all, as
+// redsync does.
 type redlockSession struct{ servers []*respSession }
 
 var _ load.Session = (*redlockSession)(nil)

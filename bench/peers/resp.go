@@ -21,9 +21,8 @@ func newScript(text string) script {
 	return script{text, hex.EncodeToString(sum[:])}
 }
 
-// These scripts do what the scripts of lock libraries do. An unlock compares the token and deletes the lock; a renewal compares the
-// token and lengthens the lease. Redisson's RLock is a hash from owner to count. Its release publishes a message to the waiting
-// clients. It also stores its result under a key of its own, so that an unlock that is sent again gets the same reply.
+// These scripts do what the scripts of lock libraries do. rlockScript and runlockScript are Redisson's; a stored result answers
+// an unlock that is sent again.
 var (
 	unlockScript = newScript(`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('del', KEYS[1])`)
 	renewScript  = newScript(`if redis.call('get', KEYS[1]) ~= ARGV[1] then return 0 end return redis.call('pexpire', KEYS[1], ARGV[2])`)
@@ -132,8 +131,7 @@ func (r *respSession) HoldFor(keys []string, lease time.Duration) (int, error) {
 	return r.set(keys, millis(lease))
 }
 
-// Expired asks the server how many keys it has deleted because their deadlines had passed. DBSIZE cannot tell that: Redis still
-// counts a key whose deadline has passed, lockstep does not.
+// Expired returns how many keys the server has deleted after their deadlines. DBSIZE will not do: Redis counts expired keys, too.
 func (r *respSession) Expired() (int, error) {
 	reply, err := r.Do("INFO", "stats")
 	if err != nil {
@@ -242,8 +240,7 @@ func (r *respSession) LockReentrant(keys []string) (int, error) {
 	})
 }
 
-// UnlockReentrant runs the unlock script for each key. When the scripts have been answered, it deletes each latch by DEL, and does
-// not wait for the replies to DEL.
+// UnlockReentrant runs Redisson's unlock script for each key. It does not wait for the replies to the DELs of the latches.
 func (r *respSession) UnlockReentrant(keys []string) (int, error) {
 	first := r.unlocks
 	for _, key := range keys {
@@ -265,8 +262,7 @@ func (r *respSession) latch(key string, n int) string {
 	return "redisson_unlock_latch:{" + key + "}:" + r.owner + ":" + strconv.Itoa(n)
 }
 
-// Enter waits as the threads of one Redisson do: it tries, subscribes together with the other threads, and tries again. Then it
-// tries whenever the latch lets it through.
+// Enter waits as the threads of one Redisson do: with one subscription for all of them.
 func (r *respSession) Enter(key string) error {
 	left, err := r.try(key)
 	if err != nil || left < 0 {

@@ -65,8 +65,7 @@ func Names() (names []string) {
 	return names
 }
 
-// Find returns the kind with a name. A lockstep peer whose name ends in -without- and the name of a fast path, such as
-// lockstep-3-without-io_uring, does not use that path.
+// Find returns the kind with a name. The suffix "-without-" and a fast path, for lockstep only, turns off that path.
 func Find(name string) (Kind, error) {
 	base, path, without := strings.Cut(name, "-without-")
 	i := slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == base })

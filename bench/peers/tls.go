@@ -12,8 +12,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// withTLS makes the clients of a system speak TLS. All systems with TLS get the same kind of certificate, and clients offer the
-// same versions and cipher suites to all. So all systems agree on the same version and suite.
+// withTLS makes the clients of a system speak TLS 1.3. Every system gets a certificate of the same kind.
 func withTLS(start func(*System) error) func(*System) error {
 	return func(s *System) (err error) {
 		dir, err := filepath.Abs(filepath.Join(s.site.Dir, s.Name+"-certificates")) // servers run in other directories

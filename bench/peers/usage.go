@@ -35,9 +35,8 @@ func (u Usage) Minus(before Usage) Usage {
 	}
 }
 
-// Usage sums up what all server processes have used. For the written bytes, it asks the disk itself, which counts all bytes written
-// to it. write_bytes of /proc/PID/io would count whole folios of the page cache, which may be a hundred times as many bytes as were
-// written. It would not count the journal of the file system.
+// Usage sums up what the servers have used. Written bytes are the disk's: write_bytes of /proc/PID/io counts whole folios of the
+// page cache.
 func (s *System) Usage() Usage {
 	sum := Usage{Written: writtenTo(s.site.Dir), Sent: -1}
 	for _, p := range s.processes {
@@ -62,8 +61,7 @@ func plus(sum time.Duration, pid int) time.Duration {
 	return sum + used
 }
 
-// Memory returns how many bytes the servers have resident; -1 if that cannot be measured. Servers that know MEMORY PURGE first free
-// what they do not use.
+// Memory returns the servers' resident bytes, -1 if unknown. Servers that know MEMORY PURGE first free what they do not use.
 func (s *System) Memory() (sum int64, err error) {
 	for _, addr := range s.resp {
 		if _, err := s.ask(addr, "MEMORY", "PURGE"); err != nil {
@@ -127,8 +125,7 @@ func cpuTime(stat string) (time.Duration, error) {
 	return time.Duration(u+s) * tick, err
 }
 
-// writtenTo returns how many bytes have been written to the disk of a directory. It returns -1 if the directory is on no disk, or
-// if the kernel does not tell.
+// writtenTo returns how many bytes have been written to the disk of a directory; -1 if that is unknown.
 func writtenTo(dir string) int64 {
 	var st syscall.Stat_t
 	if err := syscall.Stat(dir, &st); err != nil {
@@ -147,8 +144,7 @@ func writtenTo(dir string) int64 {
 	return n
 }
 
-// sectorBytes reads from the text of a block device's stat file how many bytes were written to the device. The file counts sectors
-// of 512 bytes, whatever sectors the disk has.
+// sectorBytes reads the bytes written from a block device's stat file, whose sectors always have 512 bytes.
 func sectorBytes(stat string) (int64, error) {
 	const written, sector = 6, 512
 	fields := strings.Fields(stat)
@@ -164,8 +160,7 @@ var (
 	ssSent = regexp.MustCompile(`\bbytes_sent:(\d+)`)
 )
 
-// sentBy sums up the bytes sent by the sockets that ss lists, one per line. If a socket has sent nothing, its line does not have
-// the field bytes_sent.
+// sentBy sums up bytes_sent in the output of ss, which leaves it out for a socket that has sent nothing.
 func sentBy(list string, pids map[int]bool) (sum int64) {
 	for line := range strings.Lines(list) {
 		pid, sent := ssPID.FindStringSubmatch(line), ssSent.FindStringSubmatch(line)

@@ -7,8 +7,7 @@ import (
 	"lockstep/bench/load"
 )
 
-// Claim is what lockstep promises in comparison with its peers: in one run, the figure Left is at least, or at most, Want times the
-// figure Right.
+// Claim is a promise of lockstep: in one run, Left is at least (or at most, if AtMost) Want times Right.
 type Claim struct {
 	Point       int // number in the list of promises
 	Left, Right Term

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// everything returns a report with every figure of every claim. Each figure of lockstep has the value of the argument "left". Every
-// other figure is 100, also the time of fdatasync.
+// everything returns a report in which every figure of lockstep is the argument left, and every other figure 100.
 func everything(fileSystem string, left float64) *Report {
 	r := &Report{Machine: Machine{FileSystem: fileSystem}, Fsync: Fsync{P50: 100}}
 	r.Command = "lockstep bench --check"

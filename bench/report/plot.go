@@ -12,8 +12,7 @@ import (
 	"lockstep/bench/load"
 )
 
-// The plot has a panel for each workload. A panel has bars or, if there are several numbers of clients, lines over the number of
-// clients. Both axes of the lines are logarithmic.
+// A panel has bars or, for several numbers of clients, lines with two logarithmic axes.
 const (
 	plotWidth  = 760
 	labelWidth = 170
@@ -22,8 +21,7 @@ const (
 	gap        = 14
 )
 
-// Each family of peers has colours of its own, from dark to light, so that its lines are recognized at once. People who cannot tell
-// red from green can tell all these colours apart.
+// Each family of peers has its own colours, from dark to light. People who are red-green blind can tell them apart.
 var families = []family{
 	{ours, []string{"#08306b", "#2171b5", "#6baed6", "#9ecae1"}},
 	{func(peer string) bool { return strings.HasPrefix(peer, "red") }, []string{"#7f2704", "#d94801", "#fd8d3c", "#c99700"}},

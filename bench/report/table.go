@@ -213,8 +213,6 @@ func micros(us float64) string {
 	return fmt.Sprintf("%.0fµs", us)
 }
 
-// ratios compares each form of lockstep with each other system: by operations per second, by the servers' CPU time for an
-// operation, and by memory for a lock.
 func ratios(results []*Result) (lines []string) {
 	others := slices.DeleteFunc(slices.Clone(results), func(r *Result) bool { return r.Median == nil || ours(r.Peer) })
 	for _, res := range results {

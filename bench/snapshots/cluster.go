@@ -240,9 +240,7 @@ func fillPart(addr string, from, step, locks, batch int) error {
 // trailing is how many of the entries that a snapshot includes stay in a node's log.
 const trailing = 10_000
 
-// outgrow writes so many entries that a member which was away, or a new one, cannot get all that it lacks from the log. It writes
-// 5500 entries (half of trailing, and 500 more), has a snapshot made, and does both once more. Then it writes 11,000 entries
-// (trailing, and 1000 more), and has a third snapshot made.
+// outgrow writes entries and makes snapshots until the log alone can no longer bring a member up to date.
 func (c *cluster) outgrow(leader *node) error {
 	for range 2 {
 		if err := leader.grow(trailing/2 + 500); err != nil {

@@ -13,8 +13,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// join measures while a new node without data joins the cluster: the leader sends that node the state, and the node becomes a
-// voter. As soon as the node serves, owners renew leases through it, too. At the end, join removes it from the cluster.
+// join measures while a node without data joins the cluster, becomes a voter and serves owners. The node is removed at the end.
 func (p *plan) join(c *cluster) (err error) {
 	var through []string
 	for i := range c.nodes {
@@ -54,8 +53,7 @@ func (p *plan) join(c *cluster) (err error) {
 	return errors.Join(os.RemoveAll(filepath.Join(p.dir, n.id)), os.Remove(n.log))
 }
 
-// arrive starts a node that joins the cluster. Once the node is ready, it renews leases through that node until stop is closed. It
-// returns how long after the start the node was ready, and how long after the start the node could vote.
+// arrive starts a node that joins, and renews leases through it until stop is closed. served and voted count from the start.
 func (n *node) arrive(stop <-chan struct{}) (served, voted time.Duration, err error) {
 	began := time.Now()
 	if err := n.start(); err != nil {
@@ -89,8 +87,8 @@ func (n *node) voter() error {
 	return fmt.Errorf("%s has no vote after %v; see %s", n.id, readyTimeout, n.log)
 }
 
-// agree compares the states of all nodes. The states can be compared only at the same entry, but an entry is written every second
-// while leases run. So agree asks all nodes at the same time, and asks again if an entry came in between.
+// agree compares the states of all nodes. It asks again if their entries differ, because running leases write an entry every
+// second.
 func (c *cluster) agree() error {
 	type answer struct {
 		index, hash string

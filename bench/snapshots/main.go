@@ -136,8 +136,8 @@ func (p *plan) snapshots(c *cluster) error {
 	return nil
 }
 
-// undisturbed measures with nothing beside the load. It runs again before each measurement that is compared with it. If others use
-// the machine, too, figures from different minutes cannot be compared.
+// undisturbed measures the load alone. It runs before each measurement that is compared with it, because other work may share the
+// machine.
 func (p *plan) undisturbed(c *cluster) error {
 	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
 		<-stop

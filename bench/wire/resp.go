@@ -22,8 +22,7 @@ type Resp struct {
 	forgone int // replies that come before the next awaited one, and that nobody reads
 }
 
-// Reply is one reply, or the head of an array: then the next Int replies are its elements. Text is valid until the next reply is
-// read.
+// Reply is one reply, or the head of an array whose Int elements are the next replies. Text is valid until the next reply.
 type Reply struct {
 	Kind byte // one of +:$*
 	Null bool

@@ -70,8 +70,7 @@ func DialZooKeeper(addr string, timeout time.Duration, traffic *Traffic) (*ZooKe
 	return z, nil
 }
 
-// connect makes the first exchange of a new session. The request has protocol version 0, no transaction seen, no session id, no
-// password, and is not read-only.
+// connect makes the first exchange of a new session: protocol version 0, nothing seen yet, no old session, not read-only.
 func (z *ZooKeeper) connect() error {
 	z.begin()
 	z.putInt(0)
@@ -247,8 +246,8 @@ const headerSize = 16
 
 func xid(b []byte) int32 { return int32(binary.BigEndian.Uint32(b)) }
 
-// answer sends the request and returns the body of its reply, which is valid until the next message. It drops events and answers to
-// pings that come before the reply. That loses nothing, because a client that waits for an event sets its watch again.
+// answer returns the body of the reply, valid until the next message. It may drop events, because a waiting client sets its watch
+// again.
 func (z *ZooKeeper) answer() ([]byte, error) {
 	if err := z.send(); err != nil {
 		return nil, err
