@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// Clients begin blocking commands and disconnect while the disk of the leader hangs. The leader's inbox keeps none of these
-// commands, whether a client was connected to the leader or to a follower.
+// The inbox of a leader whose disk hangs keeps no blocking command of a client that has gone, whichever node the client used.
 func TestAbandonedCommandsLeaveTheInbox(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -39,8 +38,7 @@ func TestAbandonedCommandsLeaveTheInbox(t *testing.T) {
 	})
 }
 
-// Clients begin large blocking commands and disconnect while other such commands wait at the gate of the node. No goroutine goes
-// on waiting at the gate for a client that has gone.
+// No goroutine waits at a node's gate for a client that has gone.
 func TestAbandonedCommandsLeaveTheGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -87,8 +85,7 @@ func (c *slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Clients of a follower begin blocking commands while the leader reads nothing. All clients but one disconnect. The follower keeps
-// few of the abandoned commands. When the leader reads again, the follower sends it the command of the client that has stayed.
+// While the leader reads nothing, a follower keeps few abandoned commands, and does not lose that of a client that has stayed.
 func TestAbandonedCommandsBesideASilentLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

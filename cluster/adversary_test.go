@@ -96,8 +96,7 @@ func (a *adversary) disturb(stop <-chan struct{}) {
 	}
 }
 
-// client sends requests one after the other. Each request adds its number to a
-// key of its own, and 1 to a key that all requests share.
+// client sends requests one after the other. Each adds its number to a key of its own, and 1 to a key of all requests.
 func (a *adversary) client(node *Node, first, count int) {
 	for id := first; id < first+count; id++ {
 		var got string

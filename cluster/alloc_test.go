@@ -8,9 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// The hot path makes few allocations for one request, from its queue to its reply:
-// evaluation, entry, application. The limits are the measured numbers. On a durable
-// node Raft allocates more, for each batch.
+// The hot path makes few allocations for one request. The limits are the measured numbers; on a durable node Raft allocates more.
 func TestHotPathAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")

@@ -65,8 +65,8 @@ type Status struct {
 	DirectorySize  int64 // bytes of the files in the data directory
 	DirectoryQuota int64 // Config.DataQuota
 
-	// Leaderless is the total time that this node has added to leases because there was no leader. The node adds time when it wins
-	// an election; elections before its start do not contribute. The time for which this node was down is never added.
+	// Leaderless is the total time without a leader that this node has added to leases, at elections that it has won since its
+	// start.
 	Leaderless     time.Duration
 	LastLeaderless time.Duration // the part of Leaderless that the last of these elections added
 }

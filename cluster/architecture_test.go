@@ -154,8 +154,7 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// The table of files in DESIGN.md names each file of this package and of datadir, and each other internal package that not only
-// tests import. It names nothing else.
+// DESIGN.md names exactly the files of this package and of datadir, and the internal packages that not only tests import.
 func TestDesignNamesEveryFile(t *testing.T) {
 	doc, err := os.ReadFile("DESIGN.md")
 	if err != nil {
@@ -242,8 +241,8 @@ func TestRoomsImportNoMore(t *testing.T) {
 	}
 }
 
-// Each third-party module is imported by only one package and the packages below its internal/, so that the module can be
-// replaced. The exception is golang.org/x/sys: it is the kernel's interface, and nobody would replace that.
+// Each third-party module has one importing package, so that the module can be replaced; golang.org/x/sys, the kernel's
+// interface, may have more.
 func TestThirdPartyModulesHaveOneImporter(t *testing.T) {
 	_, files := sources(t)
 	modules := modulesUsed(t)

@@ -28,9 +28,8 @@ func (c *three) logEnd(i int) uint64 {
 	return raftOf(c.nodes[i]).Raft.LastIndex()
 }
 
-// A leader sends an entry to its followers while it writes the entry to its own disk. Until
-// that write is done no client is answered and no node applies the entry, though both
-// followers have it in their logs.
+// While a leader writes an entry to its disk, its followers may have it already, but no client is answered and no node applies
+// it.
 func TestLeaderWritesBesideItsFollowers(t *testing.T) {
 	all := map[string]*crashdisk.Gate{}
 	inBubble(t, func(c *bubbled) {

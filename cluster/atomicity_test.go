@@ -39,8 +39,7 @@ func (c *three) expectExec(i int, want string, watched []Watched, lines ...strin
 	}
 }
 
-// EXEC notices whether a watched key was changed, even if the leader has changed since WATCH, or if the client uses another node
-// for EXEC than for WATCH.
+// EXEC notices a change of a watched key, even after a change of leader, or on another node.
 func TestWatchThroughAChangeOfLeader(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -71,8 +70,7 @@ func TestWatchThroughAChangeOfLeader(t *testing.T) {
 	c.same()
 }
 
-// Clients on all nodes move money between accounts while leadership moves. Some of them use WATCH. The sum of the accounts never
-// changes, and no transaction sees another one half done.
+// Transfers between accounts stay atomic while leadership moves: the sum never changes.
 func TestTransactionsAreAtomic(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)

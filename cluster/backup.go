@@ -18,12 +18,10 @@ type Backup struct {
 	Users store.Accounts // the users in the state of the backup
 }
 
-// Backup begins a backup of the present state. The backup is written while the caller reads r, and the caller must close r.
+// Backup begins a backup of the present state, which is written while the caller reads r. The caller must close r.
 //
-// If complete is true, the backup has every write that was acknowledged before the call: this node has asked the leader for its
-// commit index, and has applied the log up to that index. complete is false if no leader answers within Config.FailoverWait, or
-// if this node does not catch up in that time. The backup then has the state after this node's whole log, committed or not. It
-// may lack writes that only other nodes have, and may have writes that were never acknowledged.
+// complete means that the backup has every write acknowledged before the call. Otherwise the backup has this node's whole log,
+// committed or not.
 func (n *Node) Backup() (r *Backup, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -62,9 +60,8 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	}
 }
 
-// Restore makes a data directory with the state of a backup, for a new cluster of one node. It reads the whole backup before it
-// makes the directory. No node can start with the directory until it is complete. The directory may be an empty mount point. If
-// Restore fails, it removes the files that it has written there, except the file LOCK.
+// Restore makes a data directory for a new cluster of one node. No node can start with an incomplete one. If Restore fails, of
+// its files only LOCK is left.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := raftnode.CheckFounder(cfg.peerAddr()); err != nil {
 		return facts, err

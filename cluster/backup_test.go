@@ -129,8 +129,7 @@ func TestDamagedBackupsAreRefused(t *testing.T) {
 	refuse("a byte more", 0, append(bytes.Clone(whole), 0))
 }
 
-// After a restore, the log goes on behind the index of the backup. Near 2^64 the next entry would have a number that no log
-// takes. So a backup whose index is too large is refused, and nothing is made.
+// Restore refuses a backup with so large an index that the log would run out of numbers, and makes nothing.
 func TestIndexOfABackup(t *testing.T) {
 	backup := func(index uint64) (cfg Config, err error) {
 		var out bytes.Buffer
@@ -164,8 +163,7 @@ func TestIndexOfABackup(t *testing.T) {
 	}
 }
 
-// The power may fail at any step of a restore into an empty volume. No node starts then with a part of the backup, and
-// restoring again succeeds.
+// When the power fails at any step of a restore, no node starts with a part of the backup, and restoring again succeeds.
 func TestRestoreStoppedAtEveryStep(t *testing.T) {
 	clustertest.Slow(t)
 	n := openNode(t, dataConfig(t, t.TempDir()))
@@ -197,8 +195,7 @@ func TestRestoreStoppedAtEveryStep(t *testing.T) {
 	}
 }
 
-// startsOnceRestored starts a node with a directory that an interrupted restore has left. If the directory is refused,
-// or is empty, the backup is restored again first.
+// startsOnceRestored starts a node after an interrupted restore. If the directory is refused or empty, it restores again first.
 func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(cfg.Data, "node.json"))
@@ -221,8 +218,7 @@ func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
 	closeNode(t, n)
 }
 
-// Restore keeps an existing directory and does not replace it, because the directory may be a mount point or the target of a
-// link. Files that were beside the directory or in it before are not deleted.
+// Restore keeps an existing directory, which may be a mount point or a link's target, and all files that were there.
 func TestRestoreInPlace(t *testing.T) {
 	n := openNode(t, dataConfig(t, t.TempDir()))
 	lines(t, n, "SET s v")
@@ -327,8 +323,7 @@ func TestBackupFromAFollower(t *testing.T) {
 	r.Close()
 }
 
-// A restarted node without a leader does not know which entries after its last snapshot are
-// committed. Its backup still holds everything that is in its log.
+// The backup of a restarted node without a leader has the node's whole log, though the node does not know what is committed.
 func TestBackupWithoutALeader(t *testing.T) {
 	for name, snapshot := range map[string]bool{"from the log": false, "from a snapshot and the log": true} {
 		t.Run(name, func(t *testing.T) {
@@ -375,8 +370,7 @@ func TestBackupWithoutALeader(t *testing.T) {
 	}
 }
 
-// TestRestoreForEveryAddress: Restore refuses an address for peers that stands for every address of the machine. The restored
-// node would found a cluster whose other members never reach it.
+// Restore refuses a peer address that means every address of the machine, because other members could never reach it.
 func TestRestoreForEveryAddress(t *testing.T) {
 	cfg := Default()
 	cfg.Data, cfg.PeerListen = filepath.Join(t.TempDir(), "data"), "0.0.0.0:7379"

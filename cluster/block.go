@@ -11,16 +11,14 @@ import (
 
 // Blocking commands, on the node that the client is connected to.
 //
-// This node sends a blocking command to the leader. There the command waits in queues (blocked_clients.go) until the leader has
-// an element for it. Until the reply, the blockRegistry of this node keeps the command as a Blocked, and decides everything
-// else:
+// This node sends a blocking command to the leader, where it waits in queues (blocked_clients.go). Until the reply, the
+// blockRegistry of this node keeps the command as a Blocked:
 //
-//   - The timeout runs here, by this node's clock, so a change of leader does not begin it anew. When the timeout is over,
-//     this node asks the leader to cancel the command. The leader answers that the command is cancelled, or sends the
-//     command's reply.
-//   - This node also asks the leader to cancel the command when the client leaves, or when another client unblocks it.
-//   - When the leader or the link to it is lost, the command queues again as soon as this node knows that it was not executed.
-//     Either the leader says so, or the log shows it (settle in block_registry.go).
+//   - The timeout runs by this node's clock, so a change of leader does not begin it anew.
+//   - When the timeout is over, the client leaves or another client unblocks it, this node asks the leader to cancel the command.
+//     The leader answers that the command is cancelled, or sends its reply.
+//   - When the leader or the link is lost, the command queues again as soon as this node knows that it was not executed: by the
+//     leader's word, or by the log (settle in block_registry.go).
 //
 //	       ┌── not executed ──┐
 //	       ▼                  │
@@ -29,39 +27,26 @@ import (
 //	  not in the log      link lost
 //	       └───── doubt ◀─────┘ ───── note in the log ───▶ done
 //
-// A leader that steps down sends its blocked clients back as not executed. Their nodes then send the commands to the next leader,
-// and say that each client has waited before, and for how long. So the next leader puts the commands in the order in which they
-// came to their nodes, and compares no clocks of different nodes. It accepts these commands even where it refuses new ones: for a
-// key of another type, for lack of memory, or because of a long script. Nodes of earlier versions do not say how long clients
-// have waited, so their clients queue as if they had just come.
+// A leader that steps down sends its blocked clients back as not executed. Their nodes tell the next leader how long each client
+// has waited, so that the next leader restores the order of arrival without comparing the clocks of nodes. The next leader
+// accepts these commands even where it refuses new ones.
 //
-// The order is not exact in two cases. Two clients of different nodes that came almost at once may change places, because the
-// commands of one node may take longer to the leader. And an element may come before all nodes have sent their commands again.
-// It then goes to a client whose command has arrived.
+// The order is not exact in two cases. Clients of different nodes that came almost at once may change places. And an element may
+// come before all nodes have sent their commands again.
 //
-// If the leader died or the link broke, the log tells what became of the command. The entry that serves a blocking command has a
-// note for its origin, the node of its client. The note has the number of the command and its reply. It is a publish of kind
-// store.Note, which changes no state.
+// If the leader died or the link broke, the log tells what became of the command. The entry that serves it has a note for its
+// origin, the node of its client, with the command's number and reply: a publish of kind store.Note, which changes no state.
 //
-// The origin sends a claim to the present leader, which answers with a position of the log. If the command was served by an
-// earlier leader, or over an older link, its note is before that position. If the origin has applied the log that far and has
-// seen no note, the command was not served, and the origin sends it again. Commands may still be on their way on an older link,
-// but the leader refuses them: each command carries the token of its link, and the leader accepts only the token of the link that
-// the origin has claimed last. A command stays undecided if a snapshot jumps over notes, or if no leader answers the claim in
-// time. Then the client gets INDETERMINATE.
+// The origin sends a claim to the present leader, which answers with a position of the log. Any note of an earlier leader or link
+// is before that position. If the origin has applied the log that far and has seen no note, the command was not served, and the
+// origin sends it again. The leader refuses commands that arrive late on an older link: it accepts only the token of the link
+// that the origin has claimed last. A command stays undecided if a snapshot jumps over notes, or if no leader answers the claim
+// in time. Then the client gets INDETERMINATE.
 //
-// A command with very many keys is heavy work. Like any command with large arguments, it waits for its turn at the gate of this
-// node, where other clients' requests go first (fair.Gate). Its turn lasts until a leader has looked for an element. If the
-// command has to be sent again, it does not wait at the gate again: the leader lets other requests go first (fair.Turns).
+// A command with large arguments waits for its turn at the gate of this node (fair.Gate), until a leader has looked for an
+// element.
 //
-// An element can still be lost in two cases. The client may leave after the leader has popped the element for it and before the
-// reply comes. Or the client's node may die with the reply. Redis loses such an element, too. The leader does not push it back:
-// by then other clients may have seen the list without it, or have deleted the key. In the first case, the client leaves during
-// one commit or, if its node is a follower, before the node's cancel has reached the leader.
-//
-// A connection may break without either side noticing. So a leader ends the connection of a node that has blocked clients and was
-// silent for aliveTimeout (checkAlive). CLIENT PAUSE and CLIENT UNBLOCK act only on clients of the node that gets
-// the command; a client id means nothing on other nodes.
+// An element can still be lost, as in Redis: when the leader has popped it, its client may leave, or the client's node may die.
 
 // Blocked is a blocking command in progress.
 type Blocked struct {
@@ -70,8 +55,7 @@ type Blocked struct {
 	// Done is called with the reply, once, from any goroutine; it must not
 	// block. Abandon prevents the call, unless the command has ended before.
 	Done func(store.Reply)
-	// Caller is called at each sending, and returns the present values of Call.User and Call.Users. It must not block. If it is
-	// nil, the two values stay the same.
+	// Caller returns the present values of Call.User and Call.Users at each sending. It must not block. nil: they stay the same.
 	Caller func() (user string, users uint64)
 
 	// blockRegistry.mu guards the fields below.
@@ -161,10 +145,8 @@ func (n *Node) Block(b *Blocked) {
 	send()
 }
 
-// begin starts the timeout of a new command, and returns a function that sends the command. If there is no leader, or none that
-// answers (crowded), begin queues the command, and the function only wakes run. As in Redis, the timeout does not include the
-// time for which the command has waited for its turn. The caller holds mu, and calls the returned function when it has released
-// mu.
+// begin starts the timeout of a new command. The caller holds mu, and calls the returned function, which sends the command,
+// without mu.
 func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	now := k.n.cfg.Time.Monotonic()
 	b.state, b.began = blockUnsent, now
@@ -182,8 +164,7 @@ func (k *blockRegistry) begin(b *Blocked, rt route) (after func()) {
 	return k.sending(b, rt, now)
 }
 
-// givesWay reports whether a blocking command must wait for its turn at the gate, because its arguments are large. patience is the
-// longest time that the command may wait there.
+// givesWay reports whether a blocking command must wait for its turn, because its arguments are large, and how long at most.
 func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	if calls := []Call{b.Call}; call.AnyLarge(calls) {
 		return n.gate.Heavy(b.Client, calls)
@@ -191,18 +172,16 @@ func (n *Node) givesWay(b *Blocked) (heavy bool, patience time.Duration) {
 	return false, 0
 }
 
-// index makes the index of a command's keys, if this node leads; another leader makes its own index (serveBlock). The method must
-// be called before the command is sent: a sent command may be cancelled at any moment, and then its arguments belong to the
-// client again.
+// index indexes a command's keys, if this node leads. It runs before the sending, after which the arguments may become the
+// client's again.
 func (n *Node) index(b *Blocked) {
 	if n.routes.get().seq != nil {
 		b.keys = indexOf(&b.Call)
 	}
 }
 
-// blockGivingWay waits for the turn of a blocking command with large arguments, and then sends the command. Until then this
-// goroutine reads the arguments. They belong to the client again when the command has ended, so only this goroutine may end it
-// before it is sent. Abandon is the exception, because a client that has gone does not use the arguments.
+// blockGivingWay sends a command with large arguments in its turn. Before that, only this goroutine, which reads the arguments,
+// and Abandon may end the command.
 func (n *Node) blockGivingWay(b *Blocked, patience time.Duration) {
 	k := n.blockRegistry
 	ran := n.gate.Pass(b.Client, []Call{b.Call}, patience, func() (replied int) {
@@ -259,14 +238,12 @@ func (b *Blocked) passOn() {
 // A command whose timeout is maxTimeout ms or more waits without a limit.
 const maxTimeout = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
 
-// Unblock ends b with reply, unless b is served first or has already been asked to end. It calls the function ended once, perhaps
-// before Unblock returns: with true if this call of Unblock has ended b, else with false.
+// Unblock ends b with reply, unless b is served or asked to end before. It calls ended once: true if it has ended b.
 func (n *Node) Unblock(b *Blocked, reply store.Reply, ended func(bool)) {
 	n.blockRegistry.end(b, &quit{reply: reply, ended: ended})
 }
 
-// Abandon ends a Blocked whose client has gone. If the leader is serving an element to it at this moment, the element is lost.
-// Redis loses an element, too, if it writes the reply to a connection that has ended.
+// Abandon ends a Blocked whose client has gone. An element that the leader is serving to it at this moment is lost, as in Redis.
 func (n *Node) Abandon(b *Blocked) {
 	k := n.blockRegistry
 	k.mu.Lock()
@@ -300,8 +277,8 @@ func (k *blockRegistry) end(b *Blocked, q *quit) {
 	after()
 }
 
-// endLocked makes q the quit of b. If the state of b allows it now, endLocked also ends b or has the leader cancel b. The caller
-// holds mu, and calls the returned function when it has released mu.
+// endLocked makes q the quit of b, and ends b if its state allows that. The caller holds mu, and calls the returned function
+// without mu.
 func (k *blockRegistry) endLocked(b *Blocked, q *quit) (after func()) {
 	b.quit = q
 	if b.state == blockNew {
@@ -332,8 +309,7 @@ func (k *blockRegistry) cancelling(b *Blocked, how int32) func() {
 	return func() {} // sendThere cancels when it has made the call
 }
 
-// finish ends b. It returns a function that calls b.Done with the reply and, if b has a quit, calls quit.ended with quitted.
-// quitted is true if b ends because of its quit.
+// finish ends b. The returned function calls b.Done, and passes quitted to the quit of b.
 func (k *blockRegistry) finish(b *Blocked, reply store.Reply, quitted bool) (after func()) {
 	b.state = blockDone
 	b.passOn()
@@ -425,8 +401,8 @@ func (k *blockRegistry) waiting(b *Blocked, attempt int) {
 	}
 }
 
-// result handles the outcome of one sending. If there is a reply, the command has been executed. So a reply ends the command
-// even if it answers an earlier sending.
+// result handles the outcome of one sending. Even the reply to an earlier sending ends the command, because the command was
+// executed.
 func (k *blockRegistry) result(b *Blocked, attempt int, reply store.Reply, err error) {
 	k.mu.Lock()
 	after := func() {}

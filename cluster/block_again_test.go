@@ -13,8 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// changeLeader deposes the first node of the pair, and elects it again after a while. If there are writes, another leader makes
-// them in between. The second node gets its link some time after the election.
+// changeLeader deposes the first node and elects it again. The writes are those of another leader in between.
 func (p *pair) changeLeader(writes ...func(*store.Txn)) {
 	p.t.Helper()
 	p.depose()
@@ -29,8 +28,7 @@ func (p *pair) changeLeader(writes ...func(*store.Txn)) {
 	time.Sleep(100 * ms)
 }
 
-// A client that already waits goes on waiting at the next leader, even if its key has another type by then. Only a new command is
-// told WRONGTYPE. Redis does the same.
+// At the next leader, a blocked client waits on even if its key has another type by then. Only a new command is told WRONGTYPE.
 func TestBlockedWaitsOnBesideAnotherType(t *testing.T) {
 	for line, serve := range map[string][]string{
 		"BLPOP k other 0":         {"RPUSH k x", "[k x]"},
@@ -58,8 +56,7 @@ func TestBlockedWaitsOnBesideAnotherType(t *testing.T) {
 	}
 }
 
-// A client waits for several keys when the leader changes. If one of its keys has an element by then, the next leader serves the
-// client, though another of its keys has another type.
+// The next leader serves a client from one of its keys, though another one has another type by then.
 func TestBlockedIsServedBesideAnotherType(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -133,8 +130,7 @@ func TestBlockedWaitsOnBehindALongScript(t *testing.T) {
 	})
 }
 
-// Clients of all nodes stand in the order in which they came, also after a change of leader or a broken link. It does not matter
-// which node sends its clients' commands again first.
+// Clients of all nodes keep their order of arrival after a change of leader or a broken link.
 func TestBlockedKeepTheirOrderAcrossNodes(t *testing.T) {
 	const clients = 9
 	for name, disturb := range map[string]func(p *pair){
@@ -228,8 +224,7 @@ func TestBlockedBetweenVersions(t *testing.T) {
 	}
 }
 
-// When commands that wait for one key were sent again, all clients of the key are sorted in one walk over the queue, not in one
-// walk for each client.
+// All clients of a queue are sorted in one walk over the queue, not in one walk for each client.
 func TestManyBlockedAreSorted(t *testing.T) {
 	const clients = 100_000
 	ws := newBlockedClients()

@@ -75,8 +75,7 @@ func TestBlockedServedBehindBrokenLink(t *testing.T) {
 	})
 }
 
-// The leader is lost while the entry that serves the client is in flight. The log decides what the client gets. No element is
-// given out twice or lost.
+// When the leader is lost while the entry that serves a client is in flight, no element is given out twice or lost.
 func TestBlockedInDoubt(t *testing.T) {
 	for _, fate := range []verdict{applyLater, supersedeLater} {
 		for _, forwarded := range []bool{false, true} {
@@ -165,8 +164,7 @@ func TestBlockedInDoubtForEver(t *testing.T) {
 	})
 }
 
-// A leader that was replaced and does not know it must not tell a blocked client that there was no element, because the new
-// leader may have one.
+// A replaced leader that does not know it must not tell a blocked client that there was no element.
 func TestBlockedOnReplacedLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

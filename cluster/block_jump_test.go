@@ -6,9 +6,7 @@ import (
 	"time"
 )
 
-// A blocking command is in doubt, and its node is far behind and gets a snapshot. The entry that tells whether the command was
-// served is one that the snapshot jumps over. The node's blockRegistry may see the log's new position before it is told of the
-// jump. It must not conclude from that position that the command was not executed.
+// A node must not conclude that a command in doubt was not executed from a position that a snapshot has jumped to.
 func TestBlockedInDoubtSeesNoPositionBeforeTheJump(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -9,13 +9,8 @@ import (
 	"lockstep/cluster/internal/call"
 )
 
-// A blocked client may wait for hundreds of thousands of keys. To put it into as many queues, and to remove it from them again,
-// takes ten times as long as to look for the elements, and all other requests wait meanwhile. So a client that waits for manyKeys
-// keys or more stands in no queue at first. Instead, it has an index of its keys, which is normally made before its command is
-// evaluated. When a key becomes ready, the leader looks for the key in the index of each such client, which takes some 40 ns for
-// each client. A client that waits for the key then gets its place in the key's queue, behind those that came before it
-// (blockedClients.place). Clients with fewer keys stand in their queues from the beginning, because there may be too many of them
-// to look at each one's keys.
+// A client of very many keys would take long to put into as many queues. So it has an index of its keys instead. When a key
+// becomes ready, the leader looks for it in each index, and gives the clients that wait for it their places in its queue.
 
 // A blocked client with manyKeys keys or more has an index of its keys, and at first stands in none of the keys' queues.
 const manyKeys = 4096
@@ -28,7 +23,7 @@ type keyIndex struct {
 	slots []slot   // their number is a power of two, and at least twice the number of keys
 }
 
-// slot is a slot of a hash table with linear probing: a key is in the slot that its hash chooses, or in a later one if that is taken.
+// slot is a slot of a hash table with linear probing: a key's hash chooses the first slot to try.
 type slot struct {
 	hash uint32 // upper half of the hash of the key; the lower half chooses the slot
 	key  uint32 // 1 plus the index of the key in ends; 0: the slot is free
@@ -99,8 +94,7 @@ func (x *keyIndex) find(key string, hash uint64) (s *slot, there bool) {
 	}
 }
 
-// addMany inserts a blocked client into ws.many by its order.number. Its place is not always the end: rollback may put back a
-// client that came before others in the list.
+// addMany inserts a client into ws.many by its order.number: rollback may put back a client from the middle.
 func (ws *blockedClients) addMany(w *blockedClient) {
 	i, _ := ws.findMany(w.order.number)
 	ws.many = slices.Insert(ws.many, i, w)

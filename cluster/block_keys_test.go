@@ -13,8 +13,7 @@ import (
 	"lockstep/store"
 )
 
-// A client that waits for very many keys is in no queue until one of the keys is ready. So the leader does not need
-// time for each key when the client begins or ends its wait. Still, clients are served in the order of arrival.
+// A client of very many keys is in no queue until one of them is ready, but is served in the order of arrival.
 func TestWaitingForManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -48,8 +47,7 @@ func TestWaitingForManyKeys(t *testing.T) {
 	})
 }
 
-// An element goes to the client that has waited longest for its key. Neither the client's node nor the number of its keys
-// matters. A client that is sent again keeps its place.
+// An element goes to the client that has waited longest, whatever its node and the number of its keys, even if it was sent again.
 func TestOrderOfManyKeys(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -118,8 +116,7 @@ func TestOrderOfManyKeys(t *testing.T) {
 	}
 }
 
-// After SWAPDB the leader looks at the keys of clients that wait for many keys, too. In each batch it looks at as many keys as it
-// has time for.
+// After SWAPDB the leader looks at all keys of clients that wait for many, in as many batches as that needs.
 func TestSwappedDatabasesOfManyKeys(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -314,8 +311,8 @@ func TestLargeBlockingCommandOfANodeThatCloses(t *testing.T) {
 	})
 }
 
-// TestIndexIsMadeBeforeItIsSent: the index of a command is made once, before the command is first sent, and serves every sending.
-// A command that was sent may be cancelled, and then its arguments belong to the client again.
+// The index of a command is made once, before the first sending: later the command may be cancelled, and its arguments are the
+// client's again.
 func TestIndexIsMadeBeforeItIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

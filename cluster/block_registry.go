@@ -11,8 +11,8 @@ import (
 	"lockstep/store"
 )
 
-// blockRegistry holds the blocking commands of this node's clients. One goroutine (run) ends them when their timeouts are over.
-// When a leader is lost, run sends them again or settles their outcome.
+// blockRegistry holds the blocking commands of this node's clients. The goroutine run ends them at their timeouts, and sends them
+// again after a change of leader.
 type blockRegistry struct {
 	n    *Node
 	wake chan struct{} // wakes run; has room for one signal
@@ -41,9 +41,8 @@ type blockRegistry struct {
 	}
 }
 
-// maxAbandoned bounds the bytes of the abandoned commands for which the leader has not answered the cancel yet. While there are
-// more bytes, this node sends the leader no further blocking commands. Otherwise, while the leader reads nothing, clients that
-// begin commands and disconnect would fill the memory of this node.
+// maxAbandoned bounds the bytes of abandoned commands whose cancel the leader has not answered. Above it, no blocking command is
+// sent, lest such commands fill the memory.
 const maxAbandoned = 1 << 20
 
 // claimAsk is a claim that was sent to the leader and, once the leader has answered, the answer.
@@ -55,11 +54,10 @@ type claimAsk struct {
 }
 
 const (
-	// registryPoll is the longest time between two calls of step while timeouts run, or while commands wait for a leader. It is
-	// short because tests let the clock jump.
+	// registryPoll is the longest time between two calls of step while commands wait. It is short because tests let the clock
+	// jump.
 	registryPoll = 50 * time.Millisecond
-	// settlePoll takes the place of registryPoll while there is a leader and step has work to do at it: a claim is on its way, or
-	// some commands are unsent or in doubt.
+	// settlePoll replaces registryPoll while step has work to do at a leader.
 	settlePoll = 2 * time.Millisecond
 	// aliveInterval is how often a node that has blocked clients tells the leader that the node lives.
 	aliveInterval = time.Second
@@ -67,8 +65,8 @@ const (
 	aliveTimeout = 4 * aliveInterval
 )
 
-// abandons is called for a command that is being abandoned. If the command was sent over the present link to the leader, abandons
-// adds the command's bytes to k.abandoned, and lets go of the command's arguments and session. The caller holds mu.
+// abandons counts the bytes of an abandoned command that was sent over the present link, and lets go of its arguments. The caller
+// holds mu.
 func (k *blockRegistry) abandons(b *Blocked) {
 	if b.state != blockSent || b.link == nil || b.link != k.n.routes.get().link {
 		return
@@ -95,8 +93,7 @@ func (k *blockRegistry) answered(b *Blocked, attempt int) {
 	}
 }
 
-// crowded reports whether this node must send the leader no further blocking commands now, because too many bytes of abandoned
-// commands wait for the leader's answers (maxAbandoned).
+// crowded reports whether maxAbandoned forbids this node to send further blocking commands over its link.
 func (k *blockRegistry) crowded(rt route) bool {
 	return rt.link != nil && rt.link == k.abandoned.link && k.abandoned.bytes > maxAbandoned
 }
@@ -132,8 +129,7 @@ func (k *blockRegistry) run() {
 	}
 }
 
-// close ends the commands that are still in progress. It is called when the node closes. It is also called when a stopping node
-// finds no majority (Node.hope).
+// close ends all commands in progress: the node closes, or stops and finds no majority (Node.hope).
 func (k *blockRegistry) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -187,8 +183,8 @@ func (k *blockRegistry) step(rt route) time.Duration {
 	return wait
 }
 
-// recall ends the calls to an earlier leader, with an unknown outcome, as soon as there is another leader to ask. The earlier
-// leader may stay silent for as long as its link is kept (follow.go).
+// recall ends the calls to an earlier leader as unknown once there is another leader, because the earlier one may be silent for
+// long.
 func (k *blockRegistry) recall(rt route) (after []func()) {
 	if rt.seq == nil && rt.link == nil {
 		return nil
@@ -233,10 +229,8 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// If commands are in doubt, claim sends a claim to the leader, which may be this node. The leader first serves or gives back the
-// commands that this node sent over other links, and refuses all later commands over those links. Then it answers with a position
-// of the log. The entries of earlier leaders are before that position, too. So if a command in doubt has no note in the log up to
-// that position, it was not served, and never will be.
+// claim asks the leader about the commands in doubt. The leader first settles the commands of this node's other links, and
+// refuses later ones. A command without a note up to the position in its answer never will be served.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil
@@ -257,9 +251,8 @@ func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	return append(after, func() { k.n.sendClaim(rt.link, rt.link.Token, answer) })
 }
 
-// claimRequest returns a request by which the leader evaluates the claim c. When the request is complete, it calls the function
-// answer with an error, or with the position of the state on which c was evaluated. The position may also be that of a later
-// state.
+// claimRequest returns a request by which the leader evaluates c. answer gets an error, or a position no earlier than that of the
+// evaluation.
 func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	return &request{claim: c, finish: func(r *request) {
 		switch {
@@ -274,8 +267,7 @@ func (n *Node) claimRequest(c *claim, answer func(uint64, error)) *request {
 	}}
 }
 
-// settle decides about the commands in doubt when the claim has been answered, and this node has applied
-// the log up to the position in the answer.
+// settle decides about the commands in doubt, once this node has applied the log up to the position in the claim's answer.
 func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func()) {
 	ask := k.ask
 	if ask == nil || !ask.answered {
@@ -302,10 +294,7 @@ func (k *blockRegistry) settle(position uint64, now time.Duration) (after []func
 	return after
 }
 
-// giveUp ends unsent commands and commands in doubt that have waited for too long. That is so in two cases. First, no leader has
-// looked at the command for FailoverWait, counted from the beginning of the command or, if a sending has failed, from the first
-// failure. Second, the command is in doubt, and was asked to end FailoverWait ago or earlier. If this node has been removed from
-// the cluster, giveUp ends all unsent commands and commands in doubt, because no leader will look at them any more.
+// giveUp ends commands that no leader has looked at for FailoverWait, and those in doubt that were asked to end that long ago.
 func (k *blockRegistry) giveUp(now time.Duration) (after []func()) {
 	limit := k.n.cfg.FailoverWait
 	removed := k.seq == nil && k.link == nil && k.n.Removed()
@@ -388,8 +377,8 @@ func (k *blockRegistry) jumped() {
 	k.blind(jumps)
 }
 
-// blind marks the commands that had been sent when a snapshot replaced the state. The snapshot may have jumped over an entry that
-// served one of them, and this node never sees the note in that entry. The caller holds mu.
+// blind marks the commands that were sent before a snapshot replaced the state: this node may never see their notes. The caller
+// holds mu.
 func (k *blockRegistry) blind(jumps uint64) {
 	k.jumps = jumps
 	for _, b := range k.all {

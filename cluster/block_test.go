@@ -155,9 +155,7 @@ var deleteUser = store.Command{Name: "deleteuser", Arity: 2, Flags: store.Write,
 	return store.OK
 }}
 
-// When a user is deleted, its blocked clients get no element any more: neither one that is pushed in the same pipeline, nor a
-// later one. That also holds at a node that has not heard of the deletion. The clients of other users keep their places, and a
-// client of a new user of the same name waits.
+// A deleted user's blocked clients get no element any more, even at a node that has not heard of the deletion.
 func TestBlockedOfDeletedUser(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)
@@ -215,8 +213,7 @@ func TestBlockedWhileTheNamelessUserGoes(t *testing.T) {
 	})
 }
 
-// TestUnblockedBeforeItBegins: CLIENT UNBLOCK, a change of the users or a shutdown may find a blocking command that Block has not
-// registered yet. The command then ends once, and the other commands still end at their timeouts.
+// CLIENT UNBLOCK, a change of users or a shutdown may end a command before Block has registered it. The command then ends once.
 func TestUnblockedBeforeItBegins(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -372,8 +369,8 @@ func TestBlockedWhenBatchIsEvaluatedAgain(t *testing.T) {
 	})
 }
 
-// A batch in flight has popped an element. The log may refuse the batch, and then the element is still there. So a client that
-// has found no element is told so only when the batch has been committed.
+// A client is told that there was no element only when the batch in flight is committed, because a refused batch gives its
+// element back.
 func TestBlockedFindsNothingInABatchInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

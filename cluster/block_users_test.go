@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// blockAs begins a blocking command of the user whose name is "waits". The result sent counts how often the node sends the command.
-// At each sending, the node names the version of the users that the function users returns.
+// blockAs begins a blocking command of the user "waits". sent counts its sendings, at each of which users gives the version of
+// the users.
 func (p *pair) blockAs(node *Node, line string, users func(sent int32) uint64) (done chan string, sent *atomic.Int32) {
 	done, sent = make(chan string, 2), &atomic.Int32{}
 	b := &Blocked{Call: p.call(line)[0], Done: func(r store.Reply) { done <- text([]store.Reply{r}) }}
@@ -44,8 +44,7 @@ func (p *pair) deleteMany() {
 	}
 }
 
-// TestBlockedWhileManyUsersGo: while a client of one user waits, more other users are deleted than the leader can remember as
-// deleted. The client waits on. It does not wait on when its own user is deleted after that.
+// A client waits on though more other users are deleted than the leader can remember, and ends when its own user is deleted.
 func TestBlockedWhileManyUsersGo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)
@@ -63,8 +62,8 @@ func TestBlockedWhileManyUsersGo(t *testing.T) {
 	})
 }
 
-// TestBlockedAtALeaderThatForgotUsers: the next leader does not know which users were deleted since a blocking command came. The
-// client waits on, because its node sends the command with the version of the users that the node knows by then.
+// The next leader does not know which users were deleted. The client waits on, because its node names a newer version of the
+// users.
 func TestBlockedAtALeaderThatForgotUsers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t, makeUser, deleteUser)

@@ -12,23 +12,19 @@ import (
 	"lockstep/store"
 )
 
-// Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in a wait queue for
-// each of its keys, unless it has very many keys (block_keys.go). Clients stand in a queue in the order in which their commands
-// came to their nodes, also after a change of leader. block.go says how exact this order is, where blocked clients come from,
-// and how they survive a change of leader.
+// Blocked clients on the leader. A blocked client is a request whose command found no element. It stands in the queues of its
+// keys (if it has very many: block_keys.go), in the order of arrival at its node. block.go says how exact this order is and how
+// blocked clients survive a change of leader.
 //
-// When a command gives a key an element, the leader answers the key's blocked clients in the batch of that command, so no other
-// command comes between. Only if there are too many blocked clients for one entry are some served later (serveTurns).
+// When a command gives a key an element, the leader answers the key's blocked clients in the same batch, so no other command
+// comes between. Only those too many for one entry are served later (serveTurns).
 //
-// After each command, script or transaction, store.Txn.TakeReady names the keys that have become lists or sorted sets. The
-// leader looks only at the blocked clients of these keys. A blocked client costs no goroutine and no timer. Blocked clients are
-// served in the order of Redis's handleClientsBlockedOnKeys, and with its oddity: if a key becomes a list, a client that waits
-// for a sorted set at that key goes to the end of the queue, and the other way round. A blocking command in a script or a
-// transaction never becomes a blocked client: the reply of its handler is the answer, and store.Ctx.Wait is ignored.
+// store.Txn.TakeReady names the keys that have become lists or sorted sets. Blocked clients are served in the order of Redis's
+// handleClientsBlockedOnKeys, and with its oddity: a client that waits for another type than the key's goes to the end of the
+// queue. A blocking command in a script or a transaction never becomes a blocked client.
 //
-// After a panic, or if the writes are too many, a batch is evaluated again. Before that, rollback restores the queues. If the
-// log refuses a batch, another entry has changed the state, and the leader does not know which keys that entry made ready. So
-// all blocked clients then go back to their origins, which are the nodes of the clients.
+// Before a batch is evaluated again, rollback restores the queues. If the log refuses a batch, the leader does not know which
+// keys another entry made ready. So all blocked clients then go back to their origins, the nodes of the clients.
 
 // blockedClient is a blocking command on the leader.
 type blockedClient struct {
@@ -38,9 +34,8 @@ type blockedClient struct {
 	quit  atomic.Int32 // how to end it (quitSoon, quitNow, quitRefused); 0: nobody has asked to end it
 	// joined is called when it is certain that the client waits (confirm); it may be nil.
 	joined func()
-	// dequeue takes the request out of the leader's inbox (Node.dequeue); nil only in tests. While the leader's disk hangs,
-	// nobody else takes requests out of the inbox. Without dequeue, clients that begin blocking commands and disconnect would
-	// then fill it.
+	// dequeue takes the request out of the leader's inbox, so that abandoned commands do not fill it while the disk hangs; nil
+	// only in tests.
 	dequeue func(*request)
 
 	origin uint64 // boot number of the client's node
@@ -77,10 +72,8 @@ const (
 	quitRefused                  // as quitNow, but answer that there is no memory for it
 )
 
-// cancel answers the blocked client with forward.ErrCancelled, or refuses it, unless it is served before. If how is quitSoon, the
-// leader first evaluates the command once. If there was no element, it cancels the command when the batch has ended (settle). Only
-// then is it certain that there was no element: if the batch fails, elements that another request of the batch has popped are still
-// there, and a leader that has been replaced may not know of an element.
+// cancel cancels or refuses the blocked client, unless it is served before. With quitSoon, a batch must be committed first, to
+// prove that there was no element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -122,8 +115,7 @@ func (w *blockedClient) finishCancel() {
 	}
 }
 
-// confirm notes that it is now certain that the blocked client waits. Either the batch in which it joined has been committed,
-// or that batch wrote nothing and this node still led after the evaluation.
+// confirm notes that the blocked client certainly waits: its batch is committed, or wrote nothing while this node led.
 func (w *blockedClient) confirm() {
 	w.fresh = false
 	if !w.state.CompareAndSwap(blockedJoining, blockedWaiting) {
@@ -174,8 +166,7 @@ func (q *waitQueue) push(p *place) {
 	q.insert(p, q.tail)
 }
 
-// sort puts the places of a mixed queue in order, all at once. push does not look for the right place of a client, because each
-// such search would walk over the queue.
+// sort puts a mixed queue in order at once, because a search in each push would walk over the queue.
 func (q *waitQueue) sort() {
 	if !q.mixed {
 		return
@@ -273,8 +264,8 @@ func (ws *blockedClients) queue(db int, key []byte) *waitQueue {
 	return q
 }
 
-// reopen returns the present queue of the key ended.key. If there is none, reopen takes ended, the former queue of that key,
-// into use again. The queue keeps its number. So a round (readyList) that has not reached that number yet finds the queue.
+// reopen returns the key's present queue, or takes ended into use again with its old number, by which a round (readyList) finds
+// it.
 func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	if q := ws.queues[ended.key]; q != nil {
 		return q
@@ -284,8 +275,7 @@ func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	return ended
 }
 
-// join makes a blocked client wait. The client gets its places in the queues of its keys or, if it has many keys, a place in
-// ws.many.
+// join makes a blocked client wait, in the queues of its keys or in ws.many.
 func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Duration) {
 	if w.waited.Age == 0 {
 		w.since = now
@@ -397,8 +387,7 @@ func (ws *blockedClients) rollback() {
 	ws.clear()
 }
 
-// settle ends the present batch. It confirms the blocked clients that joined in it, except those that the method drop has cancelled
-// because the log refused the batch.
+// settle ends the present batch, and confirms the clients that joined in it and were not dropped.
 func (ws *blockedClients) settle() {
 	for _, w := range ws.joined {
 		w.confirm()
@@ -430,8 +419,7 @@ func (ws *blockedClients) bury(w *blockedClient) {
 // sweepPlaces limits, roughly, how many places one sweep removes from the queues, because all requests wait while it runs.
 const sweepPlaces = 4096
 
-// sweep removes cancelled blocked clients from the queues. If they have very many places, it leaves some clients to the next sweep.
-// Until then the method take returns false for these clients.
+// sweep removes cancelled clients from the queues, but leaves some to the next sweep if they have very many places.
 func (ws *blockedClients) sweep() {
 	if ws.buried.Load() == 0 {
 		return
@@ -457,8 +445,7 @@ func (ws *blockedClients) exhume() []*blockedClient {
 	return first
 }
 
-// drop cancels the blocked clients for which the function which returns true, and answers them with errNotExecuted, in order of
-// arrival. The nodes of these clients then send the commands again.
+// drop cancels the clients for which the function which returns true, in order of arrival. Their nodes send the commands again.
 func (ws *blockedClients) drop(which func(*blockedClient) bool) {
 	for _, w := range ws.inOrder(which) {
 		if w.state.CompareAndSwap(blockedWaiting, blockedCancelled) || w.state.CompareAndSwap(blockedJoining, blockedCancelled) {

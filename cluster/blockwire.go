@@ -87,8 +87,7 @@ func (p *peerConn) end() {
 	}
 }
 
-// If this node leads, checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout. The
-// peer may be gone without the connection having ended.
+// checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout, if this node leads.
 func (p *peerConn) checkAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -171,8 +170,7 @@ func (p *peerConn) serveBlock(number uint64, body []byte) error {
 	return nil
 }
 
-// serveCancel cancels a blocking command that has not been answered yet. If the call is no such command, serveCancel notes that the
-// peer has cut off the client of the call.
+// serveCancel cancels an unanswered blocking command. For any other call it notes that the client was cut off.
 func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	if len(body) != 1 {
 		return frame.ErrMalformed
@@ -188,8 +186,8 @@ func (p *peerConn) serveCancel(call uint64, body []byte) error {
 	return nil
 }
 
-// serveClaim makes this connection the only one over which this node takes the peer's writes and blocking commands, unless it
-// refuses the claim. The answer to an accepted claim is a position of the log, and the token of the connection.
+// serveClaim makes this connection the only one for the peer's writes and blocking commands. The answer has a log position and
+// the connection's token.
 func (p *peerConn) serveClaim(call uint64, body []byte) error {
 	if len(body) != 16 {
 		return frame.ErrMalformed

@@ -11,15 +11,12 @@ import (
 	"lockstep/cluster/internal/crashdisk"
 )
 
-// The tests in a bubble run three real nodes with the real hashicorp/raft and its log on disk. The network is in memory, and time
-// is virtual. So Raft's timers are those of the product, a wait of minutes takes no real time, and the lengthening of a lease can
-// be measured to the millisecond. Raft chooses at random when a follower stands for election, so runs differ. The tests check
+// The tests in a bubble run three real nodes with the real hashicorp/raft and its log on disk. The network is in memory and time
+// is virtual: Raft's timers are those of the product, and a wait takes no real time. Elections are random, so the tests check
 // only what holds in every run.
 //
-// hashicorp/raft and raft-wal get on with virtual time. Time stands still while a goroutine is in a system call, as it should.
-// Nothing waits for a timer while it holds a lock. A test can cut a leader off at every instant of a write, in steps of 150 µs.
-// Files are real and not synced; the term and the vote are in memory. A goroutine that outlives Node.Close by a minute fails the
-// test.
+// Nothing may wait for a timer while it holds a lock. A goroutine that outlives Node.Close by a minute fails the test. Files are
+// not synced; the term and the vote are in memory.
 
 // bubbleDelay is how long a message takes, one way.
 const bubbleDelay = 300 * time.Microsecond
@@ -28,8 +25,7 @@ const bubbleDelay = 300 * time.Microsecond
 func inBubble(t *testing.T, fn func(c *bubbled), change ...func(*Config)) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
-		// When the test ends, virtual time stops. Goroutines that end by themselves (a dial, a timer of Raft's) get a minute
-		// before that. A goroutine that has not ended then fails the test.
+		// Virtual time stops when the test ends. Goroutines that end by themselves get a minute before; any other fails the test.
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		network := clustertest.NewNet(bubbleDelay)
 		w := newWires()
@@ -74,8 +70,7 @@ func (c *bubbled) ask(i int, commands ...string) <-chan told {
 	return done
 }
 
-// mustTell checks that a client gets the reply want. The reply must come at the earliest the duration least, and at the latest the
-// duration most, after the time asked. The argument what names the reply in messages.
+// mustTell checks that a client gets the reply want, between least and most after asked.
 func (c *bubbled) mustTell(reply <-chan told, what, want string, asked time.Time, least, most time.Duration) {
 	c.t.Helper()
 	got := <-reply
@@ -112,15 +107,13 @@ func (c *bubbled) lengthened() (sum time.Duration) {
 	return sum
 }
 
-// A lease may outlast its time to live not only by the leaderless time, but also by the times below: a new leader does not know
-// everything about its predecessor (docs/guarantees.md, "Time"), and the test takes time to look.
+// A lease may also outlast its time to live by these times, because a new leader does not know all about its predecessor.
 const (
 	lastEntryLate = 20*ms + 4*bubbleDelay // Raft's commit timeout, up to twice
 	unknownLate   = latenessKept*ms + lastEntryLate + 5*ms
 )
 
-// endsWithin checks that a lock is held for its time to live, the argument ttl, and that it ends no later than the time excess
-// after that. The argument i is the number of any node that serves.
+// endsWithin checks that a lock is held for ttl, and for at most excess more. i is any node that serves.
 func (c *bubbled) endsWithin(i int, key, owner string, granted time.Time, ttl, excess time.Duration) {
 	c.t.Helper()
 	time.Sleep(time.Until(granted.Add(ttl - 10*ms)))

@@ -16,8 +16,7 @@ func mute(n *Node) *forward.Link {
 	return l
 }
 
-// FailoverWait bounds the time that a request spends without a leader, not the time with one. A leader may have a request for
-// long, because of a script or a slow disk, and then be lost. The request still waits for the next leader as long as any other.
+// FailoverWait bounds only the time that a request spends without a leader, however long a leader had it before.
 func TestBudgetBeginsWithTheLossOfTheLeader(t *testing.T) {
 	for _, line := range []string{"INCR counter", "EXISTS counter"} {
 		for name, lose := range map[string]func(*Node, *forward.Link){
@@ -104,8 +103,7 @@ func TestBudgetIsBounded(t *testing.T) {
 	})
 }
 
-// When the time of a request is over and its leader is lost, the request ends, even if there is
-// already another leader. So chance does not decide how often the node sends a request.
+// When a request's time is over and its leader is lost, the request ends, even if there is already another leader.
 func TestBudgetOverAsTheLeaderIsReplaced(t *testing.T) {
 	for range 20 {
 		bubble(t, func(t *testing.T) {

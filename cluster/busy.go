@@ -7,24 +7,19 @@ import (
 	"lockstep/store"
 )
 
-// Scripts that run for long. Evaluation holds the state machine's lock. Raft's own goroutines do not need that lock on a
-// leader, so heartbeats go on and leadership does not move.
+// Scripts that run for long. Evaluation holds the state machine's lock, which a leader's Raft does not need: leadership stays.
 //
-// When a script has run for busy-reply-threshold, the leader begins to answer BUSY to the requests that wait. It does so until
-// the script ends, is killed, or reaches --script-time-limit. A request that is answered BUSY has no effect. The same time
-// limit holds for all commands of a transaction together. If a transaction exceeds the limit, or one of its scripts is killed,
-// the leader refuses the whole transaction, of which nothing has been proposed.
+// When a script has run for busy-reply-threshold, the leader answers BUSY to the requests that wait, until the script ends. A
+// request that is answered BUSY has no effect. --script-time-limit holds for a whole transaction: beyond it, or if a script is
+// killed, the leader refuses the whole transaction.
 //
-// A pipeline with many scripts delays other requests by no more than maxPartTime and the time of one script. After that, the
-// remaining calls of the pipeline are submitted anew, behind the requests that wait.
+// A pipeline with many scripts delays other requests by no more than maxPartTime and the time of one script.
 //
-// When a script has run for runsAfter, the leader tells the node of the script's client (forward.Waits, which nodes of older
-// versions ignore). If the leader is lost after that, the script may have used up the leader's memory, so the node does not send
-// the script to the next leader. The node sends all other requests again, so clients of living nodes see no error when a leader
-// is killed. If a node is deposed while it runs a script, it aborts the script, because it must apply its successor's entries.
+// When a script has run for runsAfter, the leader tells the node of the script's client (forward.Waits). If the leader is lost
+// after that, the script may have used up the leader's memory, so the client's node does not send the script to the next leader.
+// A deposed node aborts its script, because it must apply its successor's entries.
 
-// When a pipeline has run for maxPartTime ms, its remaining calls are put off. So other requests wait for one script of a client,
-// not for all of them. While pressedSpread is in use, it takes the place of maxPartTime.
+// maxPartTime, in ms, is how long a pipeline runs before its remaining calls are put off. pressedSpread replaces it at times.
 const maxPartTime = batchSpread
 
 // tookLong reports whether the remaining calls of a pipeline, those after call i, have to wait for another turn.
@@ -39,8 +34,7 @@ func (s *sequencer) tookLong(r *request, i int) bool {
 	return s.node.clock.Now().Lease-r.at > s.spread
 }
 
-// runScript runs a command that runs a script. When the script has reached the busy threshold, the other requests that wait are
-// answered BUSY. runScript sets *refused if the requests behind r have been answered BUSY, because of this script or an earlier one.
+// runScript runs a script. It sets *refused if the requests behind r have been answered BUSY.
 func (s *sequencer) runScript(ctx *store.Ctx, r *request, behind []*request, refused *bool) store.Reply {
 	s.startTurn(s.turn.user)
 	s.script.starts(r, s.waitFor(behind, *refused), s.turn.since)
@@ -55,9 +49,8 @@ func (s *sequencer) evaluateScript(ctx *store.Ctx) store.Reply {
 	return reply
 }
 
-// runTransaction runs a transaction. The whole transaction has one time limit, and has no effect if it exceeds the limit. From its
-// first script to its end, the transaction counts as one script: when the transaction has run for long, other requests are answered
-// BUSY.
+// runTransaction runs a transaction, which has one time limit and no effect beyond it, and counts as one script from its first
+// script on.
 func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, behind []*request, refused *bool) (store.Reply, store.Error) {
 	if len(t.Calls) > 0 {
 		s.startTurn(t.Calls[0].User)
@@ -71,8 +64,7 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 	return t.Run(txn, func(ctx *store.Ctx, refusal store.Reply, denied bool) store.Reply {
 		switch {
 		case denied || !ctx.Cmd.RunsLua():
-			// Neither short commands nor refusals of commands look at the clock (watch), and a transaction may have thousands
-			// of them. So the clock is read here, now and then.
+			// Short commands and refusals do not look at the clock themselves, and a transaction may have thousands of them.
 			if commands++; commands%commandsPerLook == 0 {
 				if stop, forNow := s.mustStop(); stop {
 					s.ctx.StoppedForNow = forNow
@@ -98,12 +90,10 @@ func (s *sequencer) runTransaction(txn *store.Txn, t *Transaction, r *request, b
 // commandsPerLook is after how many commands a transaction looks at the clock.
 const commandsPerLook = 16
 
-// companyTime is how long a script or command may run if its batch has requests before it. These requests have been evaluated,
-// but are answered only when the batch is committed.
+// companyTime is how long a script or command may run while requests before it in its batch wait for the commit.
 const companyTime = 100 * time.Millisecond
 
-// stopAfter returns the time after which a script is stopped, to be run again in a later batch. It returns 0, which means
-// never, if the script's batch has no requests before it.
+// stopAfter returns after which time a script is put off to a later batch; 0, never, if no request of its batch is before it.
 func (s *sequencer) stopAfter() time.Duration {
 	if s.company {
 		return companyTime
@@ -111,9 +101,7 @@ func (s *sequencer) stopAfter() time.Duration {
 	return 0
 }
 
-// waitFor returns the requests that wait for a script, besides those in the inbox. These are the requests behind the script in its
-// batch (behind), unless they were refused already; the requests that evaluateAgain has cut off from the batch; the requests of
-// users who have used much time (s.users); and the long reads (s.long).
+// waitFor returns the requests that wait for a script, besides those in the inbox.
 func (s *sequencer) waitFor(behind []*request, refused bool) []*request {
 	if refused {
 		behind = nil

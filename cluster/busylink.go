@@ -7,9 +7,8 @@ import (
 	"lockstep/store"
 )
 
-// A follower may get a new link to the leader while a script runs for long there. The leader then refuses the claim of the
-// link, and says BUSY. Until the leader accepts the claim, the follower itself answers BUSY to its clients. It can still ask
-// the leader about the script over this link, because such a question needs no claim.
+// A leader that runs a long script answers a follower's claim with BUSY. Until the claim is accepted, the follower answers its
+// own clients BUSY.
 
 // busyLink is a link whose claim the leader has refused because a script runs for long.
 type busyLink struct {
@@ -17,9 +16,8 @@ type busyLink struct {
 	why  store.Error
 }
 
-// noteBusy notes how the leader has answered the claim of the link l. If the leader has said BUSY, noteBusy returns a new busyLink.
-// At the first BUSY, it also wakes the submissions that wait for a leader. If the leader has not said BUSY, noteBusy returns nil.
-// The parameter last is the result of noteBusy for the leader's answer before this one.
+// noteBusy notes the leader's answer to the claim of l, and returns a busyLink if the answer was BUSY. last is the previous
+// result.
 func (n *Node) noteBusy(l *forward.Link, last *busyLink, err error) *busyLink {
 	why, busy := errors.AsType[store.Error](err)
 	if !busy {

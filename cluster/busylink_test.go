@@ -35,8 +35,7 @@ func (p *pair) reach() (cut func()) {
 	return cut
 }
 
-// A follower gets a link to the leader while a script runs for long there. The follower answers its clients BUSY at once, also
-// those that came before the link. Its clients can end the script.
+// A follower that gets its link while a script runs answers its clients BUSY at once, and they can end the script.
 func TestFollowerConnectsDuringAScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newBusyPair(t)
@@ -83,8 +82,7 @@ func TestBusyLinkIsLost(t *testing.T) {
 	})
 }
 
-// A follower whose link was refused with BUSY does not answer BUSY to requests that the leader would let wait: a write that is
-// sent again, and a Confirm.
+// A follower whose link was refused with BUSY lets wait what the leader would: a write that is sent again, and a Confirm.
 func TestFollowerLetsThePatientWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newBusyPair(t)

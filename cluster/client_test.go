@@ -11,8 +11,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// TestCutOffClientsStopWaiting: large requests that wait for their turn end when their clients are cut off, and are not run.
-// Otherwise these requests would still take memory while other clients take the places of those that were cut off.
+// Large requests that wait for their turn end, without being run, when their clients are cut off. Otherwise they would still take
+// memory.
 func TestCutOffClientsStopWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

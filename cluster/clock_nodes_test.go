@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// These tests check leases on nodes whose clocks differ, drift, jump and stop. A lease may outlast its time to live only by the
-// leaderless time, as the nodes count it, and by the drift of their clocks.
+// Leases on nodes whose clocks differ, drift, jump and stop: a lease may outlast its time only by the leaderless time and the
+// drift.
 
 const clockDrift = 0.0002 // of ringClocks
 
@@ -21,8 +21,7 @@ func (r *ring) lengthened() (sum time.Duration) {
 	return sum
 }
 
-// ends checks that a lock is held for the time that a reply promised, and that the lock then ends. The argument granted is the time
-// at which the reply came, i is the leader, and before is the earlier result of the method lengthened.
+// ends checks that a lock is held for the promised ttl, and then ends. i is the leader, before the earlier result of lengthened.
 func (r *ring) ends(i int, key, owner string, granted time.Time, ttl time.Duration, before time.Duration) {
 	r.t.Helper()
 	drift := time.Duration(float64(ttl) * 2 * clockDrift)
@@ -58,9 +57,8 @@ func TestLeasesWhereClocksDiffer(t *testing.T) {
 	}
 }
 
-// Ten changes of leader within one lease do not shorten the lease. Each change lengthens it by the time without a leader. If a term
-// has ended with a grant, the change after it lengthens the lease by promptly (50 ms) at least, because the next leader does not
-// know how late the reply to the grant was.
+// Changes of leader do not shorten a lease. Each lengthens it by the time without a leader or, after a grant, by at least
+// promptly.
 func TestElectionStorm(t *testing.T) {
 	for _, leaderless := range []time.Duration{0, 37 * ms, 600 * ms} {
 		for _, quick := range []bool{true, false} {
@@ -99,8 +97,7 @@ func TestElectionStorm(t *testing.T) {
 	}
 }
 
-// A command may give a time in Unix time. The leader converts it by its own wall clock at that moment. No later jump of that
-// clock moves the time, and neither does the clock of another node.
+// The leader converts a Unix time by its own wall clock, once. No later jump, and no other clock, moves the time.
 func TestUnixTimesUnderJumps(t *testing.T) {
 	for _, jump := range []time.Duration{time.Hour, -time.Hour, 9 * time.Second} {
 		bubble(t, func(t *testing.T) {
@@ -132,9 +129,7 @@ func TestUnixTimesUnderJumps(t *testing.T) {
 	}
 }
 
-// A leader's process stands still for longer than its leases. Meanwhile another node leads, and gives the lock to another client.
-// When the old leader wakes, it does not know of its successor. It grants nothing, and answers the request that it has from before
-// with an error.
+// A leader that wakes after another node has led grants nothing, and answers the request from before with an error.
 func TestPausedLeader(t *testing.T) {
 	const other = "SET lock you NX PX 60000"
 	replaced := func(r *ring) {
@@ -190,8 +185,7 @@ func TestPausedLeader(t *testing.T) {
 	})
 }
 
-// A leader stands still after a majority has an entry and before the leader answers its client, for less or for more time than an
-// election takes. If the leader then says that a lease is granted, the lease has its whole time from that answer on.
+// A lease has its whole time from the leader's answer on, even if the leader stood still before that answer.
 func TestPausedLeaderGrantsTheWholeTime(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -243,8 +237,7 @@ func TestLateGrantOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-// A lease that was granted late outlives its leader, even if its key has another name by then. The key was renamed, copied or
-// moved in the batch that granted the lease, by the same client or by another one.
+// A lease that was granted late outlives its leader, even if the same batch renamed, copied or moved its key.
 func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
 	for _, move := range []string{"RENAME held lock", "COPY held lock", "RENAME held mid; RENAME mid lock", "RENAME held lock; INCR n"} {
 		for _, slow := range []time.Duration{60 * ms, 300 * ms} {
@@ -278,8 +271,7 @@ func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
 	}
 }
 
-// A follower stands still for longer than a lease, while the owner keeps renewing the lease. The follower leads as soon as it
-// wakes. The lease has not ended.
+// A follower that slept for longer than a lease, and leads as soon as it wakes, does not end a lease that was renewed meanwhile.
 func TestPausedFollowerLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRing(t, ringClocks(), nil)
@@ -301,8 +293,7 @@ func TestPausedFollowerLeads(t *testing.T) {
 	})
 }
 
-// All nodes stop and start again while a lock is held, and their clocks are set in between. The time for which all nodes were down
-// does not count against the lease. The lease is at most a second longer than without that stop.
+// The time for which all nodes are down does not count against a lease. A restart lengthens the lease by at most a second.
 func TestLeaseGoesOnAfterARestart(t *testing.T) {
 	for _, jump := range []time.Duration{0, 48 * time.Hour, -48 * time.Hour} {
 		bubble(t, func(t *testing.T) {

@@ -14,8 +14,7 @@ func (c *bubbled) write(i int) time.Duration {
 	return time.Since(asked)
 }
 
-// A follower whose clients listen for messages gets every entry at once. The leader tells it at once that the entry is committed,
-// even if no further entry follows.
+// A follower whose clients listen for messages learns at once that an entry is committed, even if no entry follows.
 func TestRealRaftMessagesReachFollowersAtOnce(t *testing.T) {
 	const leader = 0
 	var listens [3]atomic.Bool

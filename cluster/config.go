@@ -105,16 +105,14 @@ type Config struct {
 	// BusyThreshold is how long a script may run before other requests are answered BUSY.
 	BusyThreshold time.Duration
 
-	// Raft's timers. An election starts when a follower has heard nothing for one to two heartbeat timeouts. With the timers of
-	// Default, a leader that falls silent is replaced after 0.5 to 1.5 s. With a heartbeat timeout of 300 ms instead of 500 ms,
-	// a machine whose two cores were busy with other work lost its leader every few seconds. Followers answer heartbeats
-	// without a disk write (transport.beat), so a slow disk does not cost leadership.
+	// Raft's timers. An election starts one to two heartbeat timeouts after a leader falls silent. Followers answer heartbeats
+	// without a disk write (transport.beat).
 	HeartbeatTimeout time.Duration
 	ElectionTimeout  time.Duration
 	LeaderLease      time.Duration
 
-	// LeaseReads lets a leader answer reads without asking its followers, for as long as they have promised to
-	// send no vote. Only followers that have LeaseReads, too, make that promise (raftnode/read_lease.go).
+	// LeaseReads lets a leader answer reads without asking its followers, while they promise to send no vote. Followers without
+	// LeaseReads promise nothing.
 	LeaseReads bool
 
 	// SameOwnerNX is store.Env.SameOwnerNX. Only the leader's setting has an effect.
@@ -125,27 +123,24 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
-	// SnapshotBytes bounds the size in bytes of the log after the last snapshot. The next snapshot is due at once when that size
-	// exceeds both SnapshotBytes and logPerData times the data (raftnode/logsize.go).
+	// SnapshotBytes: the next snapshot is due when the bytes of the log after the last snapshot exceed both SnapshotBytes and
+	// logPerData times the data.
 	SnapshotBytes int64
 
 	Table   *store.Table
 	Scripts ScriptStopper
-	// Sink receives published messages on every node, in log order. A Sink that is also a store.KeySink
-	// gets the write sets; one that is also a store.AccountSink gets the users whenever they change.
+	// Sink receives published messages on every node, in log order; a store.KeySink also the write sets, a store.AccountSink the
+	// changed users.
 	Sink store.Sink
 	// Receivers counts this node's subscribers of a channel.
 	Receivers func(kind store.PublishKind, channel string) int
 	// UsersVersion returns the version of the users that the Sink has last been told of (store.Accounts). A nil UsersVersion means
 	// that no rights are checked.
 	UsersVersion func() uint64
-	// Listens reports whether clients of this node subscribe to channels or track keys; nil means that they do. If it returns true,
-	// the leader tells this node at once of each commit that has messages (PUBLISH). This node hears of other commits, such as
-	// changes to tracked keys, only with the next entries, or some 20 ms later: to tell it of each commit at once would cost a
-	// request for each.
+	// Listens reports whether clients of this node subscribe or track keys; nil: they do. If they do, the leader tells this node
+	// of messages at once.
 	Listens func() bool
-	// DataQuota is the size of the data directory, in bytes, above which this node adds no data while it
-	// leads; 0: no limit. A leader looks only at the size of its own directory.
+	// DataQuota is the size of a leader's own data directory, in bytes, above which it adds no data; 0: no limit.
 	DataQuota int64
 	// BlockedMemory is how many bytes the leader may hold for blocking commands of other nodes' clients;
 	// 0: no limit.
@@ -168,8 +163,7 @@ type Config struct {
 
 	// random is the source of tokens and of the boot number; nil: a random generator.
 	random func() uint64
-	// ready, if not nil, is called before the sequencer takes a batch. A test decides with it which of
-	// the requests that come at one instant are in the batch, and in which order.
+	// ready, if not nil, is called before the sequencer takes a batch: a test decides what is in it, in which order.
 	ready func(*sequencer)
 
 	peers *peerport.Dialer // connects to other nodes
@@ -202,8 +196,8 @@ func Default() Config {
 	}
 }
 
-// maxFailoverWait bounds Config.FailoverWait. The state must remember that it has executed a write for longer than a node goes
-// on sending that write again. Different nodes' clocks may measure the two times, so the bound leaves a factor of two.
+// maxFailoverWait bounds Config.FailoverWait: a write is sent again for at most half of the time for which the state remembers
+// it, because clocks differ.
 const maxFailoverWait = raftfsm.OriginLifetime * time.Millisecond / 2
 
 // Validate returns one error with every fault of the configuration.
@@ -303,8 +297,7 @@ func (c *Config) validateJoin(fault func(string, ...any)) {
 	}
 }
 
-// CheckAddress fails if addr is not of the form host:port. Peers refuse an address in any other form. Port 0 is allowed: the system
-// then chooses the port.
+// CheckAddress fails unless addr is host:port, the only form that peers accept. Port 0 lets the system choose.
 func CheckAddress(addr string) error {
 	chosen := addr
 	if host, isZero := strings.CutSuffix(addr, ":0"); isZero {

@@ -12,16 +12,16 @@ import (
 // consensus is what a node needs of Raft: a log that a majority has on disk. A test can replace Raft by an
 // adversarial log.
 type consensus interface {
-	// Propose appends an entry and returns when this node has applied it. The error errNotExecuted means that the entry was not
-	// appended and never will be. errUnknown means that the entry may still be applied later, on all nodes, or never.
+	// Propose appends an entry and returns when this node has applied it. errNotExecuted: the entry never will be applied.
+	// errUnknown: the entry may still be applied.
 	Propose(entry []byte) (raftfsm.Outcome, error)
 	// Verify returns nil if this node was still the leader at some moment
 	// after the call began.
 	Verify() error
 	// Barrier returns when this node has applied every entry of earlier leaders.
 	Barrier() error
-	// LastContact returns when this node last heard from a leader, by the node's monotonic clock. known
-	// is false if the node has heard from no leader since the process started.
+	// LastContact returns when this node last heard from a leader, by the monotonic clock. known is false if it never did since
+	// the process started.
 	LastContact() (at time.Duration, known bool)
 	// Members lists the members of the configuration.
 	Members() ([]raftnode.Member, error)
@@ -42,10 +42,9 @@ type consensus interface {
 type membership interface {
 	// Fixed reports whether the members can never change.
 	Fixed() bool
-	// Reconfigure changes the membership. It calls the function decide with the present members, and makes the change that
-	// decide returns. No other change can come between. Reconfigure returns when the change is committed. errNotExecuted means
-	// that the change was not made and never will be, errUnknown that it may still be made. If decide fails, Reconfigure
-	// changes nothing. It then returns the error of decide, or nil if that error is ErrNoChange.
+	// Reconfigure makes the change that decide returns for the present members, and returns when the change is committed. No
+	// other change can come between. errNotExecuted: the change never will be made. errUnknown: the change may still be made. If
+	// decide fails, so does Reconfigure, except with ErrNoChange.
 	Reconfigure(ctx context.Context, decide func([]raftnode.Member) (raftnode.Change, error)) error
 	// Cluster returns the name of the cluster that this node belongs to, "" if it does not know or belongs to
 	// none.
@@ -71,8 +70,7 @@ type membership interface {
 	Blank() bool
 }
 
-// progressing is the part of a consensus that has to do with a log on disk. Such a log may be replayed, or full, or ahead of
-// the state.
+// progressing is the part of a consensus that has to do with a log on disk.
 type progressing interface {
 	// Trouble says why the log accepts no entries at present; "" if it accepts them.
 	Trouble() string

@@ -6,8 +6,7 @@ import (
 	"testing/synctest"
 )
 
-// TestCopiesCloseABatch: requests of a few bytes may copy much data. They go into several entries, because memory holds all copies
-// of an entry while the entry is evaluated. When an entry has been made, memory holds none of its copies.
+// Small requests that copy much data go into several entries, because memory holds all copies of an entry during its evaluation.
 func TestCopiesCloseABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)

@@ -11,9 +11,7 @@ import (
 	"lockstep/cluster/internal/crashdisk"
 )
 
-// TestJ18SingleNodeLosesNothing stops the disk of a node that is alone, at many
-// steps while clients write and snapshots are taken. What was acknowledged is
-// there at the next start.
+// When the power fails in any step of the disk, a single node loses nothing that was acknowledged.
 func TestJ18SingleNodeLosesNothing(t *testing.T) {
 	clustertest.Slow(t)
 	const last = 200

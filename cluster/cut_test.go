@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// wires are the connections between the nodes of a test. A test can cut them: then nothing arrives any more, and neither side is
-// told. Nothing that is lost is sent again, so when the cut ends, connections that have lost something are closed.
+// wires are the connections between nodes. While a test cuts them, nothing arrives and nobody is told. When the cut ends, those
+// that lost something are closed.
 type wires struct {
 	mu    sync.Mutex
 	at    map[string]string // node by peer address

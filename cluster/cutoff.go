@@ -12,8 +12,8 @@ type cutOffCalls struct {
 	calls map[uint64]struct{}
 }
 
-// maxCutOff bounds the number of calls in cutOffCalls. A peer may name a call that this node has just answered, and nothing
-// else would ever remove that call. So if there are maxCutOff calls, note forgets all of them before it adds another one.
+// maxCutOff bounds the calls in cutOffCalls, because a call that was just answered would never be removed. note forgets all of
+// them at the bound.
 const maxCutOff = 1 << 16
 
 func (c *cutOffCalls) note(call uint64) {

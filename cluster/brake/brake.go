@@ -17,8 +17,7 @@ import (
 // step is how many bytes Bring and Scarce count before they look at the memory in use again.
 const step = 1 << 20
 
-// growth is by how many bytes the memory in use must have grown since the last cycle before brake starts another one. If the live
-// data itself is above the limit, more cycles would free nothing.
+// growth is by how many bytes the memory in use must grow between two cycles: if live data exceed the limit, cycles free nothing.
 const growth = 4 << 20
 
 var (
@@ -31,9 +30,7 @@ var (
 	mu sync.Mutex // held during a cycle; goroutines that wait for the cycle wait for mu
 )
 
-// Set sets the limit to as many bytes as the parameter bytes says; 0 means no limit. If more bytes than the limit are in use,
-// callers of Bring wait for a cycle of the collector. The parameter unused is how many bytes of the heap have no physical memory,
-// such as the bytes of a ballast that is never written.
+// Set sets the limit of the bytes in use; 0: none. unused counts bytes of the heap without physical memory, such as a ballast.
 func Set(bytes, unused int64) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -42,9 +39,8 @@ func Set(bytes, unused int64) {
 	rest.Store(0)
 }
 
-// Bring counts bytes that the caller is about to read or write. Each time that step bytes have been counted, Bring looks at the
-// memory in use. If that memory and these bytes together are above the limit, Bring waits for a cycle of the collector. But it
-// does not wait if the memory in use has hardly grown since the last cycle (growth).
+// Bring counts bytes that the caller is about to read or write. Above the limit, it waits for a cycle of the collector, unless
+// growth forbids one.
 func Bring(bytes int) {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return
@@ -55,9 +51,8 @@ func Bring(bytes int) {
 	}
 }
 
-// Look is Bring for callers that do not know how many bytes they allocate. It passes to Bring the number of bytes that the
-// process has allocated since the last Look, but no more than step: these bytes are in use already, and other goroutines may have
-// allocated most of them.
+// Look is Bring for callers that do not know how much they allocate. It counts at most step, because other goroutines allocate,
+// too.
 func Look() {
 	if limit.Load() == 0 {
 		return
@@ -70,8 +65,8 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of log entries a Worker counts between two calls of Look. It is small, because applying an
-// element of a list takes fifty times as much memory as the element takes in its entry.
+// lookEvery is how many bytes of log entries a Worker counts between two Looks: applying them takes up to fifty times as much
+// memory.
 const lookEvery = 64 << 10
 
 // Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.
@@ -95,9 +90,8 @@ func Scarce(bytes int) bool {
 	return Short(bytes)
 }
 
-// Short reports whether this many more bytes would bring the memory in use above the limit. If so, it starts a cycle of the
-// collector, unless one runs, and does not wait for it. If the memory in use has hardly grown since the last cycle (growth), it
-// returns false.
+// Short reports whether this many more bytes would exceed the limit, and if so has a cycle run. It returns false if growth
+// forbids one.
 func Short(bytes int) bool {
 	if limit.Load() == 0 {
 		return false
@@ -114,8 +108,7 @@ func Short(bytes int) bool {
 	return true
 }
 
-// Crowded reports whether the memory in use was near the limit (above seven eighths of it) even after the last cycle, and still
-// is. Then more cycles would free little, so the caller has to give up data.
+// Crowded reports whether even the last cycle left the memory in use near the limit. Then the caller has to give up data.
 func Crowded() bool {
 	most := limit.Load()
 	near := most - most/8
@@ -133,8 +126,7 @@ func collect(bytes int64) {
 	collectAgain(bytes)
 }
 
-// collectAgain runs the collector if memory is scarce and the memory in use has grown enough (growth) since the last cycle.
-// That cycle may have ended while the caller waited for mu. The caller holds mu.
+// collectAgain runs the collector, unless a cycle for which the caller has waited was enough. The caller holds mu.
 func collectAgain(bytes int64) {
 	if now := inUse(); scarce(now+bytes) && now >= rest.Load()+growth {
 		runtime.GC()

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Near the limit, Bring makes its caller wait until garbage has been collected. If all memory is in use by live data, Bring
-// does not ask the collector each time.
+// Near the limit, Bring waits until garbage has been collected, but not again and again if all memory is live.
 func TestBring(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector runs only when this test calls it
 	defer Set(0, 0)
@@ -104,8 +103,7 @@ func TestScarce(t *testing.T) {
 	}
 }
 
-// Crowded is true only if the memory that a cycle of the collector has left is near the limit, and only while that memory is in
-// use.
+// Crowded is true only if a cycle has left memory near the limit, and while that memory is in use.
 func TestCrowded(t *testing.T) {
 	defer Set(0, 0)
 	live := make([]byte, 64<<20)
