@@ -71,9 +71,7 @@ func TestDamagedSnapshotFallsBack(t *testing.T) {
 	})
 }
 
-// TestReadsOfRestartingMembers restarts all members at once. Whoever reads before
-// the state is whole waits, or is told that there is no leader; nobody is told
-// that a key is absent.
+// While all members restart, no reader is told that a key is absent: each waits, or is told that there is no leader.
 func TestReadsOfRestartingMembers(t *testing.T) {
 	c := startThree(t, func(cfg *Config) { cfg.FailoverWait = 5 * time.Second })
 	c.start(0, 1, 2)

@@ -169,8 +169,7 @@ func overwrite(t *testing.T, path string, b []byte) {
 	}
 }
 
-// If a directory is unusable, the node ends at its start, with one line that names the directory
-// and says what to do. The node never panics, and never begins with an empty state.
+// A node with an unusable directory ends at its start with one line that says what to do. It never panics or begins empty.
 func TestUnusableDirectories(t *testing.T) {
 	eachLogStore(t, func(t *testing.T, logStore string) {
 		whole := filled(t, logStore)
@@ -284,8 +283,7 @@ func mustNotOpen(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// spoiled opens copies of a directory, each with its log spoiled at another place from 0 to size. The node must report the
-// damage, or have everything that it had acknowledged, because there may be no data at the damaged place.
+// spoiled opens copies of a directory whose log is spoiled at different places. Each node must report that, or lose nothing.
 func spoiled(t *testing.T, whole string, size int64, spoil func(dir string, at int64)) {
 	t.Helper()
 	refused := 0

@@ -12,8 +12,7 @@ func (c *bubbled) lastIndex(i int) uint64 { return raftOf(c.nodes[i]).Raft.LastI
 // appendDelay is for how long raftnode puts off the entries for a follower that is not needed for the majority.
 const appendDelay = 10 * ms
 
-// The leader sends an entry a moment later to a follower that is not needed for the majority. Of two followers, that is the one
-// that would stand for election last. When the other follower is gone, this follower is needed, and gets every entry at once.
+// The leader sends an entry a moment later to a follower that the majority does not need, until the other follower is gone.
 func TestRealRaftFollowerThatIsNotNeeded(t *testing.T) {
 	const leader, needed, spare = 0, 1, 2
 	const soon = 8 * bubbleDelay // there and back, perhaps behind another request

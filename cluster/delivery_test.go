@@ -83,8 +83,8 @@ func (d *delivery) more(count int64) {
 	d.c.until("elements to be taken", func() bool { return d.count.Load() >= from+count })
 }
 
-// finish stops everybody. It requires that no element was taken twice, and that each element whose push was acknowledged was taken
-// or is still in its queue.
+// finish stops everybody. It requires that no element was taken twice, and that each acknowledged element was taken or is still
+// queued.
 func (d *delivery) finish(ask, consumers int) {
 	d.c.t.Helper()
 	d.producing.Store(false)
@@ -113,8 +113,7 @@ func (d *delivery) finish(ask, consumers int) {
 	}
 }
 
-// Leadership changes, and one leader dies. Each element still goes to exactly one consumer, and none is lost, as long as the
-// nodes of the consumers live.
+// When leadership changes and a leader dies, each element goes to exactly one consumer on the other nodes.
 func TestEachElementIsDeliveredOnce(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -141,9 +140,8 @@ func TestEachElementIsDeliveredOnce(t *testing.T) {
 	c.same()
 }
 
-// A leader falls silent, its connections stay open, and it is replaced. Clients that
-// waited there through other nodes then wait at the next leader: they are served
-// there, and their timeouts end as if nothing had happened.
+// When a leader falls silent and is replaced, clients that waited there through other nodes wait on at the next leader, with the
+// same timeouts.
 func TestBlockedBehindASilentLeader(t *testing.T) {
 	c, w := wired(t)
 	c.start(0, 1, 2)

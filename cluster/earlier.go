@@ -8,9 +8,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// earlierStates are the earlier states that this node still reads, for a hash or for a backup. The state that Raft writes as a
-// snapshot is not one of them. While an earlier state is read, memory keeps all of its data, also what has been overwritten
-// since. In the worst case everything has been overwritten, and memory has two whole states.
+// earlierStates are the states that are still read for a hash or a backup. Memory keeps their data, also what has been
+// overwritten.
 type earlierStates struct {
 	hashed atomic.Pointer[earlier]
 	backup atomic.Pointer[earlier] // the server reads one backup at a time
@@ -31,8 +30,7 @@ func (n *Node) hash(snap *raftfsm.Snapshot) (string, error) {
 	return snap.Hash()
 }
 
-// writeBackup returns a reader of a backup of a state, which a goroutine writes while the backup is read. letGo may end the backup
-// early: the reader then gets errBackupGivenUp.
+// writeBackup returns a reader of a backup that is written while it is read. letGo may end it early with errBackupGivenUp.
 func (n *Node) writeBackup(snap *raftfsm.Snapshot, head raftfsm.BackupHead) io.ReadCloser {
 	in, out := io.Pipe()
 	e := &earlier{over: make(chan struct{}), giveUp: func() { out.CloseWithError(errBackupGivenUp) }}
@@ -45,9 +43,7 @@ func (n *Node) writeBackup(snap *raftfsm.Snapshot, head raftfsm.BackupHead) io.R
 	return in
 }
 
-// bring must be called before data is copied for a change. If memory is scarce, bring waits for the garbage collector. If the
-// collector has freed too little, bring lets go of the earlier states. A node with a log uses the method bring of
-// raftnode/machine.go instead, which also waits for Raft's snapshot.
+// bring must be called before data is copied for a change. It waits for the collector, and lets go of earlier states if need be.
 func (n *Node) bring(bytes int) {
 	brake.Bring(bytes)
 	if brake.Crowded() {
@@ -55,8 +51,7 @@ func (n *Node) bring(bytes int) {
 	}
 }
 
-// letGo returns when nobody reads an earlier state any more. It waits for a hash computation, which ends soon. It
-// cancels a backup, which could last as long as its reader likes.
+// letGo ends the reading of earlier states. It waits for a hash, which ends soon, and cancels a backup, which may not.
 func (n *Node) letGo() {
 	for _, e := range []*earlier{n.earlier.hashed.Load(), n.earlier.backup.Load()} {
 		if e != nil {

@@ -9,8 +9,7 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// TestEarlierStatesAreLetGo: memory is short even after a cycle of the garbage collector. A write that copies data then
-// waits until the running hash computation has ended, and cancels a backup whose reader is slow.
+// When memory is short, a write that copies data waits for the running hash and cancels a slow backup.
 func TestEarlierStatesAreLetGo(t *testing.T) {
 	defer brake.Set(0, 0)
 	bubble(t, func(t *testing.T) {

@@ -12,8 +12,7 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// narrowFiles are the files of a disk with two limits: room is the most bytes that can be reserved at once, and free is the free
-// space that the disk reports.
+// narrowFiles are the files of a disk that reserves at most room bytes at once, and reports free bytes of free space.
 type narrowFiles struct {
 	crashdisk.UnsyncedFiles
 	room, free *atomic.Int64
@@ -62,8 +61,7 @@ func (d narrowFiles) narrow(room, free int64) {
 	d.free.Store(free)
 }
 
-// TestEntryThatFitsNoDisk: a command is refused if no node's disk has room for its entry, or if only the leader's disk has room for
-// it. The leader goes on leading, and clients still get locks. When there is room, the command succeeds.
+// A command for whose entry no disk has room, or only the leader's, is refused, and the leader leads on.
 func TestEntryThatFitsNoDisk(t *testing.T) {
 	for name, led := range map[string]int64{"no disk": 3 << 19, "the leader's disk": ample} {
 		t.Run(name, func(t *testing.T) {
@@ -117,9 +115,7 @@ func TestEntryThatFitsNotTheLeader(t *testing.T) {
 	}, change)
 }
 
-// TestEntryThatOnlyItsLeaderHas: the disks of the followers fill up before the leader hears of it, and the leader has an entry
-// that it cannot commit. A follower takes over, and clients still get locks. In the end no node is in trouble, and the client is
-// not told that its write was executed.
+// If only the leader's disk has room for an entry, a follower takes over, and no client is told that the write was executed.
 func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {
@@ -144,8 +140,7 @@ func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
 	}, change)
 }
 
-// TestExpiredKeyThatFitsNoDisk: a key with a long name expires, and no disk has room for the entry that would delete it. The
-// leader goes on leading, clients still get locks, and they no longer find the key. When there is room, the key is deleted.
+// A key whose deletion fits on no disk expires all the same, and is deleted once there is room. The leader leads on.
 func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {
@@ -181,8 +176,7 @@ func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 	}, change)
 }
 
-// TestKeptReplyThatFitsNoDisk: no disk has room for an entry that keeps a long reply. So the entry does not keep the reply. The
-// leader goes on leading, and the client gets the reply.
+// An entry leaves out a long reply that no disk has room to keep, and the client still gets it.
 func TestKeptReplyThatFitsNoDisk(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {

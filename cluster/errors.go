@@ -8,29 +8,24 @@ import (
 	"lockstep/store"
 )
 
-// What can become of a submission. "Not executed" and "unknown" are different errors, because a client may
-// resend a command only after "not executed".
+// What can become of a submission. A client may resend a command only after "not executed", never after "unknown".
 //
-// A submission was not executed if there was no leader, if a change of leader has closed the queue, or if compare-and-append
-// (package raftfsm) has refused the entry. Submit then sends the submission again, to whatever node leads by then. When the
-// submission has been without a leader for Config.FailoverWait, the client gets CLUSTERDOWN and may resend.
+// A submission was not executed if there was no leader, a change of leader closed the queue, or compare-and-append (package
+// raftfsm) refused the entry. Submit then sends it to the next leader.
 //
 // The outcome is unknown if the leader was lost with the entry in flight. The next accepted entry settles the outcome
-// (pending.go). A new leader appends an entry at once, so a deposed leader that lives learns the truth from the first entry of
-// its successor. If the outcome cannot be known in time, the client gets INDETERMINATE, on which no client resends. Numbered
-// writes (once.go) and reads are exceptions: the node sends them to the next leader.
+// (pending.go). If that takes too long, the client gets INDETERMINATE. But numbered writes (once.go) and reads are sent to the
+// next leader.
 var (
 	errNotExecuted = raftnode.ErrNotExecuted
 	errUnknown     = raftnode.ErrUnknown
-	// errOverTime: a command has used up its time, or is stopped for now (errForNow). sequencer.watch panics with this error to
-	// end the command, and runCommand recovers from the panic.
+	// errOverTime: a command has used up its time, or is stopped for now. sequencer.watch panics with it; runCommand recovers.
 	errOverTime = errors.New("cluster: the time is over")
 	// errOverrun: the writes of a call of a request must be undone, as a rule because they are too many (evaluateCall).
 	errOverrun = errors.New("cluster: too much is written")
 	// errEntryFull: the writes of a request would make the entry of its batch too large.
 	errEntryFull = errors.New("cluster: the entry is full")
-	// errForNow: a request takes long, and requests before it in its batch wait for their replies. It is stopped and will be
-	// run again in a later batch.
+	// errForNow: a request that takes long is put off to a later batch, because requests before it wait for their replies.
 	errForNow = errors.New("cluster: stopped for now")
 	// errLate: the request was executed, but perhaps long ago. Its leases must begin anew before it is answered (confirm).
 	errLate = errors.New("cluster: executed, but late")
@@ -50,20 +45,19 @@ var (
 	ErrNoLeader = errors.New("the cluster has no leader at present: try again in a few seconds")
 )
 
-// Client-visible errors of this package. Clients resend a command on CLUSTERDOWN and BUSY, so these two always
-// mean that the command had no effect; no client resends on INDETERMINATE.
+// Client-visible errors of this package. CLUSTERDOWN and BUSY always mean that the command had no effect, because clients resend
+// it; no client resends on INDETERMINATE.
 //
 // A client gets ErrIndeterminate
 //   - if its entry is not committed in time (pendingBatches.begin);
-//   - if a snapshot has taken the place of the entry, or the node ends (pendingBatches.giveUp);
-//   - if its request was sent to a leader that was then lost, and no other leader answers in time (carried.refused);
-//   - if a script in its request may have ended the leader's process (carried.suspect);
-//   - if its write was sent again, and the leader has forgotten whether it executed the write (once.go);
+//   - if a snapshot has replaced the entry, or the node ends (pendingBatches.giveUp);
+//   - if its leader was lost, and no other leader answers in time (carried.refused);
+//   - if its script may have ended the leader's process (carried.suspect);
+//   - if the leader has forgotten whether it executed a write that is sent again (once.go);
 //   - if it is blocked and its leader is lost, in some cases (block_registry.go).
 //
-// A client gets ErrReplyLost if its command was executed, but the leases in the reply are over (grants.go), or the reply was too long
-// to be kept (once.go). It gets ErrReplyLeftOut if its node reads the leader's results too slowly, or if the reply to a write is too
-// long for a frame (leaveOut).
+// ErrReplyLost: the command was executed, but its leases are over (grants.go), or its reply was too long to keep (once.go).
+// ErrReplyLeftOut: its node reads results too slowly, or the reply to a write is too long for a frame (leaveOut).
 const (
 	ErrClusterDown     store.Error = "CLUSTERDOWN The cluster has no leader; the command was not executed, try again"
 	ErrDiskFull        store.Error = "CLUSTERDOWN The cluster has no leader, and the disk of this node is full: make room there; the command was not executed, try again"

@@ -14,9 +14,8 @@ import (
 	"lockstep/store"
 )
 
-// evaluate runs requests on a transaction until the batch is full. If the batch waits for more requests
-// (fair.Gatherer), evaluate runs those, too. It returns the batch, the entry to propose (nil if nothing was
-// written and stamp is false), and the requests left over.
+// evaluate runs requests until the batch is full, also those for which it waits (fair.Gatherer). The entry is nil if there is
+// nothing to propose.
 func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, stamp bool) (*batch, []byte, []*request) {
 	n := s.node
 	b := &batch{number: n.batches.Add(1), term: s.term}
@@ -46,9 +45,8 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	if txn.Writes().Len() == 0 && !stamp {
 		return b, nil, rest
 	}
-	// The next leader's lease clock goes on from the stamp of this entry. That leader does not know how late this leader's replies
-	// were. So the stamp is the time from which lateness counts, set back by the worst lateness of this leader's replies, but by
-	// latenessKept at most. Before a reply that is later than latenessKept, an extra entry lengthens the leases (makeUp).
+	// The next leader does not know how late this leader's replies were. So the stamp is set back by the worst lateness, up to
+	// latenessKept.
 	e := raftfsm.Entry{Prev: b.prev, Lease: max(b.started.Lease-int64(min(s.late.Worst, latenessKept)), 1), Wall: b.started.Wall,
 		Proposer: n.boot, Batch: b.number,
 		Requests: raftfsm.AppendAnswers(nil, b.answers), Writes: txn.Writes().Bytes(), Version: txn.Writes().Version()}
@@ -58,9 +56,7 @@ func (s *sequencer) evaluate(ctx context.Context, q []*request, now store.Time, 
 	return b, entry, rest
 }
 
-// evaluateFrom runs the requests q[from:]; the earlier ones have been run. A request spoils the batch if its writes have to be
-// undone (spoiled). Then evaluateFrom runs q again on a fresh transaction, and leaves out that request, or only the call of it
-// that is to be refused. The result all has the requests that were run, and rest has those that are left over.
+// evaluateFrom runs the requests q[from:]. If one of them spoils the batch, it runs q again without that request or call.
 func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch, now store.Time) (all, rest []*request) {
 	for again := from == 0; ; now = s.node.clock.Now() {
 		if again {
@@ -81,8 +77,7 @@ func (s *sequencer) evaluateFrom(ctx context.Context, txn *store.Txn, q []*reque
 	}
 }
 
-// restart begins the batch anew. It first adds the writes for which no client has asked: moved deadlines and deletions of
-// expired keys. Then it serves pending blocked clients, if that is due (serves).
+// restart begins the batch anew, with the writes for which no client has asked, and with the blocked clients that are due.
 func (s *sequencer) restart(txn *store.Txn, b *batch, now store.Time) {
 	b.reset()
 	s.undoFunctions()
@@ -122,8 +117,8 @@ func (s *sequencer) addAnswered(b *batch) {
 	ws.answered = ws.answered[:0]
 }
 
-// receivers returns how many subscribers of this node a message reaches. It tells the gatherer that number, because each
-// of these subscribers may soon send a request.
+// receivers returns how many subscribers of this node a message reaches. The gatherer is told, because each may soon send a
+// request.
 func (s *sequencer) receivers(kind store.PublishKind, channel string) int {
 	n := 0
 	if count := s.node.cfg.Receivers; count != nil {
@@ -145,8 +140,7 @@ func (s *sequencer) begin(st *store.Store) *store.Txn {
 // foundOwnEvery is the least time between two log lines of foundOwn.
 const foundOwnEvery = 10 * time.Minute
 
-// foundOwn is called when a SET with NX has found the very value that it was to set. The client gets nil, and so believes that it
-// does not have the lock. foundOwn logs the likely reasons, because an operator could hardly find them otherwise.
+// foundOwn warns that a SET with NX has found the very value that it was to set: its client may not know that it has the lock.
 func (s *sequencer) foundOwn() {
 	now := s.node.cfg.Time.Monotonic()
 	if s.ownFound != 0 && now-s.ownFound < foundOwnEvery {
@@ -157,10 +151,7 @@ func (s *sequencer) foundOwn() {
 		"or a reply was lost; give Redlock one address of this cluster, or see --same-owner-nx")
 }
 
-// evaluateOn runs the requests q[from:], and adds them to b. The result rest has the requests that are left over, and the
-// result all has the other requests of q. If again is true, a request has spoiled the batch, and the caller must evaluate the
-// requests of the result all on a fresh transaction. Either the spoiling request has been answered and is not in all, or its
-// field overran says which of its calls to refuse.
+// evaluateOn runs the requests q[from:] and adds them to b. If again is true, one has spoiled the batch, and all must run anew.
 func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request, from int, b *batch) (all, rest []*request, again bool) {
 	ahead := from // number of requests whose keys have been read ahead
 	told := from  // number of requests whose cost has been noted
@@ -216,7 +207,6 @@ func (s *sequencer) evaluateOn(ctx context.Context, txn *store.Txn, q []*request
 }
 
 // mustEnd reports whether the batch must end before the next request. Expired keys may fill a batch before its first request.
-// The batch still takes that request, unless the request may need more room than is left (maxBeforeFirst).
 func (s *sequencer) mustEnd(ctx context.Context, txn *store.Txn, b *batch, first bool) bool {
 	if s.serveTurns.alone || ctx.Err() != nil {
 		return true
@@ -298,12 +288,10 @@ func (s *sequencer) evaluateAgain(ctx context.Context, txn *store.Txn, q []*requ
 // entryCopies is how many copies of a write are in memory while the write is on its way to the log, the disk and the peers.
 const entryCopies = 4
 
-// maxReadAhead is the number of requests whose keys are read ahead at once. The room in s.ahead bounds only the number of keys.
-// Without maxReadAhead, each batch would look again at all requests that earlier batches left over.
+// maxReadAhead bounds the requests whose keys are read ahead: otherwise each batch would look again at all requests left over.
 const maxReadAhead = 64
 
-// readAhead reads the keys of the first requests of q ahead, and returns how many requests it has looked at. It leaves out blocking
-// commands, claims and transactions, and reads nothing if q has only one call.
+// readAhead reads the keys of the first requests of q ahead, and returns how many requests it has looked at.
 func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 	if len(q) == 1 && len(q[0].calls) == 1 {
 		return 1
@@ -332,9 +320,8 @@ func without(q []*request, i int) []*request {
 	return append(q[:i:i], q[i+1:]...)
 }
 
-// evaluateOne runs the commands of one request. If they take too long, or have too much to write or to answer, evaluateOne stops
-// after one of them, and the others run later. A panic in a handler is a bug, but it must cost one client an error, not the cluster
-// a node. If refused is true, the requests in the parameter behind have been answered BUSY meanwhile.
+// evaluateOne runs commands of one request, and the others later if need be. A panic in a handler must not cost the cluster a
+// node.
 func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (refused bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -392,9 +379,7 @@ func (s *sequencer) evaluateOne(txn *store.Txn, r *request, behind []*request) (
 	return refused, nil
 }
 
-// evaluateCall runs call i of a request. The call's writes have to be undone if they are too many, if the call was stopped, or if
-// its reply is too large. evaluateCall then returns the error for the call as overrun. The caller has the batch evaluated again
-// without the call, and the call gets that error.
+// evaluateCall runs call i of a request. overrun is an error if the call's writes have to be undone.
 func (s *sequencer) evaluateCall(txn *store.Txn, r *request, i int, behind []*request, refused *bool) (reply store.Reply, overrun store.Error) {
 	c, ctx := &r.calls[i], &s.ctx
 	*ctx = store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP}
@@ -452,7 +437,6 @@ func refuseUnknown(c *Call, name []byte) store.Reply {
 }
 
 // mayTransact checks the right to use EXEC or WATCH at all. The client's node may not know yet that this right was taken away.
-// The rights to the commands of a transaction are checked as each of them runs.
 func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, ok bool) {
 	args := execArgs
 	if c.Txn.Observe {
@@ -472,8 +456,8 @@ func (s *sequencer) mayTransact(txn *store.Txn, c *Call) (refusal store.Reply, o
 	return refusal, ok
 }
 
-// settled checks how much a command has written and how large its reply is. It returns the reply, or an error in place of a reply
-// that is too large. If writes must be undone, the second result is the error.
+// settled returns a command's reply, or an error for one that is too large. The second result is the error if writes must be
+// undone.
 func settled(ctx *store.Ctx, reply store.Reply) (store.Reply, store.Error) {
 	overrun := ctx.Overrun()
 	switch {

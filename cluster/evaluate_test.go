@@ -138,8 +138,7 @@ var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripti
 	return store.OK
 }}
 
-// A batch has requests before and behind a long script. The script is stopped, and run again in a batch of its own. So the requests
-// before it are answered before it ends. No other request is run twice, and the requests behind the script are run behind it.
+// A long script in a batch with others is stopped and run again in a batch of its own: requests before it get their replies.
 func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	for want, calls := range map[string]func(*testNode) []Call{
 		"OK":     func(n *testNode) []Call { return n.call("SCRIPT 2") },
@@ -205,8 +204,7 @@ var count = store.Command{Name: "count", Flags: store.Write, Run: func(c *store.
 	return n
 }}
 
-// A script runs for longer than the threshold. All requests that wait for it are told BUSY and not executed: those in its batch,
-// those in the queue, and those that come later.
+// All requests that wait for a script beyond the threshold are told BUSY and not executed.
 func TestBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scriptCommand, count)
@@ -282,8 +280,8 @@ func TestBusyBehindOthers(t *testing.T) {
 	})
 }
 
-// On an ephemeral node, a client's goroutine may run the requests itself. While a script of another client runs, the client is
-// told BUSY all the same.
+// On an ephemeral node, too, a client is told BUSY while another client's script runs, though clients may run requests themselves
+// there.
 func TestNobodyRunsTheScriptOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &limited{limit: 3 * time.Second, kill: make(chan struct{})}
@@ -305,8 +303,7 @@ func TestNobodyRunsTheScriptOfAnother(t *testing.T) {
 	})
 }
 
-// A script runs long, and requests wait behind it in its batch. The clients of these requests get
-// BUSY. That holds even if the script has ended and the batch has taken in other requests by then.
+// Requests behind a long script in its batch get BUSY, even if the script has ended by then. Later requests do not.
 func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -335,8 +332,7 @@ func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 	})
 }
 
-// Nobody gets BUSY because of a script within the threshold, nor because of two scripts that exceed
-// it only together. The threshold can be changed while the node runs.
+// Nobody gets BUSY because of a script within the threshold, nor because of two that exceed it only together.
 func TestNotBusy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scriptCommand)

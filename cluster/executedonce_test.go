@@ -15,12 +15,10 @@ import (
 	"lockstep/store"
 )
 
-// The tests called TestJ1 to TestJ20 stand for twenty classes of failure that other lock services, or clients of them, really
-// had. conformance/broken shows that each test fails when this program is broken in that way.
+// TestJ1 to TestJ20 stand for twenty real failures of other lock services or their clients. conformance/broken breaks this
+// program in each way, and the test fails.
 
-// J1: a request that a node carried to the leader was executed again and
-// again. Here each request appends its number and increments a counter. In the
-// end each number is there once.
+// J1: a request that a node carried to the leader was executed again and again. Here each is executed once.
 func TestJ1ExecutedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newLinked(t)
@@ -84,9 +82,7 @@ func (p *pair) brokenLink(v verdict, lines ...string) string {
 	return got
 }
 
-// J9: a request that was sent again to the next leader got the replies of another
-// request. Here several requests have been executed, in one entry, when the leader
-// is lost, and each gets its own replies.
+// J9: a request that was sent again got the replies of another one. Here each request of an entry gets its own.
 func TestJ9AnsweredAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newLinked(t)
@@ -200,8 +196,8 @@ var faults = []fault{
 // again.
 var resent = []string{"-CLUSTERDOWN", "-BUSY", "-TRYAGAIN", "-LOADING", "-READONLY", "-MASTERDOWN", "-MOVED", "-ASK", "-WAIT"}
 
-// J7: a write was answered with an error although it had been committed, or was committed later. Here, an error on which clients
-// resend always means that the command never takes effect, and a success always means that it did.
+// J7: a write was answered with an error but took effect. Here an error on which clients resend means that the write never takes
+// effect.
 func TestJ7ErrorsTellTheTruth(t *testing.T) {
 	for _, f := range faults {
 		for _, carried := range []bool{false, true} {
@@ -249,8 +245,7 @@ func TestJ7ErrorsTellTheTruth(t *testing.T) {
 	}
 }
 
-// J10: elements came twice, and two histories existed at once. Here, every list that a client reads is a prefix of the list that
-// exists in the end.
+// J10: elements came twice, and two histories existed. Here every list that is read is a prefix of the final one.
 func TestJ10OneHistory(t *testing.T) {
 	t.Run("a copy from an earlier link", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -394,8 +389,7 @@ var unlockCommand = store.Command{Name: "unlock", Arity: 3, Flags: store.Write, 
 	return store.Int(1)
 }}
 
-// J20: a release failed because the connection was lost. The client believed that the lock was free, but the server still held it.
-// Here, a release that a node has received is carried out, and the answer says so.
+// J20: a release failed with its connection, and the lock stayed held. Here a release that a node has received is carried out.
 func TestJ20ReleaseIsCarriedOut(t *testing.T) {
 	for name, release := range map[string]func(p *pair) string{
 		"the link breaks before the commit": func(p *pair) string { return p.brokenLink(commitSlowly, "UNLOCK lock me") },

@@ -18,8 +18,7 @@ func (n *testNode) expired() (count uint64) {
 	return count
 }
 
-// The leader deletes an untouched key within 100 ms after its deadline, and never before it. While no key has a deadline, the
-// leader writes no entry.
+// The leader deletes an untouched key within 100 ms after its deadline, never before. Without deadlines it writes no entry.
 func TestActiveExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -103,8 +102,7 @@ func TestStampsUnderReads(t *testing.T) {
 // alive reports whether a read finds a key.
 func (n *testNode) alive(key string) bool { return n.do("EXISTS "+key) == "1" }
 
-// A lease counts from the reply. However long the log took, the holder has the whole TTL, and the lease is over at most 3 ms after
-// that.
+// A lease counts from the reply, however long the log took, and is over at most 3 ms after its time.
 func TestLeaseCountsFromTheReply(t *testing.T) {
 	for _, late := range []time.Duration{0, 3 * ms, 250 * ms, 2000 * ms} {
 		t.Run(late.String(), func(t *testing.T) {
@@ -134,8 +132,7 @@ func TestLeaseCountsFromTheReply(t *testing.T) {
 	}
 }
 
-// The next leader keeps every lease for as long as its predecessor would have, although it does not know how late the
-// predecessor's replies were. Here a reply is late because of a slow log, or because of a slow script in the same batch.
+// The next leader keeps every lease for as long as its predecessor would have, though it does not know how late the replies were.
 func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 	t.Run("slow log", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -157,8 +154,7 @@ func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 	})
 }
 
-// A slow write lengthens the leases that it has set, as promised. At the next election it lengthens no other leases, because the
-// log says which ones it has set.
+// A slow write lengthens the leases that it has set, and no others, even at the next election.
 func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -187,8 +183,7 @@ func TestSlowWriteLengthensNoOtherLease(t *testing.T) {
 	})
 }
 
-// Every write is slow, or some are slower than others. A lease is granted all the same. It lasts for its time from the reply, and
-// not much longer.
+// On a slow disk, a lease is granted all the same, and lasts for its time from the reply and not much longer.
 func TestLeaseOnASlowDisk(t *testing.T) {
 	for _, took := range [][]time.Duration{{100 * ms, 100 * ms, 100 * ms}, {400 * ms, 400 * ms, 400 * ms}, {60 * ms, 900 * ms, ms}, {900 * ms, 300 * ms, 500 * ms, ms}} {
 		for i := range 4 {
@@ -232,8 +227,7 @@ func TestLeaseOnASlowDisk(t *testing.T) {
 	}
 }
 
-// mustKeep deposes the leader and elects it again. It checks that a key lives for the time d from now, and that the key is gone 10
-// s later.
+// mustKeep deposes the leader and elects it again. It checks that a key lives for d from now, and not 10 s longer.
 func (n *testNode) mustKeep(key string, d time.Duration) {
 	n.t.Helper()
 	replied := time.Now()
@@ -348,8 +342,7 @@ func TestHugeTTL(t *testing.T) {
 	}
 }
 
-// Two keys with very long names expire just before a command that writes a third key with such a name. No entry is larger than the
-// log can hold, and the command is run.
+// The deletion of expired keys with very long names makes no entry too large for the log.
 func TestExpiryOfVeryLongNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -17,14 +17,12 @@ import (
 
 const (
 	redialPause = 20 * time.Millisecond
-	// strangePause is the pause before the next attempt to reach a leader whose version this node cannot forward to
-	// (forward.ErrVersion). It is longer than redialPause, because only an upgrade helps.
+	// strangePause is longer than redialPause: only an upgrade helps against forward.ErrVersion.
 	strangePause = time.Second
 )
 
-// A follower sends its clients' commands to the leader over one link, many at a time, on the port that Raft uses. When the
-// leader changes, the follower keeps the link to the deposed leader for a while (retire). As long as there is no other leader
-// to ask, the deposed one may still say what became of the follower's requests.
+// A follower sends its clients' commands to the leader over one link, on Raft's port. A deposed leader's link is kept for a while
+// (retire).
 
 // follow keeps a link to the leader until ctx ends.
 func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
@@ -64,8 +62,7 @@ func (n *Node) follow(ctx context.Context, leader raftnode.Leadership) {
 	}
 }
 
-// suspect is called when the leader's process seems to be gone. If the leader stays silent, this node then stands for election.
-// suspect itself returns at once.
+// suspect has this node stand for election, if the leader, whose process seems to be gone, stays silent. It returns at once.
 func (n *Node) suspect(leader raftnode.Leadership) {
 	if n.cons.Fixed() {
 		return
@@ -75,9 +72,7 @@ func (n *Node) suspect(leader raftnode.Leadership) {
 	n.work.Go(func() { s.Stand(n.ctx, leader) })
 }
 
-// use claims a link, and makes it the route to the leader when the leader has
-// accepted the claim. It starts the reader of the link. ended is closed when the
-// link has ended.
+// use claims a link, and makes it the route to the leader if the claim is accepted. ended is closed when the link has ended.
 func (n *Node) use(ctx context.Context, l *forward.Link, r *bufio.Reader) (ended <-chan struct{}) {
 	over := make(chan struct{})
 	go func() {
@@ -91,9 +86,8 @@ func (n *Node) use(ctx context.Context, l *forward.Link, r *bufio.Reader) (ended
 	return over
 }
 
-// claim makes a link the only one over which the leader accepts this node's
-// writes and blocking commands. It returns true when the leader has accepted the
-// claim, false if ctx or the link has ended.
+// claim returns true when the leader takes this node's writes and blocking commands only over this link, false if ctx or the link
+// has ended.
 func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}) bool {
 	answers := make(chan error, 1)
 	var busy *busyLink
@@ -125,8 +119,7 @@ func (n *Node) claim(ctx context.Context, l *forward.Link, ended <-chan struct{}
 	}
 }
 
-// sendClaim sends a claim. token is the token of the link, 0 if the link has none yet. When the peer has answered, sendClaim calls
-// the function done with the position that the log has reached and the token of the link, or with an error.
+// sendClaim sends a claim with the link's token, 0 if it has none yet. done gets the log's position and the token, or an error.
 func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, token uint64, err error)) {
 	l.Start(forward.Claim,
 		func(buf []byte) []byte { return forward.AppendClaim(buf, n.boot, token) },
@@ -150,8 +143,7 @@ func (n *Node) sendClaim(l *forward.Link, token uint64, done func(position, toke
 		}})
 }
 
-// retire takes a link out of use when its peer no longer leads. It closes the link only after a while: until then
-// the peer can still answer the requests that it has.
+// retire takes a link out of use, and closes it after a while: until then, its peer can answer the requests that it has.
 func (n *Node) retire(l *forward.Link, ended <-chan struct{}) {
 	n.routes.drop(nil, l)
 	l.Retire()

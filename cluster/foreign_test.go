@@ -36,8 +36,7 @@ func twins(t *testing.T, change ...func(*Config)) (c *three, w *wires, other *th
 	return c, w, other
 }
 
-// n3 dies, and its address is given to the n3 of another cluster. The nodes of that cluster have met other data directories under
-// the same ids. n1 and n2 go on.
+// n1 and n2 go on when the address of the dead n3 leads to the n3 of another cluster.
 func TestFoundersOutliveAnotherCluster(t *testing.T) {
 	c, w, other := twins(t)
 	c.expect(0, "OK", "SET lock owner")
@@ -86,8 +85,7 @@ func (w *wires) tear() {
 	}
 }
 
-// n3 is dead, and the n3 of another cluster answers at its address. That answer does not count: n2 may not be removed, because n1
-// alone would be no majority of n1 and n3. Nor is n3 given the leadership.
+// When the n3 of another cluster answers for the dead n3, n2 cannot be removed, and n3 is not given the leadership.
 func TestRemovalCountsNoStranger(t *testing.T) {
 	c, w, other := twins(t)
 	c.stop(2)
@@ -122,8 +120,7 @@ func TestWaitCountsMembersOnly(t *testing.T) {
 	}
 }
 
-// A node that calls itself a member, but names another cluster or another data directory than that member's, is refused. A node
-// tells the name of its own directory only to a member.
+// A node that calls itself a member, but names another cluster or data directory than that member's, is refused.
 func TestIdentityOfALink(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)

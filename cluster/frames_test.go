@@ -27,8 +27,8 @@ func sayings(from string) (list [][]byte) {
 	return list
 }
 
-// TestMutatedFrames sends frames of peers, with some of their bytes changed, to the nodes of a cluster. No node ends, nothing is
-// lost, and clients are served. $LOCKSTEP_FRAMES is the number of frames, and $LOCKSTEP_SEED chooses them.
+// When peers send spoiled frames, no node ends, nothing is lost, and clients are served. LOCKSTEP_FRAMES and LOCKSTEP_SEED choose
+// the frames.
 func TestMutatedFrames(t *testing.T) {
 	count, seed := clustertest.Number("LOCKSTEP_FRAMES", 1500), clustertest.Number("LOCKSTEP_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("LOCKSTEP_SEED=%d", seed)

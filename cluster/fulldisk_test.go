@@ -10,9 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestLongEntriesOnAFullDisk: the disk of a single node has no room for a long entry, but short ones still fit. The node is
-// deposed once, and not at each further long entry. All clients are told that the disk is full. When there is room, the node goes
-// on.
+// A single node whose disk has room only for short entries is deposed once, not at each long entry.
 func TestLongEntriesOnAFullDisk(t *testing.T) {
 	full, l := new(atomic.Bool), &linesOf{count: map[string]int{}}
 	cfg := dataConfig(t, t.TempDir())
@@ -65,8 +63,7 @@ func diskReply(t *testing.T, n *Node, command string) string {
 	return n.Submit(tn.call(command), nil)[0].Str
 }
 
-// TestFullDiskIsToldTheClientWhoseEntryDoesNotFit: the entry that finds the disk full is certainly not executed, so its client is told
-// of the disk, and not that the outcome is unknown.
+// The client whose entry finds the disk full is told so: its entry is certainly not executed.
 func TestFullDiskIsToldTheClientWhoseEntryDoesNotFit(t *testing.T) {
 	full := new(atomic.Bool)
 	cfg := dataConfig(t, t.TempDir())
@@ -98,8 +95,8 @@ func TestFullLeaderHandsOver(t *testing.T) {
 		c.expect(cramped, "OK", "SET key value")
 		c.same()
 		full.Store(true)
-		// The entry goes directly to Raft. If it went through the queue of the clients, another leader would write it, and this
-		// node could not be elected.
+		// The entry goes directly to Raft: a client's entry would be written by another leader, and this node could not be
+		// elected.
 		if err := raftOf(c.nodes[cramped]).Raft.Apply(make([]byte, 1<<20), 0).Error(); err == nil || c.nodes[cramped].Trouble() == "" {
 			t.Fatalf("a full disk took an entry: %v", err)
 		}

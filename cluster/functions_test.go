@@ -27,9 +27,7 @@ func (l *library) take(c *store.Ctx) store.Reply {
 	return store.Int(1)
 }
 
-// TestFunctionsOfABatchThatBeginsAnew: a batch begins anew because one of its requests was refused, so a function of the batch runs
-// twice. The second run does not find in the function's locals what the first run has left. The same holds for a function whose own
-// transaction was undone, and for a function on a node that loses its leadership and leads again.
+// What a function's run leaves in its locals is gone when that run is undone, or when its node loses and regains leadership.
 func TestFunctionsOfABatchThatBeginsAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := &library{}

@@ -48,8 +48,7 @@ func TestBatchWaitsForThoseWhoWereAnswered(t *testing.T) {
 	})
 }
 
-// A client releases a lock and publishes a message about it. The client's next request, and the request by which the receiver
-// tries to take the lock, become one batch. If the message has no receivers, the batch does not wait for any.
+// The request of those who were told of a released lock joins the batch of the publisher's next request.
 func TestBatchWaitsForThoseWhoWereTold(t *testing.T) {
 	for receivers, want := range []int{3, 2} {
 		t.Run(fmt.Sprint(receivers, " receivers"), func(t *testing.T) {

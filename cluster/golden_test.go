@@ -23,9 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// message is a message that nodes exchange, with its recorded bytes. The bytes must decode to the same value, and the value must
-// encode to the same bytes. If a message changes, forward.Major must change, too, because otherwise nodes of two versions would
-// misread each other.
+// message is a message between nodes with its recorded bytes. When it changes, forward.Major must change, lest nodes of two
+// versions misread each other.
 type message struct {
 	name string
 	b    []byte             // as this program writes it

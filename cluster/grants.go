@@ -15,37 +15,23 @@ import (
 
 // A client counts its lease from the reply. A reply can be late in four ways:
 //
-//   - The leader itself replies late, after a slow log or behind a slow script. It extends the deadlines (clock.Lateness). If
-//     the reply is later than latenessKept, an extra entry lengthens the leases before the reply, so that the next leader
-//     knows the later deadlines (makeUp).
-//   - A reply was lost with a link or a leader, and the request is sent again. The reply was kept together with its grants,
-//     which are the leases that the request was given. The leader that gets the request repeats the reply, and the leases
-//     begin anew (decided).
-//   - A leader loses its leadership before it replies, and then learns that the log has accepted the write. By then the leases
-//     may have been running for some time at the next leader. So the deposed leader asks the next one to let the grants begin
-//     anew, and then answers its client (confirm).
-//   - The node of the client holds the reply, because the request was heavy work (fair.Gate.HoldReplies). Then that node asks
-//     the leader in the same way (hold).
+//   - The leader replies late, after a slow log or behind a slow script. It extends the deadlines (clock.Lateness), and before a
+//     reply later than latenessKept logs an extra entry, so that the next leader knows the later deadlines (makeUp).
+//   - A reply was lost with a link or a leader. The leader that gets the request again repeats the reply, and the leases granted
+//     in it begin anew (decided).
+//   - A deposed leader learns that the log has accepted the write. It asks the next leader to let the leases begin anew, and then
+//     answers its client (confirm).
+//   - The client's node holds the reply, because the request was heavy work (fair.Gate.HoldReplies). It asks the leader in the
+//     same way (hold).
 //
-// If the lease is over before it can begin anew, the client does not get the reply: another client may own the lock.
+// If the lease is over before it can begin anew, the client gets ErrReplyLost: another client may own the lock.
 //
-// A write set is stamped when it is evaluated, and acknowledged some milliseconds later. The owner of a lease counts from the
-// acknowledgement, so without correction the lease would end too early by these milliseconds. And a new leader does not know how
-// late its predecessor's acknowledgements were.
+// The lease clock makes up for lateness up to latenessKept. The leader sets its stamps back by its worst lateness. After an entry
+// that granted leases, the next leader's clock leaves out at least latenessKept of the time since (Lease.Lead).
 //
-// If replies are no later than latenessKept, the lease clock makes up for their lateness. The leader sets its stamps back by the
-// worst lateness of its replies. If the last entry granted leases, the next leader's clock leaves out at least latenessKept of
-// the time since that entry (Lease.Lead). If a reply is later than latenessKept, the leader first logs another entry, which moves
-// the deadlines of the late leases. So a slow write lengthens its own leases and no others.
-//
-// If a leased key is gone, or belongs to another client, a request that is sent again gets ErrReplyLost instead of its OK: a
-// client that got the OK now would count the lease from now.
-//
-// A leader whose process stood still between evaluation and reply may have been replaced without knowing it. So before a late
-// reply, the leader checks once more that it leads (stillLeads). A reply that leaves no later than promptly (50 ms) after the
-// evaluation normally needs no check: no other leader can begin so soon, because voters wait for the heartbeat timeout, or until
-// the leader's process is gone. But another leader can begin at once if this one hands over. So a leader that hands over checks
-// before every reply.
+// A leader whose process stood still may have been replaced without knowing it. So before a late reply, the leader checks once
+// more that it leads (stillLeads). A reply within promptly after the evaluation needs no check: voters wait for the heartbeat
+// timeout, or until the leader's process is gone. But a leader that hands over checks before every reply.
 
 // span marks the writes of a call that has asked for a lease.
 type span struct {
@@ -66,9 +52,7 @@ type grant struct {
 	key  store.LeasedKey
 }
 
-// granted returns the leases that the batch has given to the request r. seq is the number of the batch's write set. Leases that
-// later calls of r have ended are left out. A lease gets the deadline 0 if a later request of the batch may have put another key
-// in the place of the leased one.
+// granted returns the leases that r has got and not ended. Deadline 0: a later request may have replaced the key.
 func (b *batch) granted(r *request, seq uint64, writes []byte) grants {
 	g := grants{seq: seq, at: r.at, list: slices.Clone(r.anew)}
 	for _, s := range r.spans {
@@ -86,8 +70,7 @@ func (b *batch) granted(r *request, seq uint64, writes []byte) grants {
 	return g
 }
 
-// leased returns the keys whose leases the batch has set. If a later request of the batch has moved a lease to another
-// key, leased returns that other key.
+// leased returns the keys whose leases the batch has set, under the names to which later requests have moved them.
 func (b *batch) leased() []store.LeasedKey {
 	var spans []store.Span
 	var anew []store.LeasedKey
@@ -103,23 +86,22 @@ func (b *batch) leased() []store.LeasedKey {
 	return store.Leased(b.writes, spans, anew)
 }
 
-// promptly is a time after the evaluation of a write. A write that is answered within that time needs no second check that this
-// node still leads, unless this node hands over: no other leader can begin so early after the majority took the entry.
+// promptly is the time after a write's evaluation in which no other leader can begin, unless this node hands over. An answer in
+// that time needs no second check.
 //
-// latenessKept is the same time in ms. Before a reply that is later, an extra entry lengthens the leases. If a reply is not
-// later, its lateness is in no entry. So the next leader adds the worst case, latenessKept, to the leases.
+// latenessKept is the same time in ms. No entry has a lateness up to latenessKept, so the next leader adds latenessKept to
+// leases.
 const (
 	promptly     = latenessKept * time.Millisecond
 	latenessKept = 50
 )
 
-// batchSpread is how long, in ms, a batch takes in requests. Lateness counts from the beginning of a batch, so a longer spread
-// would make leases longer than their clients have asked for.
+// batchSpread is how long, in ms, a batch takes in requests. Lateness counts from a batch's beginning, so a longer spread would
+// lengthen leases.
 const batchSpread = 20
 
-// pressedSpread takes the place of batchSpread in two cases: while users with little work send requests (fair.Turns.Pressed),
-// and while long reads wait and other requests keep coming (fair.Interval.Pressed). A request that comes during a batch waits
-// until that batch has ended, and then for its own batch, so short batches shorten both waits.
+// pressedSpread replaces batchSpread while users with little work send requests, or requests come beside long reads: a request
+// waits for the running batch and its own.
 const pressedSpread = 6
 
 func appendGrants(buf []byte, g grants) []byte {
@@ -156,10 +138,8 @@ func readGrants(b []byte) (grants, error) {
 	return g, nil
 }
 
-// renew lets the leases g, which were granted earlier, begin now. A call whose lease is over gets ErrReplyLost instead of its
-// reply. If held is true, the reply is late only because the client's node held it. A lease of a held reply can then be gone
-// before its deadline only because a command has ended it. A command can do that while any reply is on its way, so the call
-// keeps its reply.
+// renew lets the leases g begin now. A call gets ErrReplyLost if its lease is over, unless a command ended it while the reply was
+// held.
 func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bool) {
 	txn.SetOrigin(0)
 	for _, x := range g.list {
@@ -175,8 +155,7 @@ func (r *request) renew(txn *store.Txn, g grants, replies []store.Reply, held bo
 	}
 }
 
-// confirm runs the command call.Confirm on the leader. Its reply has OK or an error for each call of the executed
-// request, up to the last call with a lease.
+// confirm runs call.Confirm on the leader. The reply has OK or an error for each call up to the last one with a lease.
 func (r *request) confirm(txn *store.Txn) {
 	said := store.Reply{Kind: store.Array}
 	g, err := readGrants(r.calls[0].Args[1])
@@ -197,9 +176,8 @@ func (r *request) confirm(txn *store.Txn) {
 	r.replies = append(r.replies, said)
 }
 
-// confirm asks the present leader to let the leases of an executed request begin now, and returns the replies to that request.
-// since is the monotonic time at which the batch of that request began or, if the gate has held the replies, at which the gate
-// released them.
+// confirm asks the leader to let the leases of an executed request begin now, and returns the replies. FailoverWait counts from
+// since, a monotonic time.
 func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, resp int) []store.Reply {
 	left := since + n.cfg.FailoverWait - n.cfg.Time.Monotonic()
 	calls := []Call{{Cmd: call.Confirm, Args: [][]byte{[]byte(call.ConfirmName), appendGrants(nil, g)}, RESP: resp, User: store.SystemUser}}
@@ -213,9 +191,7 @@ func (n *Node) confirm(g grants, since time.Duration, replies []store.Reply, res
 }
 
 const (
-	// lostRESP and heldRESP are the RESP versions of a Confirm call. They tell the leader why confirm asks: lostRESP for a
-	// reply that was late or lost, heldRESP for one that was held. The reply to Confirm is the same in both versions of RESP,
-	// so nodes of 0.1.0 see no difference.
+	// The RESP version of a Confirm call tells the leader whether the reply was lost or held. Nodes of 0.1.0 see no difference.
 	lostRESP, heldRESP = 2, 3
 	// atOnce is the longest time for which a reply to heavy work may be at the gate and still count as not held.
 	atOnce = time.Millisecond
@@ -239,9 +215,8 @@ func (g grants) mayBeHeld() time.Duration {
 	return time.Duration(most) * time.Millisecond
 }
 
-// hold delays the replies to heavy work for as long as the gate decides, and returns the replies for the client. leases are
-// the encoded grants. No lease may be over when the client gets the replies, so they are held for three quarters of the
-// shortest lease at most.
+// hold delays the replies to heavy work as the gate decides, for at most three quarters of the shortest lease. leases are the
+// encoded grants.
 func (n *Node) hold(client *Client, replies []store.Reply, leases []byte) []store.Reply {
 	g, err := readGrants(leases)
 	if err != nil {
@@ -282,8 +257,7 @@ func (s *sequencer) postpone(b *batch, started store.Time) bool {
 		// The batch was answered promptly, or its watchdog has told the clients that the outcome is unknown.
 		late = min(late, latenessKept)
 	}
-	// If the batch is later than latenessKept, another entry gives its leases the additional time (makeUp). The lateness
-	// recorded here lengthens every deadline of this write set, so it must not include that time.
+	// The lateness above latenessKept is not recorded here, because makeUp gives the leases that time by another entry.
 	s.late.Record(b.accepted, min(late, latenessKept))
 	if late <= latenessKept {
 		return false
@@ -296,10 +270,8 @@ func (s *sequencer) postpone(b *batch, started store.Time) bool {
 	return true
 }
 
-// makeUp proposes an entry that lengthens the leases of the postponed batch, and answers the batch. If that entry is
-// late, too, the disk is slow. Then another entry lengthens the leases in advance, by a margin that grows
-// with each try, and the next entry takes back what was too much. makeUp returns false when leadership is
-// lost: then confirm asks the next leader.
+// makeUp answers the postponed batch after an entry that lengthens its leases, and tries again with a margin if that entry is
+// late, too. It returns false when leadership is lost.
 func (s *sequencer) makeUp(ctx context.Context) bool {
 	o := s.overdue
 	if o == nil {

@@ -21,11 +21,8 @@ func BlockedSize(args [][]byte) int64 {
 	return n
 }
 
-// guests are the blocking commands of other nodes' clients, on the leader. A client's own node bounds what the client makes it
-// hold. On the leader, the field limit bounds the bytes that the commands of all clients of other nodes take together. If a new
-// command would exceed the limit, the leader refuses the largest commands; of equally large ones, the latest. So a flood of large
-// commands does not drive out clients that wait for a single key. A refusal cancels the command with an error. A refused command
-// has no effect, unless it is served before it can be cancelled.
+// guests are the blocking commands of other nodes' clients on the leader. Beyond limit, the largest are refused, so that they
+// drive out no small ones.
 type guests struct {
 	limit int64 // bytes; 0: no limit
 
@@ -36,9 +33,8 @@ type guests struct {
 	all  int64 // size, plus the bytes of refused commands that have not been answered yet
 }
 
-// arrive adds a blocked client. The caller then queues the client, and calls g.left when the client has been answered.
-// refused are the blocked clients that the caller has to refuse; w may be one of them. The result at is false if w was not
-// added, because refused clients that have not been answered yet take too many bytes. Then the caller must not queue w.
+// arrive adds w. If at is true, the caller queues w, and calls g.left when w has been answered. The caller refuses the clients in
+// refused.
 func (g *guests) arrive(w *blockedClient) (refused []*blockedClient, at bool) {
 	w.size = BlockedSize(w.req.calls[0].Args)
 	g.mu.Lock()

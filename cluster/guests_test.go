@@ -22,8 +22,7 @@ func waitLine(name string, keys int) string {
 	return b.String() + " 0"
 }
 
-// The leader bounds the memory that it holds for blocked clients of another node. It refuses the clients that wait for the most
-// keys, and their commands have no effect. It serves those that wait for few keys. It counts nothing for clients that have gone.
+// The leader bounds the memory of another node's blocked clients. It refuses the clients of the most keys.
 func TestGuestsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -63,8 +62,8 @@ func TestGuestsAreBounded(t *testing.T) {
 	})
 }
 
-// While the disk stands still, the leader cannot let go of the clients that it refuses. The refused clients may take as many
-// bytes as the limit, in addition to the others. The leader turns further clients away.
+// While the disk stands still, refused clients take no more bytes than the limit, besides the others. Further clients are turned
+// away.
 func TestGuestsOfAStalledLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -50,8 +50,7 @@ func (l *linesOf) of(part string) (n int) {
 	return n
 }
 
-// TestLogSaysWhatChanges: each of these events is one line in the log: a member dies and stays dead
-// for ten minutes, another member dies, the majority is lost, the majority comes back.
+// The log has one line when a member dies, however long it stays dead, when the majority is lost, and when the majority is back.
 func TestLogSaysWhatChanges(t *testing.T) {
 	logs := map[string]*linesOf{}
 	inBubble(t, func(c *bubbled) {
@@ -116,8 +115,7 @@ func (f scarceFile) Reserve(from, length int64, fill bool) error {
 	return f.File.Reserve(from, length, fill)
 }
 
-// TestFullDiskDoesNotFlap: a single node whose disk is full does not begin to lead anew each second. Clients are told that the
-// disk is full, the log says each change once, and the node goes on when there is room.
+// A single node whose disk is full does not lead anew each second. Clients are told why.
 func TestFullDiskDoesNotFlap(t *testing.T) {
 	full, l := new(atomic.Bool), &linesOf{count: map[string]int{}}
 	cfg := dataConfig(t, t.TempDir())

@@ -10,9 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// TestHeldReplyHasNoEarlierLeases: a session uses one submission for all its requests. There was an error: a leader was deposed
-// with a request in flight, and held the reply until the leases of an earlier request of the session had begun anew. These leases
-// were over, so the client was told INDETERMINATE.
+// A reply is not held for the leases of an earlier request in the same submission.
 func TestHeldReplyHasNoEarlierLeases(t *testing.T) {
 	count := store.Command{Name: "count", Arity: 2, Flags: store.Write | store.Fast, Run: func(c *store.Ctx) store.Reply {
 		time.Sleep(10 * ms) // heavy work, but its request keeps its place among the others

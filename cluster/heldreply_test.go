@@ -30,8 +30,7 @@ var takeSlowly = store.Command{Name: "take", Arity: -4, Flags: store.Write, Run:
 	return store.OK
 }}
 
-// heldPair is a pair of nodes on which other clients always have light work. So the leader holds replies to heavy work
-// for a second. The second node may be of an earlier version.
+// On a heldPair other clients always have light work, so replies to heavy work are held for a second.
 type heldPair struct{ *pair }
 
 func newHeldPair(t *testing.T, commands ...store.Command) heldPair {
@@ -91,8 +90,7 @@ func TestHeldReplyGivesTheWholeLease(t *testing.T) {
 	}
 }
 
-// While a reply is held, another command renews the lease in it. The reply to that command is late, so its lease gets
-// more time. When the held reply leaves, the lease keeps that time.
+// When a held reply leaves, the lease in it keeps the time that a later renewal has given it.
 func TestHeldReplyKeepsTheGraceOfARenewal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newHeldPair(t)
@@ -120,8 +118,7 @@ func TestHeldReplyKeepsTheGraceOfARenewal(t *testing.T) {
 	})
 }
 
-// A held reply is to leave while a long script runs. It leaves when the script has ended, and its lease has the whole time from
-// then on.
+// A held reply waits for a long script to end, and its lease has the whole time from then on.
 func TestHeldReplyWaitsForAScript(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -139,8 +136,7 @@ func TestHeldReplyWaitsForAScript(t *testing.T) {
 	}
 }
 
-// A reply is held for three quarters of its lease at most, because the lease must be confirmed before it is over. A reply with a
-// lease below shortLease leaves at once, because a quarter of the lease may be too little time for that.
+// A reply is held for at most three quarters of its lease, and not at all below shortLease, because confirm needs the rest.
 func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	for name, take := range heldReplies {
 		t.Run(name, func(t *testing.T) {
@@ -164,8 +160,7 @@ func TestReplyIsNotHeldBeyondItsLease(t *testing.T) {
 	}
 }
 
-// While a reply is held, another client's command may end its lease. The reply is sent all the same, because the owner could have
-// had it before.
+// A held reply is sent even if another client's command has ended its lease: the owner could have had it before.
 func TestHeldReplyOfALeaseThatWasEnded(t *testing.T) {
 	for name, take := range heldReplies {
 		for _, next := range [][]string{{"DEL lock"}, {"DEL lock", "SET lock you NX PX 60000"}} {

@@ -9,11 +9,8 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// A node forwards its clients' commands to the leader only after it has checked that the node at the other end of the link is
-// the leader. The address of the leader may belong to another machine by now. A node of another cluster may run there, have the
-// same id, and lead its own cluster. So both nodes name their cluster and their data directory in the handshakes of the link
-// (forward.Identity), as they do in the requests of Raft (raftnode/directory.go). Version 0.1.0 names neither: then only the
-// ids are compared.
+// A leader's address may by now belong to another cluster's node of the same id. So the handshakes of a link name the cluster and
+// the data directory.
 
 // errOtherCluster is the error for a peer that names another cluster.
 var errOtherCluster = errors.New("cluster: a peer belongs to another cluster")
@@ -32,8 +29,8 @@ func (n *Node) handshakeAs(own forward.Identity) forward.Handshake {
 	return h
 }
 
-// handshakeFor returns the handshake with which this node answers the node id. It names this node's data directory only to a
-// member that has named its own. A node that is no member could use the name to pass for this node.
+// handshakeFor answers the node id. It names this node's data directory only to a known member, because others could pass for
+// this node with it.
 func (n *Node) handshakeFor(id string, said forward.Identity) forward.Handshake {
 	own := forward.Identity{Cluster: n.cons.Cluster()}
 	if _, same := n.cons.Met(id, said.Directory); same && !n.otherCluster(said) {
@@ -77,8 +74,7 @@ func (n *Node) recognize(id string, said forward.Identity) error {
 	return nil
 }
 
-// mayClaim fails if the peer is no member of this cluster, or if the member with its id has another data directory than the
-// peer has named. A peer that was removed while it was away does not know of its removal, and takes this node for its leader.
+// mayClaim fails if the peer is no member, or has another data directory than the member with its id.
 func (p *peerConn) mayClaim() error {
 	if !p.n.peers.HasMember(p.id) {
 		return errors.New("it is no member")

@@ -14,8 +14,7 @@ import (
 	"lockstep/conformance/ports"
 )
 
-// Of five members, n2 is stopped, and its address now leads to n4. The answers of n4 must not count twice: two of five are no
-// majority.
+// When n2's address leads to n4, the answers of n4 do not count twice.
 func TestAddressOfAnotherMember(t *testing.T) {
 	c, w := wired(t, discoverable, func(cfg *Config) { cfg.FailoverWait = time.Second })
 	c.start(0, 1, 2)
@@ -40,8 +39,7 @@ func TestAddressOfAnotherMember(t *testing.T) {
 	w.heal()
 }
 
-// A member of another cluster dies, and its address is given to this cluster's n3. The entries that the other cluster's leader
-// sends must not get into n3's log.
+// The entries of another cluster's leader do not get into n3's log, though n3 has the address of a member there.
 func TestAddressOfAnotherCluster(t *testing.T) {
 	c, _ := wired(t, discoverable)
 	c.start(0, 1, 2)
@@ -98,9 +96,7 @@ func TestOneNodeThenPeers(t *testing.T) {
 	c.expect(0, "owner", "GET lock")
 }
 
-// A node starts with entries at the end of its log that no other node has, and they are cut
-// off. The entries that take their indexes are new, and the node's subscribers get their
-// messages.
+// After the end of a node's log is cut off, its subscribers get the messages of the new entries at those indexes.
 func TestMessagesInThePlaceOfACutTail(t *testing.T) {
 	const tail = 12
 	c, _ := wired(t)

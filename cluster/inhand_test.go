@@ -20,9 +20,7 @@ import (
 	"lockstep/store"
 )
 
-// Many clients of the leader or of a follower ask for a megabyte at once. The node has only a few of these replies in
-// memory at a time; the other clients get theirs when these have been encoded. A client that takes a lock does not wait
-// for long reads. At a follower it waits only for the large replies that the leader has sent before its reply.
+// A node has only a few large replies in memory at a time. A client that takes a lock does not wait for all of them.
 func TestLargeRepliesInHand(t *testing.T) {
 	for name, c := range map[string]struct{ remote, async, ephemeral bool }{
 		"leader":                    {},
@@ -104,8 +102,7 @@ func TestLargeRepliesForgotten(t *testing.T) {
 	})
 }
 
-// When the leader has no room for large replies, one client of a node asks the leader again, on behalf of all clients of that node.
-// Requests with small replies do not wait meanwhile. Requests with large replies are told BUSY, but only after putOffMost.
+// While the leader has no room for large replies, one client asks again for all of its node, and small replies do not wait.
 func TestLargeRepliesPutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -157,9 +154,7 @@ func TestLargeRepliesPutOff(t *testing.T) {
 	})
 }
 
-// A large array stays in the encoding of the leader until the node encodes it for the client. That holds for the reply
-// to a command, and for one within the reply to a transaction. A request of the node itself, without a client, gets
-// the decoded elements.
+// A large array stays in the leader's encoding until the node encodes it for the client.
 func TestFollowersRepliesStayPacked(t *testing.T) {
 	elems := make([]store.Reply, 100_000)
 	for i := range elems {
@@ -205,8 +200,7 @@ func TestFollowersRepliesStayPacked(t *testing.T) {
 	}
 }
 
-// TestFollowersRepliesOfEmptyElements: a result below SmallReply does not wait for room. So a follower must hold little
-// memory for such a result, even if each of its bytes is an element.
+// A follower holds little memory even for a result of tiny elements, because one below SmallReply does not wait for room.
 func TestFollowersRepliesOfEmptyElements(t *testing.T) {
 	nulls := store.List(slices.Repeat([]store.Reply{store.Nil}, 60_000)...)
 	for name, reply := range map[string]store.Reply{

@@ -12,21 +12,19 @@ type Call struct {
 	RESP int // protocol version of the client; it decides the form of what scripts reply
 
 	Txn *Transaction // a WATCH or an EXEC, which is run instead of Cmd; nil for all other commands
-	// Origin is the number of the client if that client does not want to be notified of its own changes; else it is 0. The write set
-	// names the client by it.
+	// Origin is the number of a client that wants no notice of its own changes, else 0. The write set has it.
 	Origin uint64
 
 	// User names the user whose rights apply: it is a result of store.CallName, "" for the default user, store.Anonymous or
 	// store.SystemUser.
 	User string
-	// Users is the version of the user list from which the client's node knows this user. If the user has
-	// been deleted since that version, the call must not get the rights of a new user of the same name. 0:
-	// the version is unknown.
+	// Users is the version of the user list from which the client's node knows the user; 0: unknown. It tells the user from a
+	// later one of the same name.
 	Users uint64
 }
 
-// Confirm is the command by which a node asks the leader to let the leases of an executed request begin anew (cluster/grants.go). No
-// client can call it, because only nodes resolve its name.
+// Confirm is the command by which a node lets the leases of an executed request begin anew (cluster/grants.go). Only nodes
+// resolve its name.
 var Confirm = &store.Command{Name: ConfirmName, Flags: store.Write}
 
 const ConfirmName = "\x00confirm"
@@ -50,8 +48,7 @@ func (c *Call) UnknownName() (name []byte, any bool) {
 	return name, any
 }
 
-// OfAnotherNode reports whether another node has sent, in its own name, a call that it may send only for a user. Nobody has the rights
-// for such a call.
+// OfAnotherNode reports whether a node has sent, in its own name, what it may send only for a user. Nobody may run it.
 func (c *Call) OfAnotherNode() bool { return c.User == noUser }
 
 // Exec is the Cmd of a transaction that another node has sent: the encoding does not say which command the client gave.

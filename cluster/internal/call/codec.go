@@ -15,9 +15,8 @@ import (
 //	transaction:  db | resp | origin | 0 | 1: WATCH, 0: EXEC | n, n times (db, str key,
 //	              version) | calls
 //
-// Integers are uvarints, str is a uvarint length and bytes. The field resp is the protocol version, with two flags. If the flag 4 is
-// added, the name of the user (str) follows resp; only for the default user no name follows. If the flag 8 is added, the version of the
-// user list (Call.Users) follows the name.
+// Integers are uvarints, str is a uvarint length and bytes. The field resp is the protocol version plus flags: 4, if the user's
+// name (str) follows, as for all but the default user; 8, if the version of the user list (Call.Users) follows that.
 
 const (
 	wireUser  = 4
@@ -25,9 +24,7 @@ const (
 )
 
 const (
-	// asksVersion is the only command of the table that a node may send in its own name (store.SystemUser), and only with the
-	// argument version: it asks for the version of the user list. In any other call of a command of the table, Read replaces
-	// store.SystemUser by noUser.
+	// asksVersion is the only command of the table that a node may send in its own name: it asks for the version of the users.
 	asksVersion = "acl|load"
 	// noUser is a name that no user can have, because it has a blank.
 	noUser = "another node"

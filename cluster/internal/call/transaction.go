@@ -10,21 +10,17 @@ import (
 
 // Transaction is the body of a WATCH or an EXEC; each is one call to the leader.
 //
-// WATCH reads the versions of keys (store.Txn.Version) and leaves nothing behind on the leader. The versions
-// are part of the replicated state, so any later leader may compare them with those that EXEC brings along. If all
-// keys still have these versions, the leader evaluates EXEC in one piece, as one call in one entry.
+// WATCH leaves nothing behind on the leader. It reads the versions of keys (store.Txn.Version), which are part of the replicated
+// state, so any later leader may compare those that EXEC brings along.
 //
-// The queue of MULTI stays in the session, on the client's node. EXEC is refused as a whole (EXECABORT) if it would write more than an
-// entry may hold. If the outcome of an EXEC is unknown, the client's node sends that EXEC again in two cases only. Either the EXEC does
-// nothing but read. Or it has a number by which the next leader knows whether it was executed (cluster/once.go).
+// If the outcome of an EXEC is unknown, the client's node sends it again only if it does nothing but read, or has a number by
+// which the next leader knows it (cluster/once.go).
 //
-// A version is the number of the write set that last changed the key. Two writes of one batch give a
-// key the same version, so a WATCH of a key that its own batch has written waits for the next batch
-// (cluster, tooEarly). store/version.go describes the versions of absent keys, and when they are forgotten.
+// A version is the number of the write set that last changed the key. So a WATCH of a key that its own batch has written waits
+// for the next batch (cluster, tooEarly).
 //
-// The client's node answers some commands by itself (PING, INFO, SUBSCRIBE ...). They cannot be part of the entry. Only the
-// answer of the leader says whether the transaction takes place. So the node runs these commands after that answer, and puts
-// each reply at its place. Therefore a SUBSCRIBE gets no message of a PUBLISH that follows it in the same transaction.
+// Some commands the client's node answers by itself (PING, INFO, SUBSCRIBE ...), after the leader's answer, which says whether
+// the transaction takes place. Therefore a SUBSCRIBE gets no message of a PUBLISH that follows it in the same transaction.
 type Transaction struct {
 	Watched []Watched
 	Calls   []Call // the commands of EXEC; none of them is a transaction
@@ -41,9 +37,8 @@ type Watched struct {
 // NeverWatched is a version that no key ever has, so EXEC always fails on it.
 const NeverWatched = 0
 
-// Run evaluates the transaction. It calls the function run for each command of an EXEC. If the user may not run the command, the argument
-// refused of run is true, and the argument refusal is the error for the command. The result overrun is set if the transaction must have
-// no effect: it has written too much, its replies are too large, or one of its commands or scripts was stopped.
+// Run evaluates the transaction, and calls run for each command of an EXEC. If overrun is set, the transaction must have no
+// effect.
 func (t *Transaction) Run(txn *store.Txn, run func(ctx *store.Ctx, refusal store.Reply, refused bool) store.Reply) (reply store.Reply, overrun store.Error) {
 	if t.Observe {
 		return t.observe(txn), ""
@@ -102,8 +97,7 @@ func (t *Transaction) observe(txn *store.Txn) store.Reply {
 	for i := range t.Watched {
 		v, settled := txn.Version(t.Watched[i].DB, t.Watched[i].Key)
 		if !settled {
-			// This batch has changed the key before the WATCH, and the WATCH was not delayed for that (function tooEarly of package
-			// cluster): its own request has changed the key. NeverWatched makes EXEC fail rather than miss a change.
+			// This request itself has changed the key before the WATCH. EXEC must rather fail than miss a change.
 			v = NeverWatched
 		}
 		r.Elems = append(r.Elems, store.Int(int64(v)))

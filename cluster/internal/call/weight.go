@@ -10,9 +10,7 @@ import (
 // HeavyBytes is the number of bytes above which a command's arguments, replies or writes are charged as heavy work (package fair).
 const HeavyBytes = 64 << 10
 
-// MaxRequest bounds the bytes of memory that the calls of one request take at the leader: the arguments, their places in memory, and for
-// each command the name of its user. A session sends less: a transaction and the keys that it watches may each take store.MaxEntry and a
-// little more. A link carries several times as much (frame.MaxLength).
+// MaxRequest bounds the bytes of memory that the calls of one request take at the leader. No session sends as much.
 const MaxRequest = 128 << 20
 
 // callTakes and argumentTakes are the bytes of memory that a call and an argument take besides their own bytes. In a frame they take
@@ -51,8 +49,7 @@ func roomLeft(c *Call, left int) int {
 	return left
 }
 
-// TooLong is the reply to a call that is too long for a request. The parameter limit is the number of bytes that a command may
-// write; the reply names it.
+// TooLong is the reply to a call that is too long for a request. It names limit, the bytes that a command may write.
 func TooLong(c *Call, limit int64) store.Reply {
 	switch {
 	case c.Txn == nil:
@@ -63,8 +60,7 @@ func TooLong(c *Call, limit int64) store.Reply {
 	return store.Err(store.ErrExecAbort(store.ErrEntryTooBig(limit)))
 }
 
-// AnyLarge reports whether one of the calls has more than HeavyBytes of arguments by itself. Many small calls, such as the renewals in a
-// pipeline, are not heavy together.
+// AnyLarge reports whether one call by itself has more than HeavyBytes of arguments: many small ones are not heavy together.
 func AnyLarge(calls []Call) bool {
 	for i := range calls {
 		if Exceeds(calls[i:i+1], HeavyBytes) {
@@ -74,8 +70,7 @@ func AnyLarge(calls []Call) bool {
 	return false
 }
 
-// Size returns the bytes of the arguments of calls, and of the keys that their transactions have watched. It adds argumentTakes for
-// each argument and key, even for an empty one.
+// Size returns the bytes of the arguments and of the watched keys, with argumentTakes for each.
 func Size(calls []Call) (bytes int) {
 	for i := range calls {
 		for _, arg := range calls[i].Args {
@@ -118,8 +113,7 @@ func sizeLeft(calls []Call, limit int) int {
 	return limit
 }
 
-// compared returns the watched keys whose versions EXEC compares. For a WATCH it returns none: on the client's node, the keys of
-// a WATCH are also its arguments, and are counted as such.
+// compared returns the watched keys of an EXEC. Those of a WATCH count as its arguments already.
 func (t *Transaction) compared() []Watched {
 	if t.Observe {
 		return nil
@@ -138,10 +132,8 @@ func Arguments(calls []Call) (n int) {
 	return n
 }
 
-// KeepsPlace reports whether calls keep their place in the order of arrival even if their client does heavy work. It is true if
-// clients build locks from all of these calls. Clients build locks from scripts, transactions, SET, DEL, and the writes with the
-// flag store.Fast, which take the same time whatever the data is. Calls with large arguments do not keep their place; KeepsPlace
-// does not check that, but AnyLarge does.
+// KeepsPlace reports whether clients build locks from all of these calls. Such calls keep their place even if their client does
+// heavy work.
 func KeepsPlace(calls []Call) bool {
 	for i := range calls {
 		c := &calls[i]
@@ -192,10 +184,8 @@ func AreLongReads(calls []Call) bool {
 // seed is for the hashes in the names that Kind returns.
 var seed = maphash.MakeSeed()
 
-// Kind returns a name of what the calls run. The leader predicts how long calls take from earlier work of the same kind (package fair).
-// The name has the command, and for a script a hash of it. For calls of different commands or scripts it has a hash of all their names:
-// if it named one command, a user's long pipelines could make others' calls of that command look heavy. The name also says whether the
-// arguments of all calls together are large.
+// Kind names what the calls run, for predictions of their time. A mixed pipeline has its own name, lest it make single calls look
+// heavy.
 func Kind(calls []Call) string {
 	if Exceeds(calls, HeavyBytes) {
 		return named(calls) + " with large arguments"
@@ -233,9 +223,8 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the name of the user whose calls these are; "" is the default user. If there are no calls, or a node makes the
-// calls in its own name, the result any is false and the result name is "". There is one exception: for a node's call that asks
-// for the version of the user list, the result name is store.SystemUser, because clients that log in wait for that call.
+// User returns the user of these calls, "" for the default user. any is false for a node's own calls. Of these, only asksVersion
+// has a name, because logins wait for it.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false

@@ -134,9 +134,8 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 	}
 }
 
-// The clock of a deposed leader is ahead of its successor's. The deposed leader must take the
-// successor's time, even if it applied the successor's entries before it knew that it was deposed.
-// Otherwise, elected again, it would end leases early.
+// A deposed leader takes its successor's time, even if it applied the successor's entries before it knew. Otherwise, elected
+// again, it would end leases early.
 func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)
@@ -250,8 +249,7 @@ func (n *naiveLateness) blockMax(seq uint64) int64 {
 	return worst
 }
 
-// TestLateReadingsOfTheWallClock: the process is stopped between the readings of the two clocks. Earlier such a stop made the
-// offset wrong, and the deadline of a SET PXAT moved by the length of the stop.
+// A stop of the process between the readings of the two clocks does not move the deadline of a SET PXAT.
 func TestLateReadingsOfTheWallClock(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)

@@ -2,10 +2,8 @@ package clock
 
 import "math"
 
-// Lateness remembers how late each write set of the present leader was acknowledged: the time in ms from the evaluation of the write set
-// to the reply. A client counts its lease from the reply, so the leader adds that time to the deadlines that the write set has set. For
-// each recent write set, Lateness keeps a value of its own. For older write sets it keeps the highest value of each block of
-// latenessBlock write sets. For still older ones it keeps only Worst.
+// Lateness remembers by how many ms each write set was acknowledged late, to extend its deadlines. Older write sets share the
+// highest value.
 type Lateness struct {
 	first  uint64 // write sets before it belong to an earlier leader
 	recent [1 << 14]uint32
@@ -36,8 +34,7 @@ func (l *Lateness) Record(seq uint64, ms int64) {
 	l.last = seq
 }
 
-// Of returns by how many ms the leader extends the deadlines that write set seq has set. For an older write set this may be
-// more than its own lateness, because Lateness keeps only the highest value of several.
+// Of returns by how many ms the deadlines of write set seq are extended, for an older one perhaps by too much.
 func (l *Lateness) Of(seq uint64) int64 {
 	switch {
 	case seq < l.first || seq > l.last:

@@ -7,36 +7,29 @@ import (
 	"lockstep/store"
 )
 
-// wallSlack is how far the wall clock may drift from the lease clock before the
-// offset between the clocks is set anew. A smaller drift leaves the offset alone,
-// so that a deadline set by Unix time reads back unchanged.
+// wallSlack is how far the clocks may drift apart before the offset changes, so that a deadline in Unix time reads back
+// unchanged.
 const wallSlack = 5 * time.Millisecond
 
-// wallEvery is the least time between two readings of the wall clock. Requests ask for the time more often: between two readings, they
-// get the lease clock plus the known offset.
+// wallEvery is the least time between two readings of the wall clock. Between them, the lease clock plus the offset serves.
 const wallEvery = time.Millisecond
 
-// wallPrompt is how long a reading of the wall clock may take. A busy machine can stop this process between the readings of the two
-// clocks, and then the wall clock seems to have jumped.
+// wallPrompt bounds a reading of the wall clock: if the process stops between the two clocks' readings, the wall clock seems to
+// jump.
 const wallPrompt = time.Millisecond
 
-// Lease is the lease clock, by which leases expire. Each log entry carries a stamp: the time of its evaluation on the leader's lease
-// clock, minus the time by which the leader's replies may be late (cluster/grants.go). The lease clock of a node shows the stamp of the
-// last entry that the node has applied, plus the monotonic time that has passed on the node since. So a wall clock that jumps never ends
-// a lease, and a new leader's clock goes on from the end of the log.
+// Lease is the lease clock, by which leases expire. Each log entry carries a stamp: the leader's lease time at its evaluation,
+// minus the time by which replies may be late (cluster/grants.go). A node's lease clock shows the stamp of the last entry that it
+// has applied, plus its monotonic time since. So no jump of a wall clock ends a lease.
 //
 // Three more rules hold:
 //
-//   - The entries that a leader applies do not move its own clock: their stamps are a little old by then, so under
-//     load the clock would stand still.
-//   - A new leader's clock leaves out the time without a leader, because no client could renew a lease then. So a
-//     lease may end late by that time, and never early.
-//   - While a deadline is pending, the leader logs the time once a second (stampInterval). That bounds by how much a
-//     restart of the whole cluster lengthens a lease.
+//   - The entries that a leader applies do not move its own clock, which would stand still under load.
+//   - A new leader's clock leaves out the time without a leader, in which no client could renew.
+//   - While a deadline is pending, the leader logs the time once a second (stampInterval). That bounds by how much a restart of the
+//     whole cluster lengthens a lease.
 //
-// The wall clock is used only for times that a client sends or gets as Unix time. Its offset to the lease
-// clock changes only when the two have drifted apart by more than wallSlack, so that PEXPIRETIME returns
-// the time that PEXPIREAT has set.
+// The wall clock serves only for Unix times that clients send or get.
 type Lease struct {
 	src Source
 
@@ -70,10 +63,8 @@ func (c *Lease) Applied(lease int64) {
 	}
 }
 
-// Lead makes the clock a leader's clock. The clock goes on from the last stamp and counts the time since, but leaves out the
-// time without a leader, because no client could renew a lease then. The parameter leaderless is the length of that time. The
-// leader that proposed the last entry may have acknowledged the leases of that entry late. Only that leader knows how late, so
-// the parameter late is an upper bound, and Lead leaves out at least late.
+// Lead makes the clock a leader's. It leaves out the leaderless time or, if that is more, late: the most by which the last
+// entry's leases were acknowledged late.
 func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,16 +79,14 @@ func (c *Lease) Lead(leaderless, late time.Duration) {
 	c.leading, c.known = true, false
 }
 
-// Leaderless returns by how much the elections that this node has won since its start have
-// lengthened leases: in total, and in the last of these elections.
+// Leaderless returns by how much the elections won since the start have lengthened leases: in total, and in the last one.
 func (c *Lease) Leaderless() (total, last time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lengthened, c.lately
 }
 
-// Follow makes the clock a follower's clock again: like every other follower's clock, it goes on from the last stamp. The clock may step
-// back: before the call of Follow, this node may have applied entries of the next leader, whose clock may be behind this one.
+// Follow makes the clock a follower's again. It may step back, if the next leader's clock, whose entries were applied, is behind.
 func (c *Lease) Follow() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,9 +118,8 @@ func (c *Lease) micros(mono time.Duration) int64 { return c.base*1000 + (mono - 
 // wallTries is how often readWall tries to read the wall clock promptly while no offset is known.
 const wallTries = 100
 
-// readWall compares the wall clock with the lease clock. The parameter mono is the present monotonic time; readWall returns a
-// later one if it had to read the clocks again. If an offset is known and the reading is not prompt, the offset stays, and the
-// next call tries again.
+// readWall compares the clocks, and returns the monotonic time of that. A reading that is not prompt never replaces a known
+// offset.
 func (c *Lease) readWall(mono time.Duration) time.Duration {
 	for try := 1; ; try++ {
 		wall, after := c.src.Wall().UnixMicro(), c.src.Monotonic()
@@ -147,8 +135,7 @@ func (c *Lease) readWall(mono time.Duration) time.Duration {
 	}
 }
 
-// compare sets offset anew from readings of both clocks in µs. It does so only if offset is not known, or if the clocks have
-// drifted apart by more than wallSlack.
+// compare sets an unknown offset, or one that is wrong by more than wallSlack. Both readings are in µs.
 func (c *Lease) compare(wall, lease int64) {
 	drift := wall - lease - c.offset
 	if !c.known || drift > wallSlack.Microseconds() || drift < -wallSlack.Microseconds() {

@@ -40,6 +40,5 @@ func (s *System) Busy() time.Duration {
 // ForRaft is a Source that can also convert the times that hashicorp/raft reports: Raft takes them from the machine's clock.
 type ForRaft struct{ Source }
 
-// At converts a time that Raft has got from time.Now to the monotonic time of the Source. Such a time has a
-// monotonic reading, so a jump of the wall clock makes no difference.
+// At converts a time.Now of Raft to the monotonic time of the Source. Jumps of the wall clock make no difference.
 func (t ForRaft) At(at time.Time) time.Duration { return t.Monotonic() - time.Since(at) }

@@ -7,8 +7,7 @@ import (
 	"strconv"
 )
 
-// Garble returns a copy of a message in which some bytes are changed, inserted or removed. The first byte, which may name the
-// protocol, stays the same.
+// Garble returns a copy with some bytes changed, inserted or removed, but not the first, which may name the protocol.
 func Garble(rng *rand.Rand, b []byte) []byte {
 	b = bytes.Clone(b)
 	for range 1 + rng.IntN(4) {

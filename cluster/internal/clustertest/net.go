@@ -11,10 +11,8 @@ import (
 	"time"
 )
 
-// Net is a network in memory, for nodes in a bubble of testing/synctest: while a goroutine
-// waits for a real connection, the time of the bubble stands still. What is written arrives
-// in order, after a delay. A writer never waits, as if the peer always read. Tests of
-// package cluster that cut connections put their wires (cut_test.go) around a Net.
+// Net is a network in memory, for bubbles of testing/synctest, where time stands still during real network calls. A writer never
+// waits.
 type Net struct {
 	delay time.Duration // from a write until its bytes can be read
 
@@ -42,8 +40,7 @@ func (m *Net) Listen(addr string) (net.Listener, error) {
 	return p, nil
 }
 
-// Dial connects to a port. First it waits for one round trip, and fails if nobody listens on the port then. After that it waits for the
-// listener, whose queue may be full, but for no longer than timeout.
+// Dial waits for one round trip, and fails if nobody listens. It then waits for a place in the listener's queue, until timeout.
 func (m *Net) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	time.Sleep(2 * m.delay)
 	m.mu.Lock()
@@ -121,8 +118,8 @@ func (p *memPort) Close() error {
 	}
 }
 
-// memStream is one direction of a connection. No goroutine holds mu while it waits for time to pass, because the time of a bubble stands
-// still as long as any goroutine waits for mu.
+// memStream is one direction of a connection. Nobody may hold mu while time passes: a bubble's time stands still while a
+// goroutine waits for mu.
 type memStream struct {
 	delay time.Duration
 

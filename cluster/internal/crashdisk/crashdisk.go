@@ -30,16 +30,11 @@ const (
 // SegmentSize is the size of a full segment of the log on a Disk. It is small, so that even a short log has many segments.
 const SegmentSize = 8 << 10
 
-// Disk is a disk that counts each change and each sync as a step, and whose power fails in a
-// chosen step. It keeps the content of each file and the names in each directory, as they are
-// now and as of the last sync. From these, Image makes what a power failure leaves. The files
-// are also in a real directory, because other code reads many of them directly.
-//
-// raft-wal's list of segments, the term and the vote are in bbolt files. bbolt maps these files into memory and writes them without the
-// Disk, so the Disk counts each change of such a file as one step. (raft.last, the copy of the term and the vote, has steps of its own.)
+// Disk counts each change and each sync as a step, and its power fails in a chosen step. Image makes what that leaves, from the
+// files now and as of the last sync. bbolt writes its files without the Disk, so each change of such a file is one step.
 type Disk struct {
-	// Quiet makes writes of Raft's term and vote report no error after the power failure, because Raft would panic at an error. That is
-	// safe, because the log accepts no entry any more.
+	// Quiet hides the power failure from writes of Raft's term and vote, at whose errors Raft would panic. That is safe: the log
+	// takes no entry then.
 	Quiet bool
 
 	base string
@@ -65,8 +60,7 @@ func newInode(dir bool) *inode {
 	return &inode{dir: dir, names: map[string]*inode{}, stored: map[string]*inode{}}
 }
 
-// New returns an empty disk that works in the directory base. The power fails in the step
-// with the number stopAt, the first being 1; 0: never.
+// New returns an empty disk in the directory base. The power fails in step stopAt, the first being 1; 0: never.
 func New(base string, stopAt int) *Disk {
 	return &Disk{base: base, root: newInode(true), stopAt: stopAt}
 }
@@ -81,8 +75,7 @@ func (d *Disk) As() datadir.Disk {
 	}
 }
 
-// begin counts a step; it fails if the power has failed before. If the power fails in this step, the result done is false, and
-// the effect of the step may survive or not. The caller holds mu.
+// begin counts a step, and fails without power. done is false if the power fails in this step. The caller holds mu.
 func (d *Disk) begin(format string, args ...any) (done bool, err error) {
 	if d.down {
 		return false, ErrPower
@@ -142,17 +135,15 @@ func (d *Disk) Steps() []string {
 	return slices.Clone(d.steps)
 }
 
-// Resume gives the disk its power again, for good. Everything that was written before the power
-// failed is still there, synced or not, as if only the process had been killed.
+// Resume gives the power back for good. Nothing that was written is lost, as if only the process had been killed.
 func (d *Disk) Resume() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.down, d.stopAt = false, 0
 }
 
-// act counts a step, and calls the function picture, which changes the inodes. If the power does not fail in this step, act also
-// calls the function real, which changes the real files; else it returns ErrPower. If the power has failed before, act does
-// nothing and returns ErrPower.
+// act counts a step, changes the inodes by picture and the real files by real. If the power fails in this step, only picture
+// runs.
 func (d *Disk) act(real func() error, picture func(), format string, args ...any) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,8 +7,7 @@ import (
 	"lockstep/cluster/internal/datadir"
 )
 
-// Gate has the machine's files, but no sync reaches the disk. While the gate is shut, File.SyncData waits. A test can also make
-// each SyncData slow, or let it fail.
+// Gate has the machine's files, but no sync reaches the disk. File.SyncData waits while the gate is shut.
 type Gate struct {
 	UnsyncedFiles
 	mu    sync.Mutex
@@ -24,8 +23,7 @@ func (g *Gate) Shut() {
 	g.shut = make(chan struct{})
 }
 
-// LetGo opens the gate, so that no SyncData waits any longer. The calls of SyncData that were waiting, and all later ones, return
-// err, until another call of LetGo replaces err. The gate must be shut.
+// LetGo opens the gate, which must be shut. All waiting and later calls of SyncData return err.
 func (g *Gate) LetGo(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,8 +67,7 @@ type gatedFile struct {
 
 func (f gatedFile) SyncData() error { return f.g.pass() }
 
-// UnsyncedFiles are the machine's files, but every sync does nothing. They are for tests in a
-// bubble of testing/synctest: no power fails there, and a sync would take real time.
+// UnsyncedFiles are files without syncs, for bubbles of testing/synctest: no power fails there, and a sync would take real time.
 type UnsyncedFiles struct{ SystemFiles }
 
 func (f UnsyncedFiles) Create(path string) (datadir.File, error) {
