@@ -85,7 +85,7 @@ func (c *slowReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// While the leader reads nothing, a follower keeps few abandoned commands, and does not lose that of a client that has stayed.
+// While the leader reads nothing, a follower keeps few abandoned commands, and does not lose the others.
 func TestAbandonedCommandsBesideASilentLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -8,7 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// The hot path makes few allocations for one request. The limits are the measured numbers; on a durable node Raft allocates more.
+// The hot path makes few allocations for one request. The limits are the measured numbers.
 func TestHotPathAllocations(t *testing.T) {
 	if testing.CoverMode() != "" {
 		t.Skip("coverage counts")

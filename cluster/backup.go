@@ -20,8 +20,8 @@ type Backup struct {
 
 // Backup begins a backup of the present state, which is written while the caller reads r. The caller must close r.
 //
-// complete means that the backup has every write acknowledged before the call. Otherwise the backup has this node's whole log,
-// committed or not.
+// complete means that the backup has every write acknowledged before the call. Otherwise it has this node's whole log, committed
+// or not.
 func (n *Node) Backup() (r *Backup, complete bool, err error) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.cfg.FailoverWait)
 	defer cancel()
@@ -60,8 +60,8 @@ func (n *Node) hasApplied(ctx context.Context, target uint64) bool {
 	}
 }
 
-// Restore makes a data directory for a new cluster of one node. No node can start with an incomplete one. If Restore fails, of
-// its files only LOCK is left.
+// Restore makes a data directory for a new cluster of one node. No node can start with an incomplete one. Of a failed Restore,
+// only the file LOCK stays.
 func Restore(cfg Config, backup io.ReadSeeker) (facts raftfsm.BackupFacts, err error) {
 	if err := raftnode.CheckFounder(cfg.peerAddr()); err != nil {
 		return facts, err

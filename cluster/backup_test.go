@@ -195,7 +195,6 @@ func TestRestoreStoppedAtEveryStep(t *testing.T) {
 	}
 }
 
-// startsOnceRestored starts a node after an interrupted restore. If the directory is refused or empty, it restores again first.
 func startsOnceRestored(t *testing.T, cfg Config, file []byte, after string) {
 	t.Helper()
 	_, err := os.Stat(filepath.Join(cfg.Data, "node.json"))
@@ -323,7 +322,7 @@ func TestBackupFromAFollower(t *testing.T) {
 	r.Close()
 }
 
-// The backup of a restarted node without a leader has the node's whole log, though the node does not know what is committed.
+// The backup of a restarted node without a leader has the node's whole log, committed or not.
 func TestBackupWithoutALeader(t *testing.T) {
 	for name, snapshot := range map[string]bool{"from the log": false, "from a snapshot and the log": true} {
 		t.Run(name, func(t *testing.T) {

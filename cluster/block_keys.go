@@ -9,8 +9,8 @@ import (
 	"lockstep/cluster/internal/call"
 )
 
-// A client of very many keys would take long to put into as many queues. So it has an index of its keys instead. When a key
-// becomes ready, the leader looks for it in each index, and gives the clients that wait for it their places in its queue.
+// A client of very many keys would take long to put into as many queues. So it has an index of its keys instead, in which the
+// leader looks for each key that becomes ready.
 
 // A blocked client with manyKeys keys or more has an index of its keys, and at first stands in none of the keys' queues.
 const manyKeys = 4096

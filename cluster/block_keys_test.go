@@ -311,8 +311,7 @@ func TestLargeBlockingCommandOfANodeThatCloses(t *testing.T) {
 	})
 }
 
-// The index of a command is made once, before the first sending: later the command may be cancelled, and its arguments are the
-// client's again.
+// The index of a command is made once, before the first sending, after which its arguments may become the client's again.
 func TestIndexIsMadeBeforeItIsSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -41,8 +41,7 @@ type blockRegistry struct {
 	}
 }
 
-// maxAbandoned bounds the bytes of abandoned commands whose cancel the leader has not answered. Above it, no blocking command is
-// sent, lest such commands fill the memory.
+// maxAbandoned bounds the bytes of abandoned commands whose cancel the leader has not answered, lest these fill the memory.
 const maxAbandoned = 1 << 20
 
 // claimAsk is a claim that was sent to the leader and, once the leader has answered, the answer.
@@ -229,8 +228,8 @@ func (k *blockRegistry) expire(now time.Duration) (after []func()) {
 	return after
 }
 
-// claim asks the leader about the commands in doubt. The leader first settles the commands of this node's other links, and
-// refuses later ones. A command without a note up to the position in its answer never will be served.
+// claim asks the leader about the commands in doubt. The leader first settles the commands of this node's other links, so a
+// command without a note up to the answered position never will be served.
 func (k *blockRegistry) claim(rt route, now time.Duration) (after []func()) {
 	if len(k.doubt) == 0 || k.ask != nil || now < k.notBefore || rt.seq == nil && rt.link == nil {
 		return nil

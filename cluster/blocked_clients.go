@@ -72,8 +72,8 @@ const (
 	quitRefused                  // as quitNow, but answer that there is no memory for it
 )
 
-// cancel cancels or refuses the blocked client, unless it is served before. With quitSoon, a batch must be committed first, to
-// prove that there was no element.
+// cancel cancels or refuses the blocked client, unless it is served before. With quitSoon, a committed batch first proves that
+// there was no element.
 func (w *blockedClient) cancel(how int32) {
 	for old := w.quit.Load(); how > old && !w.quit.CompareAndSwap(old, how); old = w.quit.Load() {
 	}
@@ -275,7 +275,6 @@ func (ws *blockedClients) reopen(ended *waitQueue) *waitQueue {
 	return ended
 }
 
-// join makes a blocked client wait, in the queues of its keys or in ws.many.
 func (ws *blockedClients) join(w *blockedClient, wait *store.Wait, now time.Duration) {
 	if w.waited.Age == 0 {
 		w.since = now

@@ -87,7 +87,6 @@ func (p *peerConn) end() {
 	}
 }
 
-// checkAlive ends the connection of a peer that has blocked clients and was silent for aliveTimeout, if this node leads.
 func (p *peerConn) checkAlive() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,11 +12,9 @@ import (
 )
 
 // The tests in a bubble run three real nodes with the real hashicorp/raft and its log on disk. The network is in memory and time
-// is virtual: Raft's timers are those of the product, and a wait takes no real time. Elections are random, so the tests check
-// only what holds in every run.
+// is virtual, so a wait takes no real time. Elections are random, so the tests check only what holds in every run.
 //
-// Nothing may wait for a timer while it holds a lock. A goroutine that outlives Node.Close by a minute fails the test. Files are
-// not synced; the term and the vote are in memory.
+// Nothing may wait for a timer while it holds a lock. A goroutine that outlives Node.Close by a minute fails the test.
 
 // bubbleDelay is how long a message takes, one way.
 const bubbleDelay = 300 * time.Microsecond
@@ -70,7 +68,6 @@ func (c *bubbled) ask(i int, commands ...string) <-chan told {
 	return done
 }
 
-// mustTell checks that a client gets the reply want, between least and most after asked.
 func (c *bubbled) mustTell(reply <-chan told, what, want string, asked time.Time, least, most time.Duration) {
 	c.t.Helper()
 	got := <-reply

@@ -93,7 +93,6 @@ const commandsPerLook = 16
 // companyTime is how long a script or command may run while requests before it in its batch wait for the commit.
 const companyTime = 100 * time.Millisecond
 
-// stopAfter returns after which time a script is put off to a later batch; 0, never, if no request of its batch is before it.
 func (s *sequencer) stopAfter() time.Duration {
 	if s.company {
 		return companyTime

@@ -35,7 +35,7 @@ func (p *pair) reach() (cut func()) {
 	return cut
 }
 
-// A follower that gets its link while a script runs answers its clients BUSY at once, and they can end the script.
+// A follower that gets its link while a script runs answers its clients BUSY at once.
 func TestFollowerConnectsDuringAScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newBusyPair(t)

@@ -11,8 +11,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// Large requests that wait for their turn end, without being run, when their clients are cut off. Otherwise they would still take
-// memory.
+// Large requests that wait for their turn end, without being run, when their clients are cut off.
 func TestCutOffClientsStopWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

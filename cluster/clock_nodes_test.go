@@ -271,7 +271,7 @@ func TestLateGrantOutlivesItsLeaderElsewhere(t *testing.T) {
 	}
 }
 
-// A follower that slept for longer than a lease, and leads as soon as it wakes, does not end a lease that was renewed meanwhile.
+// A follower that slept for longer than a lease, and leads as soon as it wakes, does not end a renewed lease.
 func TestPausedFollowerLeads(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRing(t, ringClocks(), nil)

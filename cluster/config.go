@@ -123,8 +123,8 @@ type Config struct {
 	SnapshotThreshold uint64
 	SnapshotInterval  time.Duration
 	TrailingLogs      uint64
-	// SnapshotBytes: the next snapshot is due when the bytes of the log after the last snapshot exceed both SnapshotBytes and
-	// logPerData times the data.
+	// SnapshotBytes: the next snapshot is due when the log's bytes after the last one exceed both SnapshotBytes and logPerData
+	// times the data.
 	SnapshotBytes int64
 
 	Table   *store.Table

@@ -20,8 +20,7 @@ type consensus interface {
 	Verify() error
 	// Barrier returns when this node has applied every entry of earlier leaders.
 	Barrier() error
-	// LastContact returns when this node last heard from a leader, by the monotonic clock. known is false if it never did since
-	// the process started.
+	// LastContact returns when this node last heard from a leader, by the monotonic clock. known is false if it never did.
 	LastContact() (at time.Duration, known bool)
 	// Members lists the members of the configuration.
 	Members() ([]raftnode.Member, error)
@@ -70,7 +69,6 @@ type membership interface {
 	Blank() bool
 }
 
-// progressing is the part of a consensus that has to do with a log on disk.
 type progressing interface {
 	// Trouble says why the log accepts no entries at present; "" if it accepts them.
 	Trouble() string

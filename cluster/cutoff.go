@@ -12,8 +12,7 @@ type cutOffCalls struct {
 	calls map[uint64]struct{}
 }
 
-// maxCutOff bounds the calls in cutOffCalls, because a call that was just answered would never be removed. note forgets all of
-// them at the bound.
+// maxCutOff bounds the calls in cutOffCalls, because a call that was just answered would never be removed.
 const maxCutOff = 1 << 16
 
 func (c *cutOffCalls) note(call uint64) {

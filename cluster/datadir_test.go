@@ -283,7 +283,7 @@ func mustNotOpen(t *testing.T, dir string, want ...string) {
 	}
 }
 
-// spoiled opens copies of a directory whose log is spoiled at different places. Each node must report that, or lose nothing.
+// spoiled opens copies of a directory with spoiled logs. Each node must report the damage, or lose nothing.
 func spoiled(t *testing.T, whole string, size int64, spoil func(dir string, at int64)) {
 	t.Helper()
 	refused := 0

@@ -140,7 +140,7 @@ func TestEntryThatOnlyItsLeaderHas(t *testing.T) {
 	}, change)
 }
 
-// A key whose deletion fits on no disk expires all the same, and is deleted once there is room. The leader leads on.
+// A key whose deletion fits on no disk expires all the same, and is deleted once there is room.
 func TestExpiredKeyThatFitsNoDisk(t *testing.T) {
 	disks, change := narrowNodes()
 	inBubble(t, func(c *bubbled) {

@@ -291,7 +291,7 @@ const entryCopies = 4
 // maxReadAhead bounds the requests whose keys are read ahead: otherwise each batch would look again at all requests left over.
 const maxReadAhead = 64
 
-// readAhead reads the keys of the first requests of q ahead, and returns how many requests it has looked at.
+// readAhead returns how many requests it has looked at.
 func (s *sequencer) readAhead(txn *store.Txn, q []*request) int {
 	if len(q) == 1 && len(q[0].calls) == 1 {
 		return 1

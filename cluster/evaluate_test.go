@@ -138,7 +138,7 @@ var scriptCommand = store.Command{Name: "script", Arity: 2, Flags: store.Scripti
 	return store.OK
 }}
 
-// A long script in a batch with others is stopped and run again in a batch of its own: requests before it get their replies.
+// A long script in a batch with others is stopped and run again in a batch of its own, so that others get their replies.
 func TestLongScriptIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	for want, calls := range map[string]func(*testNode) []Call{
 		"OK":     func(n *testNode) []Call { return n.call("SCRIPT 2") },
@@ -303,7 +303,7 @@ func TestNobodyRunsTheScriptOfAnother(t *testing.T) {
 	})
 }
 
-// Requests behind a long script in its batch get BUSY, even if the script has ended by then. Later requests do not.
+// Requests behind a long script in its batch get BUSY, even if the script has ended by then.
 func TestBusyWhenTheScriptHasEnded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

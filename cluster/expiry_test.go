@@ -18,7 +18,7 @@ func (n *testNode) expired() (count uint64) {
 	return count
 }
 
-// The leader deletes an untouched key within 100 ms after its deadline, never before. Without deadlines it writes no entry.
+// The leader deletes an untouched key within 100 ms after its deadline, never before.
 func TestActiveExpiry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -132,7 +132,7 @@ func TestLeaseCountsFromTheReply(t *testing.T) {
 	}
 }
 
-// The next leader keeps every lease for as long as its predecessor would have, though it does not know how late the replies were.
+// The next leader keeps every lease for as long as its predecessor would have.
 func TestLeaseCountsFromTheReplyAfterFailover(t *testing.T) {
 	t.Run("slow log", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

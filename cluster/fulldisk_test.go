@@ -95,8 +95,7 @@ func TestFullLeaderHandsOver(t *testing.T) {
 		c.expect(cramped, "OK", "SET key value")
 		c.same()
 		full.Store(true)
-		// The entry goes directly to Raft: a client's entry would be written by another leader, and this node could not be
-		// elected.
+		// The entry goes directly to Raft, because another leader would write a client's entry.
 		if err := raftOf(c.nodes[cramped]).Raft.Apply(make([]byte, 1<<20), 0).Error(); err == nil || c.nodes[cramped].Trouble() == "" {
 			t.Fatalf("a full disk took an entry: %v", err)
 		}

@@ -100,8 +100,8 @@ const (
 // lengthen leases.
 const batchSpread = 20
 
-// pressedSpread replaces batchSpread while users with little work send requests, or requests come beside long reads: a request
-// waits for the running batch and its own.
+// pressedSpread replaces batchSpread while users with little work send requests, or requests come beside long reads: short
+// batches shorten the wait.
 const pressedSpread = 6
 
 func appendGrants(buf []byte, g grants) []byte {

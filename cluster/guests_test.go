@@ -62,8 +62,7 @@ func TestGuestsAreBounded(t *testing.T) {
 	})
 }
 
-// While the disk stands still, refused clients take no more bytes than the limit, besides the others. Further clients are turned
-// away.
+// While the disk stands still, refused clients take no more bytes than the limit, besides the others.
 func TestGuestsOfAStalledLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -115,7 +115,7 @@ func (f scarceFile) Reserve(from, length int64, fill bool) error {
 	return f.File.Reserve(from, length, fill)
 }
 
-// A single node whose disk is full does not lead anew each second. Clients are told why.
+// A single node whose disk is full does not lead anew each second.
 func TestFullDiskDoesNotFlap(t *testing.T) {
 	full, l := new(atomic.Bool), &linesOf{count: map[string]int{}}
 	cfg := dataConfig(t, t.TempDir())

@@ -29,8 +29,7 @@ func (n *Node) handshakeAs(own forward.Identity) forward.Handshake {
 	return h
 }
 
-// handshakeFor answers the node id. It names this node's data directory only to a known member, because others could pass for
-// this node with it.
+// handshakeFor answers the node id. It names this node's data directory only to a known member: others could pass for this node.
 func (n *Node) handshakeFor(id string, said forward.Identity) forward.Handshake {
 	own := forward.Identity{Cluster: n.cons.Cluster()}
 	if _, same := n.cons.Met(id, said.Directory); same && !n.otherCluster(said) {

@@ -20,7 +20,7 @@ import (
 	"lockstep/store"
 )
 
-// A node has only a few large replies in memory at a time. A client that takes a lock does not wait for all of them.
+// A client that takes a lock does not wait for large replies, of which a node has only a few in memory at a time.
 func TestLargeRepliesInHand(t *testing.T) {
 	for name, c := range map[string]struct{ remote, async, ephemeral bool }{
 		"leader":                    {},
@@ -102,7 +102,7 @@ func TestLargeRepliesForgotten(t *testing.T) {
 	})
 }
 
-// While the leader has no room for large replies, one client asks again for all of its node, and small replies do not wait.
+// While the leader has no room for large replies, small replies do not wait, and one client asks again for all of its node.
 func TestLargeRepliesPutOff(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -213,7 +213,7 @@ func (r *runner) play(s *peers.System, c load.Case) (t report.Turn, err error) {
 	return t, nil
 }
 
-// With fewer locks than enough, their memory is lost in what a server allocates and frees all the time.
+// With fewer locks than enough, their memory is lost in what a server allocates anyway.
 const enough = 10_000
 
 // hold takes the locks that are held besides the measured ones. It returns a server's bytes for each; -1: unknown.

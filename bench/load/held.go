@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// each calls the function do for all elements at the same time. All errors usually have one reason, so each returns the first,
-// and counts the others.
+// each calls the function do for all elements at the same time. It returns the first error, because all usually have the same
+// reason.
 func each[T any](list []T, do func(id int, one T) error) error {
 	var mu sync.Mutex
 	var first error

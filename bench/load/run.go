@@ -31,8 +31,8 @@ type Outcome struct {
 	Latencies []time.Duration // one for each step, in no order
 	PerClient []int           // operations of each client
 
-	// For the workload "expire": Calm has the latencies before the first lease ended, and Gone is the time from the last lease's
-	// end until all locks were deleted.
+	// For the workload "expire": Calm is before the first lease ended, and Gone is from the last lease's end until all locks were
+	// deleted.
 	Calm []time.Duration
 	Gone time.Duration
 

@@ -83,7 +83,6 @@ func (s *storm) observe(r *run, done <-chan struct{}) (time.Duration, error) {
 	return time.Since(from), nil
 }
 
-// awaitEnd waits until all leases are gone or all clients have given up.
 func (s *storm) awaitEnd(done <-chan struct{}) error {
 	for {
 		n, err := s.expired()

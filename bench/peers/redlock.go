@@ -7,7 +7,7 @@ import (
 	"lockstep/bench/wire"
 )
 
-// redlockSession is a client of several independent servers, of which a majority decides. It asks all at once and awaits all, as
+// redlockSession is a client of several independent servers, of which a majority decides. It asks all at the same time, as
 // redsync does.
 type redlockSession struct{ servers []*respSession }
 

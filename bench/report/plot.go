@@ -12,7 +12,6 @@ import (
 	"lockstep/bench/load"
 )
 
-// A panel has bars or, for several numbers of clients, lines with two logarithmic axes.
 const (
 	plotWidth  = 760
 	labelWidth = 170

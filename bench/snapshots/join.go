@@ -87,8 +87,7 @@ func (n *node) voter() error {
 	return fmt.Errorf("%s has no vote after %v; see %s", n.id, readyTimeout, n.log)
 }
 
-// agree compares the states of all nodes. It asks again if their entries differ, because running leases write an entry every
-// second.
+// agree compares the states of all nodes at the same entry. It asks again if an entry came in between.
 func (c *cluster) agree() error {
 	type answer struct {
 		index, hash string

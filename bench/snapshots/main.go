@@ -136,8 +136,7 @@ func (p *plan) snapshots(c *cluster) error {
 	return nil
 }
 
-// undisturbed measures the load alone. It runs before each measurement that is compared with it, because other work may share the
-// machine.
+// undisturbed measures the load alone, before each measurement that is compared with it: other work may share the machine.
 func (p *plan) undisturbed(c *cluster) error {
 	without, err := c.measure(p.last, func(stop <-chan struct{}) error {
 		<-stop

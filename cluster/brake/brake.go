@@ -39,8 +39,8 @@ func Set(bytes, unused int64) {
 	rest.Store(0)
 }
 
-// Bring counts bytes that the caller is about to read or write. Above the limit, it waits for a cycle of the collector, unless
-// growth forbids one.
+// Bring counts bytes that the caller is about to read or write. Above the limit, it waits for the collector, unless growth
+// forbids a cycle.
 func Bring(bytes int) {
 	if limit.Load() == 0 || brought.Add(int64(bytes)) < step {
 		return
@@ -65,8 +65,7 @@ func Look() {
 	}
 }
 
-// lookEvery is how many bytes of log entries a Worker counts between two Looks: applying them takes up to fifty times as much
-// memory.
+// lookEvery is small because applying an entry may take fifty times as much memory as the entry has bytes.
 const lookEvery = 64 << 10
 
 // Worker counts bytes for a goroutine whose work allocates many times the bytes that it works on.

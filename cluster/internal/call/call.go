@@ -12,14 +12,14 @@ type Call struct {
 	RESP int // protocol version of the client; it decides the form of what scripts reply
 
 	Txn *Transaction // a WATCH or an EXEC, which is run instead of Cmd; nil for all other commands
-	// Origin is the number of a client that wants no notice of its own changes, else 0. The write set has it.
+	// Origin is the number of a client that wants no notice of its own changes, else 0.
 	Origin uint64
 
 	// User names the user whose rights apply: it is a result of store.CallName, "" for the default user, store.Anonymous or
 	// store.SystemUser.
 	User string
-	// Users is the version of the user list from which the client's node knows the user; 0: unknown. It tells the user from a
-	// later one of the same name.
+	// Users is the version of the user list from which the client's node knows the user, to tell later users of that name; 0:
+	// unknown.
 	Users uint64
 }
 

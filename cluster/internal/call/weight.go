@@ -223,8 +223,8 @@ func nameOf(c *Call) string {
 	return name
 }
 
-// User returns the user of these calls, "" for the default user. any is false for a node's own calls. Of these, only asksVersion
-// has a name, because logins wait for it.
+// User returns the user of these calls, "" for the default user. any is false for a node's own calls, of which only asksVersion
+// has a name.
 func User(calls []Call) (name string, any bool) {
 	if len(calls) == 0 {
 		return "", false

@@ -134,8 +134,7 @@ func TestLeaderlessTimeIsTakenOut(t *testing.T) {
 	}
 }
 
-// A deposed leader takes its successor's time, even if it applied the successor's entries before it knew. Otherwise, elected
-// again, it would end leases early.
+// A deposed leader takes its successor's time, even if it applied the successor's entries before it knew.
 func TestDeposedLeaderTakesItsSuccessorsTime(t *testing.T) {
 	src := newFakeTime()
 	c := NewLease(src)
