@@ -7,26 +7,20 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// asyncWrites holds a leader's entries while the leader writes them to its own disk and sends them
-// to its followers at the same time (Raft dissertation, section 10.2.1). hashicorp/raft writes
-// entries before it sends them, so StoreLogs tells Raft that an entry is written while the
-// entry may still be in memory only. Until an entry is on the disk
+// asyncWrites holds a leader's entries while the leader writes them to its own disk and sends them at the same time (Raft dissertation,
+// section 10.2.1). StoreLogs tells Raft that they are written. Until an entry is on the disk
 //
-//   - this node does not apply it, so no client gets a reply for it (wait),
-//   - this node does not tell the followers that it is committed, so they do not apply it
-//     (upTo): if this process ends, the entry may be on too few disks to survive.
+//   - this node does not apply it (wait),
+//   - this node does not tell the followers that it is committed (upTo).
 //
-// Every other entry (such as one from another leader, the first of a term, a configuration or a barrier) is written to disk before
-// StoreLogs returns, and after all entries that are still unwritten.
+// StoreLogs writes every other entry before it returns, and after all unwritten entries.
 //
-// This node may lose its lead and acknowledge an unwritten entry to the next leader. That does no harm: the next leader commits the entry
-// only together with an entry of its own term, and StoreLogs writes the unwritten entry before that one.
+// A node that has lost its lead may acknowledge an unwritten entry to the next leader. That does no harm: the next leader commits the
+// entry only together with a later one of its own term, before which StoreLogs writes the unwritten entry.
 //
-// When this node votes or stands for election, Raft may count entries that are not on the disk yet. That can only keep a node with a
-// shorter log from being elected.
+// In an election, Raft may count unwritten entries. That can only keep a node with a shorter log from being elected.
 //
-// StoreLogs also waits for the write if room may be lacking. If the disk lacks room, the write may fail, and Raft cannot take back an
-// entry that it believes is written. If recentLog lacks room, Raft cannot read the entry, because it reads unwritten entries from there.
+// Only entries with reserved disk space may stay unwritten, because Raft cannot take an entry back.
 type asyncWrites struct {
 	store func([]*raft.Log) error // writes to the disk
 	fatal func(error)             // ends the process
@@ -47,8 +41,7 @@ type asyncWrites struct {
 }
 
 const (
-	// asyncCount is how many entries may be unwritten at once, and asyncSize is how many bytes they may take on the disk. Raft reads
-	// unwritten entries from recentLog, so unwritten entries must fit in recentLog.
+	// asyncCount and asyncSize (bytes on the disk) bound the unwritten entries. These must fit in recentLog, from which Raft reads them.
 	asyncCount = recentCount / 2
 	asyncSize  = recentSize / 2
 	// EntryOverhead is an upper bound of the bytes that an entry takes on the disk besides its data.
@@ -61,9 +54,8 @@ func (u *asyncWrites) init(hooks *Hooks, store func([]*raft.Log) error, fatal fu
 	u.moved.L, u.more.L = &u.mu, &u.mu
 }
 
-// add queues entries for the writer; it returns false if the caller has to write them itself. The function room returns how many bytes
-// can be written to the log without a lack of disk space. add holds mu from the call of room until it has read u.size. Otherwise a write
-// could end in between, and its bytes would be missing both in what room has returned and in u.size.
+// add queues entries for the writer; false: the caller has to write them. add calls the function room under mu, so that u.size counts
+// every write that the result of room does not count.
 func (u *asyncWrites) add(logs []*raft.Log, room func() int64) (taken bool, err error) {
 	size := int64(0)
 	for _, l := range logs {
@@ -106,8 +98,7 @@ func (u *asyncWrites) firstOr(index uint64) uint64 {
 // run writes queued entries in order until the log is closed or a write fails.
 func (u *asyncWrites) run() {
 	for u.await() {
-		// Let Raft send the entries to the followers first: a thread that waits for the disk keeps
-		// its processor (P) from other goroutines until the runtime notices.
+		// First let Raft send the entries: a thread that waits for the disk keeps its processor (P) for a while.
 		runtime.Gosched()
 		if err := u.write(); err != nil {
 			u.fatal(err)
@@ -163,8 +154,7 @@ func (u *asyncWrites) close() error {
 	return err
 }
 
-// wait waits until the entry at index is on the disk. After a failed write it fails for every
-// index, even if that entry is on the disk.
+// wait waits until the entry at index is on the disk. After a failed write, wait fails for every index.
 func (u *asyncWrites) wait(index uint64) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -174,9 +164,7 @@ func (u *asyncWrites) wait(index uint64) error {
 	return u.lost
 }
 
-// drain waits until all entries that were queued before the call are on the disk, and fails if a write has failed. It does not wait for
-// entries that are queued later, because there may always be more of them, and the wait must end: before each snapshot, Raft calls
-// LastIndex, which calls drain.
+// drain waits until all entries queued before the call are on the disk. It does not wait for later ones: there may always be more.
 func (u *asyncWrites) drain() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -186,8 +174,7 @@ func (u *asyncWrites) drain() error {
 	return u.lost
 }
 
-// failed returns the error of a failed write: because of it, entries that Raft takes for written will never be on the disk. It returns
-// nil if no write failed.
+// failed returns the error because of which entries that Raft takes for written are lost; nil if there is none.
 func (u *asyncWrites) failed() error {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -15,8 +15,7 @@ func leads(g *Log) {
 	g.hooks.Leads, g.hooks.Replicates = always, always
 }
 
-// held is a log whose writes wait for the test. A write sends to begun when it begins, and goes on when it gets a value from
-// resume.
+// held makes each write of a log wait: the write sends to begun, and goes on with a value from resume.
 type held struct{ begun, resume chan error }
 
 func hold(g *Log) held {
@@ -60,9 +59,7 @@ func mustEnd(t *testing.T, what string, c <-chan error) {
 	}
 }
 
-// While a leader's disk is busy, the leader can send entries that are not written yet. Until they
-// are written, nobody applies them or is told that they are committed. Entries that replace or
-// follow them are written after them.
+// Until a leader's entry is on its disk, nobody applies it or is told that it is committed. Later entries are written after it.
 func TestUnwrittenEntriesCountNowhere(t *testing.T) {
 	dir := t.TempDir()
 	g := openTestLog(t, dir, true)
@@ -112,8 +109,7 @@ func TestUnwrittenEntriesCountNowhere(t *testing.T) {
 	step(g.Close())
 }
 
-// Before each snapshot, Raft asks for the end of its log, on the goroutine that takes snapshots. Entries that come all the time
-// must not keep that goroutine waiting.
+// The end of the log can be read while new entries come all the time: Raft reads the end before each snapshot.
 func TestEndOfALogThatGrowsAllTheTime(t *testing.T) {
 	g := openTestLog(t, t.TempDir(), true)
 	leads(g)

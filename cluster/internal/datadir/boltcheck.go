@@ -15,13 +15,8 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// checkBolt fails if a database of bbolt is damaged in a way that would make bbolt end the process. bbolt believes every number in
-// its pages. If one is wrong, bbolt reads beyond a page, or beyond the memory map of the file, and it panics in a goroutine of its
-// own, where nobody can recover. So checkBolt reads the file as bytes, before bbolt uses it. It does not check the content of keys
-// and values: they have checksums of their own (entrysum.go, votes.go).
-//
-// checkBolt fails with errInUse if another process has locked the file, even if that process only reads it: raft-wal would wait for
-// that lock for ever.
+// checkBolt fails if damaged pages would make bbolt panic where nobody can recover, or with errInUse if another process has locked the
+// file.
 func checkBolt(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
@@ -46,9 +41,8 @@ func checkBolt(path string) error {
 		return err
 	}
 	defer db.Close() // closes f, and so releases the lock
-	// bbolt has a shared lock now. Nobody else may have one, because a node needs the file alone. Only EWOULDBLOCK shows that
-	// somebody else has a lock. Other errors do not, because some file systems give an exclusive lock only to a file that is open
-	// for writing.
+	// bbolt's own lock is shared. Some file systems refuse an exclusive lock on a read-only file, so only EWOULDBLOCK means another
+	// process.
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == syscall.EWOULDBLOCK {
 		return inUse(path)
 	}
@@ -112,7 +106,7 @@ func badPage(number uint64, why string) error {
 	return fmt.Errorf("%w: page %d %s", errBolt, number, why)
 }
 
-// use notes that a page is in use, or in the list of free pages. It fails if the page does not exist, or was noted before.
+// use marks a page as used or free. use fails if the page does not exist, or is marked already.
 func (c *boltCheck) use(number uint64) error {
 	if number < 2 || number >= uint64(len(c.used)) {
 		return badPage(number, "does not exist")
@@ -124,8 +118,7 @@ func (c *boltCheck) use(number uint64) error {
 	return nil
 }
 
-// page returns the bytes of a page that are in use, together with those of the further pages that belong to it. It reads no more than
-// that, because the number of further pages may be damaged, and the file may have gigabytes.
+// page returns the used bytes of a page and of its further pages, and no more: a damaged page may claim gigabytes.
 func (c *boltCheck) page(number uint64) ([]byte, error) {
 	if err := c.use(number); err != nil {
 		return nil, err
@@ -173,8 +166,7 @@ func (c *boltCheck) read(number, n uint64) ([]byte, error) {
 	return b, err
 }
 
-// boltElement returns where the key of an element begins, counted from the element's own beginning, and how many bytes the key and the
-// value behind it have. In a branch, the value is in the element itself.
+// boltElement returns the offset of an element's key, and the lengths of the key and of the value behind it (0 in a branch).
 func boltElement(kind uint16, e []byte) (place, key, value uint64) {
 	if kind == boltLeaf {
 		e = e[4:]
@@ -183,8 +175,7 @@ func boltElement(kind uint16, e []byte) (place, key, value uint64) {
 	return uint64(binary.LittleEndian.Uint32(e)), uint64(binary.LittleEndian.Uint32(e[4:])), value
 }
 
-// tree checks a page and all pages below it. Their first key must equal the argument first, and all their keys must be less than
-// the argument beyond. If one of the two arguments is nil, tree does not compare with it.
+// tree checks a page and all pages below. The argument first is their first key; all keys are less than beyond. nil is not checked.
 func (c *boltCheck) tree(number uint64, first, beyond []byte) error {
 	b, err := c.page(number)
 	if err != nil {
@@ -249,8 +240,7 @@ func (c *boltCheck) elements(number uint64, b, first, beyond []byte) error {
 	return nil
 }
 
-// bucket checks a bucket whose bytes b are in the page with this number. b begins with the number of the bucket's first page, and a
-// counter. If the number in b is 0, the bucket has no page of its own, and its elements follow in b as a page.
+// bucket checks a bucket in a page. b has the number of its first page, a counter and, if that number is 0, its elements.
 func (c *boltCheck) bucket(number uint64, b []byte) error {
 	if len(b) < boltHead {
 		return badPage(number, "has a bucket that is cut short")

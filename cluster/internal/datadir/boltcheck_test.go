@@ -48,8 +48,7 @@ func damageAt(r *rand.Rand, b []byte) string {
 	return fmt.Sprintf("%s of %d bytes at %d", kind, len(part), at)
 }
 
-// TestDamagedBolt damages the databases of bbolt at random. Each start ends in one line that says what to do, or the node has all that it
-// had, and goes on. bbolt panics in no goroutine.
+// After random damage to a file of bbolt, a start advises in one line, or has all data. bbolt never panics.
 func TestDamagedBolt(t *testing.T) {
 	const last = 300 // so many that the tree of the entries has branches
 	for file, kind := range map[string]string{boltFile: LogBolt, "log/wal-meta.db": LogWAL} {

@@ -9,8 +9,7 @@ import (
 	"lockstep/cluster/internal/roster"
 )
 
-// configLog remembers the latest configurations in the log. It learns of a configuration when
-// the entry is read (at the start, Raft reads the log) or written.
+// configLog remembers the latest configurations among the entries that were read or written. At the start, Raft reads the log.
 type configLog struct {
 	mu   sync.Mutex
 	list []configEntry // at most roster.MaxMembers, ordered by index
@@ -58,8 +57,7 @@ func (c *configLog) cut(first uint64) {
 	c.list = slices.DeleteFunc(c.list, func(e configEntry) bool { return e.index >= first })
 }
 
-// before returns the latest known configuration whose own index is less than the parameter index. It may be in the log or in snap, the
-// newest snapshot. If no such configuration is known, the result has no servers.
+// before returns the latest known configuration whose own index is below the parameter index, from the log or from the newest snapshot.
 func (c *configLog) before(index uint64, snap raft.SnapshotMeta) (conf raft.Configuration) {
 	at := uint64(0)
 	if snap.ConfigurationIndex < index {

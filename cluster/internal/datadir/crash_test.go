@@ -194,8 +194,7 @@ func (p *promise) kept(dir string) error {
 	return nil
 }
 
-// TestJ12PowerFailureAtEveryStep stops the disk at every single step of a member's life, and starts from each state of the disk
-// that a power failure may leave. Nothing that was promised is missing, and the start needs no help.
+// TestJ12PowerFailureAtEveryStep: after a power failure at any step of a member's life, nothing promised is missing.
 func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 	clustertest.Slow(t)
 	whole := crashdisk.New(t.TempDir(), 0)
@@ -222,8 +221,7 @@ func TestJ12PowerFailureAtEveryStep(t *testing.T) {
 	})
 }
 
-// TestKilledDuringASync kills the process, not the machine, while it waits for a sync of the log. The next process finds the
-// entries that were written, and tells others that it has them. A power failure after that must not take them away.
+// A process is killed during a sync of the log. The entries that the next process finds survive a later power failure.
 func TestKilledDuringASync(t *testing.T) {
 	whole := crashdisk.New(t.TempDir(), 0)
 	if _, err := live(whole); err != nil {
@@ -267,8 +265,7 @@ func TestKilledDuringASync(t *testing.T) {
 	}
 }
 
-// liveLeading makes a leader write a log that is longer than a segment. p notes the entries that the log has reported to be on
-// the disk. late is how many entries were still unwritten when StoreLog had returned.
+// liveLeading makes a leader write a log. p has the entries reported as on the disk. late counts the entries unwritten after StoreLog.
 func liveLeading(d *crashdisk.Disk) (p *promise, late int, err error) {
 	p = &promise{entries: map[uint64]uint64{}}
 	always := func() bool { return true }
@@ -297,8 +294,7 @@ func liveLeading(d *crashdisk.Disk) (p *promise, late int, err error) {
 	return p, late, errors.Join(err, drained)
 }
 
-// The power may fail at any step while a leader writes entries that Raft takes for written. Every entry that was reported to be
-// on the disk is there.
+// After a power failure at any step of a leader's writes, every entry reported to be on the disk is there.
 func TestPowerFailureWhileALeaderWrites(t *testing.T) {
 	clustertest.Slow(t)
 	whole := crashdisk.New(t.TempDir(), 0)

@@ -11,8 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// readBack opens the log in a directory and returns the index of its last entry, or -1 if the log is refused. It fails the test
-// if an entry differs from the one that was written.
+// readBack returns the index of the log's last entry, or -1 if the log is refused. Each entry must be the one that was written.
 func readBack(t *testing.T, what, dir string) (last int) {
 	t.Helper()
 	d := SystemDisk()
@@ -40,8 +39,7 @@ func readBack(t *testing.T, what, dir string) (last int) {
 	return int(high)
 }
 
-// A bit of the log changes on the disk, in a full segment or in the newest one. Either the log is refused, or all its entries are
-// the ones that were written. Entries may be missing only if log.last is an old one, as after a power failure.
+// After a flipped bit, the log is refused, or all its entries are the written ones. Only with an old log.last may entries be missing.
 func TestFlippedBitsInTheLog(t *testing.T) {
 	dir := t.TempDir()
 	d := SystemDisk()
@@ -96,8 +94,7 @@ func TestFlippedBitsInTheLog(t *testing.T) {
 	}
 }
 
-// A changed type turns an acknowledged command into one of Raft's own entries, which change nothing in the state. The node does not
-// start, and the file of the log stays as it is.
+// If a flipped bit makes a command one of Raft's own entries, the node does not start, and the log stays as it is.
 func TestCommandThatBecomesANoop(t *testing.T) {
 	dir := t.TempDir()
 	st, err := openDir(dir, LogWAL)

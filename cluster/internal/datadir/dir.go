@@ -29,9 +29,7 @@ const (
 	settledPath = "log.settled"
 )
 
-// AdviceRejoin tells the operator what to do with a directory that has lost acknowledged
-// entries. The node must not go on under its name: its vote could elect a leader without these
-// entries.
+// AdviceRejoin is for a directory that has lost acknowledged entries: the node's vote could elect a leader without these entries.
 const AdviceRejoin = "remove this node from the cluster and join with an empty directory (lockstep remove, then --join); if it was the only node, or a majority has lost its data, begin a new cluster from a backup (lockstep restore)"
 
 const dataFormat = 1
@@ -73,8 +71,7 @@ func Open(path string, o Options) (*Dir, error) {
 	return d, nil
 }
 
-// Unusable returns the error to show the operator if the directory cannot be used because of err. If err means that the data
-// itself is damaged, Unusable returns the parameter otherwise. If the data may be intact, the returned error says what to do.
+// Unusable turns err into advice for the operator. If err means that the data is damaged, Unusable returns the parameter otherwise.
 func (d *Dir) Unusable(err, otherwise error) error {
 	switch {
 	case isFull(err):
@@ -148,15 +145,12 @@ func acquire(path string) (*os.File, error) {
 	return f, nil
 }
 
-// identify checks that the directory belongs to the node id, and that the directory's log store is
-// of the given kind (LogWAL or LogBolt). An empty kind allows either. In a new directory, identify
-// writes node.json.
+// identify checks the directory's node id and its kind of log store ("": any). In a new directory, identify writes node.json.
 func (d *Dir) identify(id, kind string) error {
 	path := filepath.Join(d.path, nodeFile)
 	b, err := readSmall(path)
 	if errors.Is(err, os.ErrNotExist) {
-		// node.json is the first file of a new directory. If there is another file, a node has used the directory. If identify
-		// wrote a node.json with New set there, the next start would delete what that node has acknowledged.
+		// A node writes node.json first. A new node.json beside other files would make the next start delete those files.
 		if err := d.unused(); err != nil {
 			return err
 		}
@@ -215,8 +209,7 @@ func (d *Dir) unused() error {
 	return nil
 }
 
-// complete checks that no file of the log, of the term or of the vote is missing or empty. Without them the node could vote twice in a
-// term, and would forget what it acknowledged.
+// complete fails if a file of the log, the term or the vote is missing or empty: the node might forget entries, or vote twice.
 func (d *Dir) complete() error {
 	parts := []string{boltFile, markFile}
 	if d.rec.Log == LogWAL {
@@ -237,9 +230,7 @@ func (d *Dir) complete() error {
 	return nil
 }
 
-// mark writes rec to node.json. identify sets New in the record of a new directory, and
-// Finish clears it when the log is complete. After a crash in between, the next start
-// makes the log again.
+// mark writes rec to node.json. While rec.New is set, from identify to Finish, a start makes the log anew.
 func (d *Dir) mark(rec nodeRecord) error {
 	rec.Format = dataFormat
 	b, err := rec.encode()
@@ -255,8 +246,7 @@ func (d *Dir) mark(rec nodeRecord) error {
 	return nil
 }
 
-// amend changes node.json. The function change alters the record and reports whether it has to be written. amend does not hold the lock
-// naming while it writes to the disk, because requests of peers need that lock to read d.rec.
+// amend changes node.json if the function change says so. Requests of peers need the lock naming, so amend writes without it.
 func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	d.amending.Lock()
 	defer d.amending.Unlock()
@@ -268,8 +258,8 @@ func (d *Dir) amend(change func(rec *nodeRecord) (bool, error)) error {
 	return d.mark(rec)
 }
 
-// Finish records three things of a new directory: that its log is complete, the name of the cluster, and whether the node has yet to join
-// a cluster. Of a directory that is not new, Finish records only that it has a raft.last.
+// Finish records that a new directory is complete, its cluster, and whether the node has yet to join; in any directory, that raft.last
+// exists.
 func (d *Dir) Finish(cluster string, joining bool) error {
 	return d.amend(func(rec *nodeRecord) (bool, error) {
 		was := rec.New

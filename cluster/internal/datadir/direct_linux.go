@@ -10,16 +10,9 @@ import (
 	"unsafe"
 )
 
-// directFile is a segment of the log that is written past the kernel's page cache
-// (O_DIRECT), in blocks. Through the cache, the kernel copies each batch to pages, marks
-// them, finds them again and writes them back in the sync. That took more CPU time than the
-// disk needed for the write.
-//
-// Only appends to reserved room that holds zeros go past the cache. All other writes go
-// through the cache, and so does everything on a file system without O_DIRECT. An append past
-// the cache waits in memory until the next write or sync of the file, and cannot be read before that.
-//
-// --without direct-io turns direct writes off; docs/performance-history.md says what they bring, and which command measures that.
+// directFile is a segment of the log that is written in blocks past the kernel's page cache (O_DIRECT), which saves CPU time
+// (docs/performance-history.md). Only appends to reserved room that holds zeros go past the cache. Such an append waits in memory until
+// the next write or sync, and cannot be read before that.
 type directFile struct {
 	File // reads and writes through the cache
 	path string
@@ -33,8 +26,8 @@ type directFile struct {
 	zeros int64
 	known bool
 
-	// buf holds the end of the file's content: the used part of the last block that was written,
-	// and the appends that are not written yet. It begins at the offset f.from, the start of a block.
+	// buf holds the end of the content from the block boundary f.from on: the used part of the last written block, and the unwritten
+	// appends.
 	buf     []byte
 	from    int64 // -1: buf does not hold the end of the file
 	waiting bool  // buf has appends that are not written yet
@@ -49,14 +42,12 @@ type pastCache interface {
 const (
 	// blockSize is a multiple of the sector size of disks.
 	blockSize = 4096
-	// directLimit is the highest number of bytes that one system call writes past the cache.
-	// bufferLimit is the length of the longest buffer that a file keeps after a sync.
+	// directLimit bounds the bytes of one write past the cache. bufferLimit bounds the buffer that a file keeps after a sync.
 	directLimit = 256 << 10
 	bufferLimit = 64 << 10
 )
 
-// longBuffers is a pool of buffers of directLimit bytes. A file returns such a buffer after each sync,
-// so no file keeps one while it waits for the next append.
+// longBuffers holds buffers of directLimit bytes. No file keeps such a buffer between a sync and the next append.
 var longBuffers = sync.Pool{New: func() any { return unsafe.SliceData(alignedBuffer(directLimit)) }}
 
 // direct returns a file whose appends go past the cache if f is a real file of the system. Otherwise it returns f itself.
@@ -113,8 +104,7 @@ func (f *directFile) WriteAt(p []byte, at int64) (int, error) {
 	}
 }
 
-// appends reports whether a write of n bytes at the offset at is an append that can go past the
-// cache. If so, it prepares buf for the bytes.
+// appends reports whether a write is an append that can go past the cache. If so, it prepares buf.
 func (f *directFile) appends(n, at int64) bool {
 	if roundUp(at+n) > f.room || !f.open() || !f.hasZeros(at) {
 		return false
@@ -186,8 +176,7 @@ func (f *directFile) SyncData() error {
 	return err
 }
 
-// shrink returns a long buffer to longBuffers. SyncData calls it at its end: then only the unfinished last block in buf is still needed,
-// or nothing of buf if the write failed.
+// shrink returns a long buffer to longBuffers. Only the end of a sync may call it, because only the last block is kept.
 func (f *directFile) shrink() {
 	if cap(f.buf) > bufferLimit {
 		long := f.buf
@@ -224,8 +213,7 @@ func (f *directFile) writePast() error {
 	return nil
 }
 
-// giveUp is called if this file system refuses writes past the cache, or if a read through the cache does not show them. It writes buf
-// through the cache, and makes all later writes go through the cache, too.
+// giveUp writes buf and everything later through the cache: the file system refuses direct writes, or readers do not see them.
 func (f *directFile) giveUp() error {
 	err := f.past.Close()
 	f.past = nil

@@ -155,8 +155,7 @@ func (f *breakingPast) WriteAt(p []byte, at int64) (int, error) {
 	return n, f.err
 }
 
-// TestDirectFileFailsInTheMiddle: if a long append fails, a part of it may be on the disk. The next
-// append at the same place is complete, and the content before it is unchanged.
+// After a long append has failed in the middle, an append at the same place is complete, and earlier content unchanged.
 func TestDirectFileFailsInTheMiddle(t *testing.T) {
 	for _, fault := range []error{syscall.EIO, syscall.ENOSPC, syscall.EINVAL} {
 		for sound := range 4 {
@@ -207,8 +206,7 @@ func (f *failingPast) WriteAt(p []byte, _ int64) (int, error) {
 }
 func (f *failingPast) Close() error { f.closed = true; return nil }
 
-// TestDirectFileGivesUp: a file system may refuse writes past the cache, or readers may not see
-// such writes. Then the node writes everything through the cache, and no data is missing.
+// If the file system refuses direct writes, or readers do not see them, everything goes through the cache, and no data is missing.
 func TestDirectFileGivesUp(t *testing.T) {
 	for _, err := range []error{syscall.EINVAL, syscall.EOPNOTSUPP, nil} {
 		f := newDirect(t)

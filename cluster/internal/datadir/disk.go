@@ -14,8 +14,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// Disk has the file operations that this package uses, and wrappers for the stores whose files other
-// packages write. A test passes a Disk that stops at any step and forgets what was not synced.
+// Disk has the file operations of this package, and wraps the stores of others. A test passes a Disk that stops at any step.
 type Disk struct {
 	Files
 	SegmentSize int                                     // the size of a full segment of the log (raft-wal)
@@ -43,10 +42,8 @@ type File interface {
 	io.ReaderAt
 	io.Writer
 	io.WriterAt
-	// Reserve reserves disk space for length bytes that begin at the offset from, and extends the
-	// file to hold them. There must be no data in these bytes yet; they read as zeros. If fill is
-	// true, Reserve writes the zeros, so that later small writes to these bytes cost no more than
-	// overwriting old data. Where the system cannot reserve space, Reserve may do nothing.
+	// Reserve reserves disk space, and extends the file, for length bytes without data. If fill is true, it writes zeros: later small
+	// writes cost less.
 	Reserve(from, length int64, fill bool) error
 	Sync() error
 	// SyncData is like Sync, but leaves out metadata that a reader of the file does not need.
@@ -115,15 +112,13 @@ func isBroken(err error) bool {
 	return comesFrom(err, syscall.EIO, syscall.EROFS) || comesFrom(err, damagedFS...)
 }
 
-// isBarred reports whether err says that this process may not open the files. isScarce reports whether err says that a limit was
-// reached, such as that of open files, of memory or of the size of a file.
+// isBarred: this process may not open the files. isScarce: a limit was reached, such as that of open files.
 func isBarred(err error) bool { return comesFrom(err, syscall.EACCES, syscall.EPERM) }
 func isScarce(err error) bool {
 	return comesFrom(err, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EFBIG)
 }
 
-// isRefused reports whether err comes from a call that the operating system has refused. It returns false if the reason is a file
-// that is missing or of another kind, because that is damage.
+// isRefused reports whether the system has refused a call. A missing file, or one of another kind, is damage instead.
 func isRefused(err error) bool {
 	number, refused := errors.AsType[syscall.Errno](err)
 	return refused && number != syscall.ENOENT && number != syscall.ENOTDIR && number != syscall.EISDIR
@@ -137,8 +132,7 @@ func notWritten(what string, err error) error {
 	return fmt.Errorf("%s could not be written to disk: %w; free or repair the disk and start again", what, err)
 }
 
-// comesFrom reports whether one of the numbers is the cause of err. It also searches the text of err: when bbolt cannot make its file
-// longer, or cannot sync the longer file, its error has only the text of the cause.
+// comesFrom reports whether one of the numbers is the cause of err. Some errors of bbolt hold only the text of their cause.
 func comesFrom(err error, numbers ...syscall.Errno) bool {
 	return err != nil && slices.ContainsFunc(numbers, func(n syscall.Errno) bool {
 		return errors.Is(err, n) || strings.Contains(err.Error(), n.Error())

@@ -23,10 +23,7 @@ func readSound(log raft.LogStore, index uint64, l *raft.Log) error {
 	return sound(index, l)
 }
 
-// sound fails if l, which the log store has returned as the entry at index, is an entry that no version of lockstep writes. The checksum
-// in an entry's data (raftfsm.Entry) does not cover the entry's type. A flipped bit can turn the type of a command into one of Raft's own
-// types. Raft would then not apply the command. All later commands would have no effect either, because each names the state in which it
-// must be applied.
+// sound fails if no version of lockstep writes such an entry: the checksum in its data (raftfsm.Entry) does not cover its type.
 func sound(index uint64, l *raft.Log) error {
 	if l.Index != index {
 		return fmt.Errorf("%w: it has the index %d", errEntry, l.Index)
@@ -57,22 +54,18 @@ func entrySum(l *raft.Log) []byte {
 	return binary.LittleEndian.AppendUint32(nil, sum)
 }
 
-// Vouched reports whether the Extensions of an entry are its checksum or empty. A leader of version 0.1.0 sends the checksum if it runs on
-// a directory that a later version has written.
+// Vouched reports whether an entry's Extensions are its checksum or empty. Version 0.1.0 may send checksums that a later version wrote.
 func Vouched(l *raft.Log) bool {
 	return len(l.Extensions) == 0 || bytes.Equal(l.Extensions, entrySum(l))
 }
 
-// boltLog is raft-boltdb as a log store. The term and the vote are in the same file. bbolt keeps no checksum of its data, so boltLog
-// adds one to each entry; the rest of the program does not see it. The entries of version 0.1.0 have none.
+// boltLog is raft-boltdb as a log store. It adds a checksum to each entry, and hides it from callers. Version 0.1.0 wrote none.
 type boltLog struct{ raft.LogStore }
 
 // StoreLog implements raft.LogStore.
 func (l boltLog) StoreLog(e *raft.Log) error { return l.StoreLogs([]*raft.Log{e}) }
 
-// StoreLogs implements raft.LogStore. It adds ErrNoRoom to the error of a full disk, because a transaction of bbolt that fails for lack
-// of space has changed nothing. The exception is a transaction whose last step failed: its entries may be on the disk, so StoreLogs looks
-// for them, and does not add ErrNoRoom if it finds one.
+// StoreLogs implements raft.LogStore. On a full disk it returns ErrNoRoom only if none of the entries is in the file.
 func (l boltLog) StoreLogs(logs []*raft.Log) error {
 	summed := make([]*raft.Log, len(logs))
 	for i, e := range logs {

@@ -31,8 +31,7 @@ func sameAsWritten(l *raft.Log) error {
 	return nil
 }
 
-// Each entry in bbolt has a checksum, which boltLog hides from its callers. A changed bit is found when the entry is read. An
-// entry of version 0.1.0 has no checksum, and is read unless Raft would take it for one of its own.
+// A changed bit in bbolt is found when the entry is read. Version 0.1.0 wrote no checksum; its commands are read.
 func TestFlippedBitsInBolt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), boltFile)
 	store := func(what string, change func(b *raftboltdb.BoltStore) error) {
@@ -120,8 +119,7 @@ func boltValue(t *testing.T, path string, now []byte) (was []byte) {
 	return was
 }
 
-// A transaction of bbolt fails for lack of space. The client may be told that its entry was not executed, but only if the entry
-// is not in the file.
+// If bbolt fails for lack of space, the error is ErrNoRoom only if the entry is not in the file.
 func TestFullDiskBehindBolt(t *testing.T) {
 	for _, there := range []bool{false, true} {
 		log := raft.NewInmemStore()

@@ -82,8 +82,7 @@ func sealed32(b []byte) []byte {
 	return append(slices.Clone(b), byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
-// TestGoldenFormats compares the bytes on disk with recorded ones. If the format of a file changes, its version must change, too,
-// and the old format must still be read.
+// If the bytes of a file's format change, the version of the format must change, too, and the old format must still be read.
 func TestGoldenFormats(t *testing.T) {
 	meta := snapshotMeta{Format: 1, CRC: []byte{1, 2}, SnapshotMeta: raft.SnapshotMeta{Version: 1, ID: "2-300-4", Index: 300, Term: 2, Size: 9,
 		Configuration: raft.Configuration{Servers: []raft.Server{{ID: "n1", Address: "h:1"}}}, ConfigurationIndex: 5}}

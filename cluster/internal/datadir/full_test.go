@@ -199,8 +199,7 @@ func TestFullDiskAtTheEndOfASegment(t *testing.T) {
 	l.reaches(stored + 50)
 }
 
-// A segment takes room for entries before they come, so that a leader need not write an entry
-// before it sends it. On a full disk the log goes on until this room is used up.
+// A segment takes room for entries before they come. On a full disk, the log goes on until this room is used up.
 func TestRoomIsTakenAhead(t *testing.T) {
 	clustertest.Slow(t)
 	for _, size := range []int{300, roomStep / 5, 2*roomStep + 1} {
@@ -296,8 +295,7 @@ func TestFullDiskWhenTheLogIsCut(t *testing.T) {
 	l.reaches(120)
 }
 
-// Raft cuts off the log's end and then appends other entries. If the append fails, Raft does not
-// notice that the log is shorter. The process must not go on in that state.
+// If the first append after a cut fails, the process ends, because Raft does not notice that the log is shorter.
 func TestFullDiskAfterACut(t *testing.T) {
 	l := newFullLog(t)
 	l.must(l.append(11, 100))
@@ -317,8 +315,7 @@ func TestFullDiskAfterACut(t *testing.T) {
 	l.reaches(90)
 }
 
-// A cut fails to write the new end of a segment. raft-wal takes that end for written all the same, and would note it in its list
-// of segments. The process ends before that, so the next start finds the log uncut.
+// If a cut cannot write a segment's new end, the process ends before raft-wal notes that end. The next start finds the log uncut.
 func TestDiskFailsWhenTheLogIsCut(t *testing.T) {
 	l := newFullLog(t)
 	l.must(l.append(11, 110))
@@ -363,8 +360,7 @@ func TestFullDiskWhenASegmentIsClosed(t *testing.T) {
 	l.reaches(stored + 50)
 }
 
-// If an entry cannot be read, the process ends with an error that says so, before Raft panics. If an entry does not exist, the
-// process goes on.
+// An entry that cannot be read ends the process with an error that says so; a missing entry does not.
 func TestLogThatCannotBeRead(t *testing.T) {
 	l := newFullLog(t)
 	var e raft.Log
@@ -474,8 +470,7 @@ func TestEntryLongerThanASegment(t *testing.T) {
 	}
 }
 
-// If there is no room for a leader's change of the members, Raft goes on as if the change were in the log. So the process ends.
-// Only a new start finds the true log.
+// If a leader has no room for a change of the members, the process ends, because Raft goes on with the change.
 func TestFullDiskWhenTheMembersChange(t *testing.T) {
 	l := newFullLog(t)
 	leads := false

@@ -54,16 +54,13 @@ func (g *growth) since(from uint64) int64 {
 	return g.bytes
 }
 
-// Grown returns a channel. It receives a value when the bytes that were appended after the newest snapshot was stored exceed the
-// limit that MeasureLog has set.
+// Grown returns a channel that gets a value when the bytes appended since the newest snapshot exceed MeasureLog's limit.
 func (g *Log) Grown() <-chan struct{} { return g.grown.much }
 
 // SinceSnapshot returns how many bytes were appended to the log after the newest snapshot was stored.
 func (g *Log) SinceSnapshot() int64 { return g.grown.since(g.snaps.Newest().Index) }
 
-// MeasureLog sets the limit for Grown. It also estimates how many bytes the entries behind the newest
-// snapshot have, from the size of the log's files, as if all entries were equally long. The parameter
-// last is the index of the last entry.
+// MeasureLog sets Grown's limit in bytes. MeasureLog estimates the bytes behind the newest snapshot as if all entries were equally long.
 func (d *Dir) MeasureLog(limit int64, last uint64) error {
 	first, err := d.Log.FirstIndex()
 	if err != nil {
@@ -91,8 +88,7 @@ func (d *Dir) MeasureLog(limit int64, last uint64) error {
 // Size returns the total bytes of the files in the directory.
 func (d *Dir) Size() (int64, error) { return filesIn(d.path) }
 
-// filesIn returns the total bytes of the files in a directory and its subdirectories. It skips the lost+found of
-// a file system, which only root may read.
+// filesIn returns the total bytes of all files below a directory, without lost+found, which only root may read.
 func filesIn(dir string) (bytes int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() && d.Name() == lostAndFound {

@@ -19,17 +19,14 @@ type Options struct {
 	Unfinished bool // set by a restore, which calls Open inside Make: then Open does not check RESTORING, and leaves LOCK to Make
 }
 
-// Hooks connect the data directory with the running node. They take effect when Open has returned.
-// Each may be nil, but Logger and Fatal must be set together, and so must Clock and Stop. Without
-// Logger and Fatal, an error goes only to the caller of the method that failed.
+// Hooks connect the directory with the node after Open. Any may be nil, but Logger and Fatal go together, and so do Clock and Stop.
 type Hooks struct {
 	Logger *slog.Logger
 	// Fatal ends the process. It is called when the data or the disk can no longer be trusted.
 	Fatal func(error)
 
-	// Leads reports whether this node leads. While Raft's main goroutine stores a leader's
-	// entries, the answer stays the same, because only that goroutine changes it. The goroutine
-	// that writes for asyncWrites may call Leads at the same time as Raft's main goroutine.
+	// Leads reports whether this node leads. The answer does not change while Raft's main goroutine stores entries. Several goroutines
+	// call Leads.
 	Leads func() bool
 	// Replicates reports whether this node has sent entries to another node since it was started.
 	Replicates func() bool
@@ -38,9 +35,7 @@ type Hooks struct {
 	// Cut is called after the end of the log was cut off; last is the index of the last entry left.
 	Cut func(last uint64)
 
-	// Clock returns the monotonic time. The directory uses it to note when each snapshot was last read. It also uses it to measure how
-	// long each piece of work on a snapshot takes, because after the piece the work rests for as long (see pace). When Stop is closed,
-	// the work does not rest any more.
+	// Clock returns the monotonic time. When Stop is closed, work on snapshots does not rest any more (pace).
 	Clock func() time.Duration
 	Stop  <-chan struct{}
 }
@@ -65,9 +60,7 @@ func (d *Dir) hook(h Hooks) {
 	}
 }
 
-// Paced returns a reader that reads from the parameter in. Before each read but the first, the reader rests for as long as its caller has
-// worked since the read before. Paced is for a state that a peer has sent, because the work on such a state is not urgent. Hooks.Clock
-// must be set.
+// Paced returns a reader that rests between reads for as long as its caller works. Hooks.Clock must be set.
 func (d *Dir) Paced(in io.Reader) io.Reader {
 	return &pacedReader{in: in, pace: d.Snapshots.pace()}
 }

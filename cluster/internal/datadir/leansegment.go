@@ -9,9 +9,7 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// leanFiler makes segments that close their writer when they are full. raft-wal itself would read a segment through
-// its writer until the process ends, and the writer keeps a buffer that has the length of its longest write. So a log of
-// values of 8 MB would take 8 MB of memory for each of its segments.
+// leanFiler makes segments that close their writer when they are full. raft-wal would keep it, with a buffer of its longest write.
 type leanFiler struct{ types.SegmentFiler }
 
 // Create implements types.SegmentFiler.
@@ -76,8 +74,7 @@ func (s *leanSegment) ForceSeal() (indexStart uint64, err error) {
 	return indexStart, err
 }
 
-// full replaces the writer of a full segment by a reader of the file. If the file cannot be opened, for example
-// because there are no file descriptors left, the segment keeps its writer.
+// full replaces the writer of a full segment by a reader of the file, unless the file cannot be opened.
 func (s *leanSegment) full(indexStart uint64) error {
 	info := s.info
 	info.IndexStart, info.MaxIndex, info.SealTime = indexStart, s.writer.LastIndex(), time.Unix(0, 0)

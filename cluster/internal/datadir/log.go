@@ -17,25 +17,17 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// Log is Raft's log. It records the index of its last entry in a separate file, log.last. A log store takes a damaged end for a write
-// that a crash has torn, and goes on with a shorter log. That is right for a torn write, because this node has not acknowledged its
-// entries. It is wrong if this node had acknowledged the entries in the damaged part: they would be lost. So Open fails if log.last names
-// a later entry than the last one that the log store has found.
+// Log is Raft's log. A log store takes a damaged end for a torn write, and goes on with a shorter log. So the file log.last has the
+// index of the last entry, and Open fails if the log store ends before that. log.last is not synced after an append: after a power
+// failure its index may be too low, but never too high.
 //
-// After each append to the log, Log writes log.last and does not sync it. So after a power failure log.last may name an earlier entry
-// than the last one, but never a later one.
+// An append or a cut of the end that fails for lack of disk space leaves the log unchanged, and the node goes on. Every other failure
+// ends the process: after a failed sync the kernel may have dropped the data, and raft-wal takes a segment for sealed even if its seal
+// was not written.
 //
-// When Raft shortens the log at the beginning, Log keeps the entries that are needed if the
-// newest snapshot turns out to be damaged.
-//
-// If an append or a cut of the log's end fails for lack of disk space, the log is unchanged, and the node goes on (see the method
-// failed). Every other failure of an append or a cut ends the process, because the change cannot be tried again. After a failed sync the
-// kernel may have dropped the written data, and raft-wal takes a segment for sealed even if its seal was not written.
-//
-// Two kinds of appends end the process even if they fail for lack of disk space. One is a leader's append of a change of the members (see
-// configures). The other is the first append after a cut. If that append fails, hashicorp/raft still believes that it has the cut
-// entries. It would acknowledge them to a leader that has them, and use them when it votes. Therefore cutEnd cuts only when it has
-// reserved room for the next segment.
+// Two appends end the process even for lack of disk space: a leader's change of the members (configures), and the first append after a
+// cut. If the latter fails, hashicorp/raft still acknowledges the cut entries, and counts them when it votes. Therefore cutEnd first
+// reserves room for the next segment.
 type Log struct {
 	logStore
 	snaps *Snapshots
@@ -124,9 +116,7 @@ func readMark(path string) (mark, error) {
 	return decodeMark(b)
 }
 
-// reached returns the index of the last entry according to log.last, the file at path; 0 if
-// the file does not exist. If the file cannot be read, reached returns the highest index,
-// because the log may have had any length.
+// reached returns the index in the file log.last: 0 if there is no such file, math.MaxUint64 if it cannot be read.
 func reached(path string) uint64 {
 	m, err := readMark(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,8 +125,7 @@ func reached(path string) uint64 {
 	return m.last
 }
 
-// openGuarded returns a Log for a log store, after it has checked the store against log.last, the
-// file at path. In a new directory log.last may not exist yet; openGuarded makes it.
+// openGuarded returns a Log for a log store that fits log.last, the file at path. Only a new directory may lack log.last.
 func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshots) (*Log, error) {
 	last, err := touchEnds(log)
 	if err != nil {
@@ -165,10 +154,8 @@ func openGuarded(d Files, log logStore, path string, isNew bool, snaps *Snapshot
 	return g, err
 }
 
-// join makes sure that the snapshots and the log are one history without a gap.
-// A peer's snapshot replaces the log. If the process ends after the snapshot was stored
-// and before the log was deleted, the log may end before the newest snapshot or have
-// another history. join deletes such a log.
+// join fails if entries are missing between snapshots and log. It deletes a log that a peer's snapshot was replacing when the process
+// ended.
 func (g *Log) join() error {
 	first, err := g.logStore.FirstIndex()
 	if err != nil {
@@ -196,9 +183,8 @@ func (g *Log) join() error {
 	return g.DeleteRange(first, g.mark.last)
 }
 
-// outgrown reports whether the history of a snapshot is a part of this log's history, that is,
-// whether the log holds the last entry of the snapshot. For the newest snapshot of this node it
-// reports instead whether the log goes on behind that entry.
+// outgrown reports whether the log holds a snapshot's last entry; for this node's newest snapshot, whether the log goes on behind that
+// entry.
 func (g *Log) outgrown(index, term uint64) (bool, error) {
 	first, err1 := g.FirstIndex()
 	last, err2 := g.LastIndex()
@@ -274,16 +260,13 @@ func (g *Log) append(logs []*raft.Log) error {
 	return nil
 }
 
-// configures reports whether this node leads and the parameter logs contains a change of the members. Even if such a change could
-// not be stored, Raft goes on as if it were in the log.
+// configures reports whether a leader changes the members: Raft goes on with the change even if it was not stored.
 func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
 
-// DeleteRange implements raft.LogStore. Raft deletes entries at the end when entries of another
-// leader replace them. It deletes all entries when a peer's snapshot replaces the log. In both
-// cases cutEnd deletes them. Raft deletes entries at the beginning when its own snapshot covers
-// them. DeleteRange then keeps the entries that the node needs if that snapshot is damaged.
+// DeleteRange implements raft.LogStore. At the beginning of the log it keeps the entries that a damaged newest snapshot would make
+// necessary.
 func (g *Log) DeleteRange(first, last uint64) error {
 	if err := g.async.wait(last + 1); err != nil {
 		return err
@@ -302,9 +285,7 @@ func (g *Log) DeleteRange(first, last uint64) error {
 	return g.begins()
 }
 
-// cutEnd deletes the end of the log; done is false if the range does not reach the end. cutEnd first sets the mark back, so that log.last
-// names no missing entry after a crash in between. It cuts only if there is room for the next append: if that append failed, Raft would
-// still believe that it has the cut entries.
+// cutEnd deletes the end of the log; done: the range reaches that end. It first sets the mark back: log.last must name no missing entry.
 func (g *Log) cutEnd(first, last uint64) (done bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -347,8 +328,7 @@ func (g *Log) begins() error {
 	return err
 }
 
-// retract sets the mark back to the entry before the index first. If no entry is left, it sets the mark to an empty log behind the newest
-// snapshot. It syncs log.last.
+// retract sets the mark to the entry before first; if none is left, to an empty log behind the newest snapshot.
 func (g *Log) retract(first uint64) error {
 	low, err := g.FirstIndex()
 	if err != nil {
@@ -406,8 +386,7 @@ func (g *Log) GetLog(index uint64, l *raft.Log) error {
 	return err
 }
 
-// Read reads a whole entry, also a long one. For a deleted entry (below g.first) it returns raft.ErrLogNotFound, though raft-wal
-// still finds the deleted entries of its newest segment.
+// Read reads a whole entry, also a long one. Deleted entries are raft.ErrLogNotFound, though raft-wal may still have them.
 func (g *Log) Read(index uint64, l *raft.Log) error {
 	if index < g.first.Load() {
 		return raft.ErrLogNotFound
@@ -446,8 +425,7 @@ func (g *Log) Close() error {
 // AwaitWritten waits until the entry at index is on the disk. After a failed write it fails for every index.
 func (g *Log) AwaitWritten(index uint64) error { return g.async.wait(index) }
 
-// WriteError returns the error of a failed write: because of it, entries that Raft takes for written will never be on the disk. It
-// returns nil if no such write has failed.
+// WriteError returns the error because of which entries that Raft takes for written are lost; nil if there is none.
 func (g *Log) WriteError() error { return g.async.failed() }
 
 // WrittenUpTo returns index, or the index of the last entry on the disk if that is lower.

@@ -37,8 +37,7 @@ type logStore interface {
 	Close() error
 }
 
-// walLog is raft-wal as a log store. When raft-wal is closed, it leaves the database
-// with its list of segments open, so the method Close closes that database, too.
+// walLog is raft-wal as a log store. Its Close also closes the list of segments, which raft-wal leaves open.
 type walLog struct {
 	*wal.WAL
 	meta  *metadb.BoltMetaDB
@@ -66,20 +65,16 @@ func openWAL(d Disk, dir string, reached uint64, logs hclog.Logger) (logStore, e
 	return l, nil
 }
 
-// rotatedMeta is raft-wal's list of segments. raft-wal closes a full segment
-// with the write that fills it, and adds the next one to the list a little later. If the
-// process ends in between, raft-wal opens the log at the next start, but accepts
-// no entries any more. So Load adds the missing segment before raft-wal gets the list. Load
-// also checks the segments, and clears what a torn write has left (seal.go).
+// rotatedMeta is raft-wal's list of segments. If a process ended before it listed the next segment, raft-wal would accept no entries, so
+// Load adds that segment. Load also checks the segments, and clears torn writes (seal.go).
 type rotatedMeta struct {
 	types.MetaStore
 	files Files
 	filer types.SegmentFiler
 	// reached is the index of the last entry that the log should have.
 	reached uint64
-	// failed is the error of the last write of the list, or nil. When a segment is full,
-	// raft-wal writes the list after StoreLogs has returned, and does not report the
-	// error; so the next StoreLogs does.
+	// failed is the error of the last write of the list. raft-wal may write the list after StoreLogs; the next StoreLogs reports the
+	// error.
 	failed *atomic.Pointer[error]
 }
 
@@ -155,8 +150,7 @@ func (m rotatedMeta) Load(dir string) (types.PersistentState, error) {
 // Close implements logStore.
 func (l walLog) Close() error { return errors.Join(l.WAL.Close(), l.meta.Close()) }
 
-// touchEnds reads the first and the last entry of a log, so that damage to them is found at
-// the start and not under load. It returns the index of the last entry.
+// touchEnds reads the first and the last entry, so that the start finds damage there. It returns the last index.
 func touchEnds(log raft.LogStore) (last uint64, err error) {
 	var l raft.Log
 	first, err := log.FirstIndex()

@@ -10,10 +10,8 @@ import (
 	"lockstep/cluster/brake"
 )
 
-// longEntries keeps long entries out of memory. Raft reads dozens of entries at once, to send or to apply them, and passes them
-// on as fast as it can read. So a restarted node would hold its whole log in memory, and a leader would send 64 entries at once
-// to a node that has fallen behind. Therefore Raft gets only the head of a long entry, without its data. Load reads the data of
-// one entry just before it is applied. LoadBatch reads the data of a limited number of entries just before they are sent.
+// longEntries keeps the data of long entries out of memory, because Raft holds dozens of entries. Load and LoadBatch read it just before
+// its use.
 type longEntries struct {
 	count atomic.Int32  // len(heads), to be read without mu
 	cuts  atomic.Uint64 // how often forget has cleared heads
@@ -29,11 +27,9 @@ type head struct {
 }
 
 const (
-	// LongEntry is the number of data bytes from which on an entry is long. A thousand shorter entries may be in memory at
-	// once while they wait to be applied.
+	// LongEntry is the number of data bytes from which on an entry is long. A thousand shorter entries may be in memory.
 	LongEntry = 8 << 10
-	// mostHeads is the highest number of heads that are kept. If the head of a long entry is not kept, GetLog reads the whole
-	// entry to make the head, and Load reads the entry again.
+	// mostHeads bounds the number of heads. An entry without a kept head is read twice.
 	mostHeads = 16 << 10
 	// unknownSize is the size that sizeOf assumes for an entry whose head is not kept.
 	unknownSize = 1 << 20
@@ -68,8 +64,7 @@ func (g *longEntries) sizeOf(l *raft.Log) int {
 	return cmp.Or(g.heads[l.Index].size, unknownSize)
 }
 
-// note turns l into a head and keeps the head, if l is a long entry of the type raft.LogCommand. The parameter cuts is the
-// value of g.cuts before the entry was read.
+// note turns a long command l into a head. It keeps the head unless g.cuts differs from cuts, its value before the entry was read.
 func (g *longEntries) note(l *raft.Log, cuts uint64) {
 	if len(l.Data) < LongEntry || l.Type != raft.LogCommand {
 		return
@@ -126,8 +121,7 @@ func (g *Log) Load(l *raft.Log) error {
 	return raft.ErrLogNotFound // an entry of another leader has replaced it
 }
 
-// LoadBatch shortens req to its first entries that together have at most limit bytes of data, but keeps at least one entry. It loads the
-// data of those kept entries that are only heads. Raft sends the other entries in the next request.
+// LoadBatch shortens req to limit bytes of data, but to no less than one entry, and loads that data. Raft sends the rest later.
 func (g *Log) LoadBatch(req *raft.AppendEntriesRequest, limit int) error {
 	size := 0
 	for i, l := range req.Entries {

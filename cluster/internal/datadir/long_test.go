@@ -10,8 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft holds only the heads of long entries. An entry that is applied or sent has all of its data, and has the term that Raft has
-// seen in the head.
+// Raft holds only the heads of long entries. An entry that is applied or sent has its data and its head's term.
 func TestLongEntriesAreReadWhereTheyAreNeeded(t *testing.T) {
 	st, err := openDir(t.TempDir(), LogWAL)
 	if err != nil {
@@ -111,8 +110,7 @@ func TestFewHeadsAreKept(t *testing.T) {
 	}
 }
 
-// TestFullSegmentsHoldNoBuffers writes several segments of long entries. No buffer of a full segment stays in memory. Entries can
-// be read before, while and after their segment becomes full, and by the next process.
+// A full segment keeps no buffer in memory. Its entries can be read at any time.
 func TestFullSegmentsHoldNoBuffers(t *testing.T) {
 	dir := t.TempDir()
 	var stored atomic.Uint64

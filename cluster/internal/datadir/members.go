@@ -13,8 +13,7 @@ var ErrOtherDirectory = errors.New("cluster: this node is known with another dat
 // metPeer records the data directory that a member had at the first contact.
 type metPeer struct {
 	Directory string `json:"directory"`
-	// Since is the index of the latest committed configuration in which ForgetRemoved has found the member. Until ForgetRemoved has found
-	// it, Since is the index of the configuration in force at the first contact.
+	// Since is the index of the latest committed configuration that has the member (ForgetRemoved), or of the one at the first contact.
 	Since uint64 `json:"since"`
 }
 
@@ -43,8 +42,7 @@ func (d *Dir) Knows(id, directory []byte) bool {
 	return same
 }
 
-// NewlyRefused records that a node with this id is refused, because directory is not the data directory
-// that is recorded for the id. It returns false if the last refusal of this id was for the same directory.
+// NewlyRefused records that a node is refused because of its directory. It returns false if the last refusal of this id was the same.
 func (d *Dir) NewlyRefused(id, directory string) bool {
 	d.naming.Lock()
 	defer d.naming.Unlock()
@@ -58,8 +56,8 @@ func (d *Dir) NewlyRefused(id, directory string) bool {
 	return true
 }
 
-// Remember records the directory of the member id at the first contact. The parameter since is the
-// index of the configuration in force. Remember fails if the member is known with another directory.
+// Remember records a member's directory at the first contact, under the configuration at since. It fails if another directory is
+// recorded.
 func (d *Dir) Remember(id, directory string, since uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		p, met := peers[id]
@@ -73,10 +71,8 @@ func (d *Dir) Remember(id, directory string, since uint64) error {
 	})
 }
 
-// ForgetRemoved forgets removed nodes, because a removed node may join again with another directory. The parameter members has the ids in
-// the committed configuration at index. A node that is not among them is forgotten, unless its Since is index or later. Such a Since is
-// possible, because after a restart Raft commits some earlier configurations again. For each member whose Since is below index,
-// ForgetRemoved sets Since to index.
+// ForgetRemoved forgets nodes that the committed configuration at index lacks, unless their Since is index or later: a restarted Raft
+// commits earlier configurations again.
 func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		for id, p := range peers {
@@ -92,9 +88,8 @@ func (d *Dir) ForgetRemoved(index uint64, members []string) error {
 	})
 }
 
-// ForgetBefore forgets the nodes whose Since is below index, the index of the configuration in a
-// snapshot. Between its Since and that index, a node may have been removed and have joined again with
-// another directory.
+// ForgetBefore forgets nodes whose Since is below index, that of a snapshot's configuration: they may have joined again with another
+// directory.
 func (d *Dir) ForgetBefore(index uint64) error {
 	return d.keepPeers(func(peers map[string]metPeer) error {
 		maps.DeleteFunc(peers, func(_ string, p metPeer) bool { return p.Since < index })

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// TestWhoIsRemembered: a member's directory is forgotten in two cases. First, a configuration does not have the member. Second, a
-// snapshot has a later configuration, because the snapshot may have skipped the member's removal. A configuration that is
-// replayed removes nothing again.
+// A member's directory is forgotten if a configuration lacks the member, or a snapshot may have skipped its removal. Replayed
+// configurations remove nothing.
 func TestWhoIsRemembered(t *testing.T) {
 	st := &Dir{path: t.TempDir(), disk: SystemDisk(), rec: nodeRecord{ID: "n1", Log: LogWAL, Directory: "one"}}
 	known := func(when string, want ...string) {

@@ -9,8 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A disk that hangs returns no error: a write to it just does not end. While a write to the log, or of the term or the vote, is
-// overdue, this node acknowledges nothing and counts for no majority, so it must not be taken for ready.
+// A disk that hangs returns no error. While a write of the log, term or vote is overdue, this node is not ready.
 
 // overdueAfter is how long a write may take before it is overdue.
 const overdueAfter = time.Second

@@ -39,8 +39,7 @@ func (f hangingFile) WriteAt(p []byte, at int64) (int, error) {
 	return f.File.WriteAt(p, at)
 }
 
-// TestWritesThatDoNotEndAreOverdue: the directory says that a write is overdue when the write has waited for a hanging disk for
-// longer than overdueAfter. It does not say so earlier, or when the write has ended.
+// The directory says that a write is overdue only while the write has waited for longer than overdueAfter.
 func TestWritesThatDoNotEndAreOverdue(t *testing.T) {
 	var now atomic.Int64
 	now.Store(int64(time.Hour))

@@ -6,15 +6,10 @@ import (
 	"time"
 )
 
-// Writing a snapshot of a million locks, or reading one from a peer, takes a
-// second of CPU time and dozens of disk syncs. Without a pause, this work would delay
-// the node's clients and everything else on the machine. A snapshot is not urgent, so
-// this package works on it at half speed: after each piece of work it rests for as
-// long as that piece took.
+// Work on a snapshot is not urgent. So that clients wait less, this package rests after each piece for as long as the piece took.
 
 const (
-	// workPiece is the least work between two rests. A rest shorter than that would last
-	// longer than it should, because timers are only accurate to about a millisecond.
+	// workPiece is the least work between two rests. Shorter rests would last too long, because timers are inexact.
 	workPiece = 4 * time.Millisecond
 	// longestRest bounds a rest. If a piece of work took longer than that, the machine
 	// stood still during the piece.
@@ -34,8 +29,7 @@ func newPace(now func() time.Duration, stop <-chan struct{}) *pace {
 	return &pace{now: now, stop: stop}
 }
 
-// add counts the time from began, an earlier result of p.now, until now as work. It rests if the work since the last rest took
-// workPiece or longer, unless somebody waits for the end of the work (hurried).
+// add counts the time since began as work. After workPiece of work, add rests, unless somebody waits for the end (hurried).
 func (p *pace) add(began time.Duration) {
 	p.done += p.now() - began
 	if p.done < workPiece || p.hurried != nil && p.hurried() {

@@ -9,8 +9,7 @@ import (
 	"syscall"
 )
 
-// A process keeps its open files when their directory is removed, moved or covered by a mount. It could write to them without an
-// error, and acknowledge entries that no later start finds.
+// A process keeps its open files when their directory is moved, removed or covered by a mount. No later start would find what it writes.
 
 // makePlace makes a data directory, and the directories above it, if they do not exist.
 func makePlace(disk Disk, path string) error {
@@ -20,8 +19,7 @@ func makePlace(disk Disk, path string) error {
 	return disk.Mkdir(path)
 }
 
-// Moved reports whether another directory, or none, is now at the path of this one. If so, it also returns an error that is for the
-// operator. If Moved cannot find that out, it returns false and an error.
+// Moved reports whether another directory, or none, is now at the path. The error says so, or why Moved cannot know.
 func (d *Dir) Moved() (moved bool, err error) {
 	if d.lock == nil {
 		return false, nil // only a restore opens a directory that another function has locked

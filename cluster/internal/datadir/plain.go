@@ -9,13 +9,10 @@ import (
 	"slices"
 )
 
-// checkPlain fails if a directory or a subdirectory has a pipe or a device, or a link to one. A node that opens a pipe waits for
-// its writer, and a device may have no end. checkPlain skips lost+found, and what this process has no right to read. An operator
-// may have moved the log or the snapshots to another disk, and left a link to them; checkPlain follows such a link.
+// checkPlain fails if a directory has a pipe or a device, which may have no end. It follows links that replace the node's directories.
 func checkPlain(dir string) error { return checkFiles(dir, ".", true) }
 
-// checkFiles checks the part of the directory dir whose path within dir is the argument at. The argument follow says whether
-// checkFiles follows a link that stands in the place of a directory of a node (ownFiles).
+// checkFiles checks what is in dir at the relative path at. If follow is true, it follows links in the place of ownFiles.
 func checkFiles(dir, at string, follow bool) error {
 	return fs.WalkDir(os.DirFS(filepath.Join(dir, at)), ".", func(name string, e fs.DirEntry, err error) error {
 		switch {

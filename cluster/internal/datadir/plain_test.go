@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// If the directory has a pipe or a device, under any name, a start fails and does not wait for it. A socket may be there:
-// --unixsocket may name one.
+// If the directory has a pipe or a device, a start fails and does not wait for it. A socket may be there (--unixsocket).
 func TestFilesThatAreNoFiles(t *testing.T) {
 	for _, name := range []string{nodeFile, boltFile, votesFile, markFile, settledPath, walDir + "/00000000000000000001-0000000000000000.wal", "other"} {
 		for kind, plant := range map[string]func(path string) error{

@@ -6,8 +6,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// recentLog keeps the last entries of the log in memory, because Raft reads each entry again after
-// it has written it: a leader sends it to each follower, and each node applies it.
+// recentLog keeps the last entries in memory, because Raft reads each entry again to send and to apply it.
 type recentLog struct {
 	mu   sync.RWMutex
 	ring [recentCount]raft.Log // an entry is in the slot of its index modulo recentCount

@@ -9,8 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Entries are read as the disk holds them, whether they come from memory or not. That also holds for entries that are too long to
-// be kept, and for another leader's entries that have taken the place of the log's end.
+// Entries are read as the disk holds them, from memory or not, and also after another leader's entries have replaced the log's end.
 func TestRecentEntriesAreThoseOnDisk(t *testing.T) {
 	g := openTestLog(t, t.TempDir(), true)
 	defer g.Close()

@@ -18,8 +18,7 @@ type nodeRecord struct {
 	// Joining means that the node has yet to join a cluster. It must not found a
 	// cluster of its own.
 	Joining bool `json:"joining,omitempty"`
-	// Directory is the name of this directory, a random text. Peers has the names of the
-	// directories of the members that this node has met, by id. See members.go.
+	// Directory is the name of this directory, a random text. Peers has the names of members' directories, by id (members.go).
 	Directory string             `json:"directory,omitempty"`
 	Peers     map[string]metPeer `json:"peers,omitempty"`
 	// Votes means that the directory has a raft.last.

@@ -9,21 +9,18 @@ import (
 	"strings"
 )
 
-// restoringFile is the name of a file that marks a directory while a backup is restored into it. It is on the disk before any other file
-// except LOCK is made. It is removed when the restore has made all files, or when a failed restore has removed them.
+// restoringFile marks a directory during a restore. It is made first, except for LOCK, and removed last.
 const restoringFile = "RESTORING"
 
 const restoringText = "lockstep restore has not finished here. Run it again, or name another directory.\n"
 
-// lostAndFound is a directory that some file systems have in their root, so a new volume in a container or in Kubernetes may
-// have it from the start.
+// lostAndFound is a directory in the root of some file systems, so a new volume may have it.
 const lostAndFound = "lost+found"
 
 // ownFiles are the names of the files and directories in a data directory, without LOCK and RESTORING.
 var ownFiles = []string{nodeFile, boltFile, votesFile, walDir, markFile, settledPath, snapshotDir}
 
-// CheckEmpty fails if the directory at path is not empty: a backup is restored only into a new directory. It ignores the lost+found
-// of a file system, a LOCK, and the files that an interrupted restore has left.
+// CheckEmpty fails if the directory at path is not empty, apart from lost+found, LOCK, and the files of an interrupted restore.
 func CheckEmpty(path string) error {
 	list, err := os.ReadDir(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -45,10 +42,8 @@ func CheckEmpty(path string) error {
 	return nil
 }
 
-// Make creates a data directory at path and calls the function fill to write its files. It fails if there is a directory at path
-// that is not empty (CheckEmpty). The path may be a mount point or a link, so fill writes directly there; no finished directory
-// is moved there by a rename. Open refuses the directory until fill has succeeded, or until Make has removed the files of a
-// failed fill. Therefore fill itself opens the directory with Options.Unfinished.
+// Make creates a data directory, which fill writes in place, because path may be a mount point. Until fill has succeeded, only
+// Options.Unfinished opens it.
 func Make(disk Disk, path string, fill func(path string) error) error {
 	fail := func(err error) error { return fmt.Errorf("data directory %s: %w", path, err) }
 	_, err := os.Stat(path)
@@ -122,8 +117,8 @@ func checkRestored(path string) error {
 	return fmt.Errorf("data directory %s has %s: lockstep restore was interrupted there, so it lacks a part of the backup; run lockstep restore again with it, or name another directory with --data", path, restoringFile)
 }
 
-// Begin records the term of a new directory, and that its log is empty and begins behind the snapshot
-// of the entry at index. From then on Open refuses the directory without that snapshot or a newer one.
+// Begin records a new directory's term, and that its log begins behind the snapshot of the entry at index. Open then needs that or a
+// newer snapshot.
 func (d *Dir) Begin(index, term uint64) error {
 	if err := d.Stable.SetUint64([]byte(currentTerm), term); err != nil {
 		return err

@@ -7,16 +7,13 @@ import (
 )
 
 const (
-	// roomKept is how many bytes of the disk are left to short entries. A longer entry is not written if it would leave less, and neither
-	// is a snapshot. The steps in which a segment reserves its room, and the beginning of the next segment, fit in roomKept.
+	// roomKept is how many bytes of the disk longer entries and snapshots leave for short entries and for the next segment.
 	roomKept = 1 << 20
 	// plenty is more room than any entry needs.
 	plenty = 1 << 40
 )
 
-// Room returns how long an entry may be if the disk is to have roomKept left after it. The result may be too high: some limits,
-// such as quotas of users, are known only when an append fails. After such a failure, Room returns less than the length of the
-// entry that did not fit, until the disk has room for that entry.
+// Room returns how long an entry may be if roomKept stays free. Room knows no quotas, but stays below the smallest append that failed.
 func (g *Log) Room() int64 {
 	free, err := g.snaps.disk.Free(g.snaps.dir)
 	if err != nil {
@@ -37,12 +34,10 @@ func (s *Snapshots) leavesRoom() error {
 	return nil
 }
 
-// probeFile is the file with which hasRoom finds out whether there is room. If the process ends before it has deleted the file,
-// the next start takes the file for an unfinished snapshot, and deletes it.
+// probeFile is the file with which hasRoom looks for room. After a crash, the next start deletes it.
 const probeFile = "probe" + unfinished
 
-// hasRoom reports whether the disk has room for so many bytes: it reserves them in a file and deletes the file. It returns false on any
-// error. Then the trouble goes on, and the operator knows of that trouble already.
+// hasRoom reports whether the disk has room for so many bytes; false after any error.
 func (s *Snapshots) hasRoom(bytes int64) bool {
 	path := filepath.Join(s.dir, probeFile)
 	f, err := s.disk.Create(path)

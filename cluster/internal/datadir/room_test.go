@@ -11,8 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// narrowDisk is a disk with two limits: room is the most bytes that can be reserved at once, and free is the free space that the
-// disk reports.
+// narrowDisk has two limits: room bounds what can be reserved at once, and free is the free space that the disk reports.
 type narrowDisk struct {
 	fullDisk
 	room, free int64
@@ -57,8 +56,7 @@ func newNarrowLog(t *testing.T) (*fullLog, *narrowDisk) {
 	return l, d
 }
 
-// TestTroubleEndsWithAnotherEntry: an entry did not fit, and another one took its place in the log. Then the trouble ends, because the
-// disk has room for short entries. But an entry as long as the first one still has no room, until the disk has it.
+// If another entry takes the place of one that did not fit, the trouble ends. Room still stays below the size of that one.
 func TestTroubleEndsWithAnotherEntry(t *testing.T) {
 	l, d := newNarrowLog(t)
 	long := &raft.Log{Index: 12, Term: 1, Data: make([]byte, 3<<20)}
