@@ -15,9 +15,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// raft-wal writes a segment as a header and then frames. A frame begins with its type, three zero
-// bytes, and the length of its content. A commit frame has no content: instead of the length it has
-// a checksum of everything since the commit frame before it.
+// raft-wal writes a segment as a header and then frames. A frame begins with its type, three zero bytes, and the length of its content.
+// A commit frame has no content: instead of the length it has a checksum of everything since the commit frame before it.
 const (
 	segmentHeader = 32
 	frameHeader   = 8
@@ -26,9 +25,8 @@ const (
 	frameCommit   = 3
 )
 
-// raft-wal compares only the last of these checksums, and only if no frame follows. But a write begins only when the one before it is
-// synced, so only the last write can be torn. If any earlier commit does not match its checksum, the segment is damaged, and an entry may
-// differ from the one that this node has acknowledged. Therefore Open compares all checksums.
+// raft-wal compares only the last of these checksums. Only the last write can be torn, so Open compares all: an earlier mismatch is
+// damage.
 
 // commit is a commit frame, with what the segment holds up to it.
 type commit struct {
@@ -41,8 +39,7 @@ type commit struct {
 // last returns the index of the last entry before c in a segment whose first entry has the index base.
 func (c commit) last(base uint64) uint64 { return base + c.entries - 1 }
 
-// commits reads a segment and passes its commits to the function each, until that function returns false. commits ends at the first
-// bytes that are no frame.
+// commits passes the commits of a segment to the function each, until that function returns false, or until bytes are no frame.
 func commits(r io.Reader, each func(c commit) bool) error {
 	in := bufio.NewReaderSize(r, 256<<10)
 	c, at := commit{index: -1}, int64(segmentHeader)
@@ -102,8 +99,7 @@ func damagedBehind(path string, base uint64, c commit) error {
 	return fmt.Errorf("%s: what follows entry %d is not what was written", filepath.Base(path), c.last(base))
 }
 
-// checkFull fails if the bytes of a full segment, up to the end of its index, are not what was written. It ignores the bytes behind the
-// index, because version 0.1.0 left the remains of torn writes there.
+// checkFull fails if a full segment, up to its index, is not what was written. Version 0.1.0 left torn writes behind the index.
 func checkFull(path string, s types.SegmentInfo) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -125,12 +121,9 @@ func checkFull(path string, s types.SegmentInfo) error {
 	return err
 }
 
-// checkTail reads the newest segment, whose first entry has the index base. It returns the last commit that is whole; what follows that
-// commit is a torn write. The parameter reached is the index of the last entry that the log should have.
-//
-// checkTail fails if a commit is damaged. A commit that is not whole is damaged, and not torn, if a later commit is whole, or if
-// this node has acknowledged its entries, as reached shows. If reached is math.MaxUint64, log.last could not be read. Then
-// checkTail does not use reached, because Open refuses the log anyway.
+// checkTail returns the last whole commit of the newest segment; what follows is a torn write. base is the index of the first entry.
+// checkTail fails if a commit that is not whole is damaged: a later commit is whole, or this node has acknowledged its entries, up to
+// reached (math.MaxUint64: unknown).
 func checkTail(path string, base, reached uint64) (good commit, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -153,11 +146,8 @@ func checkTail(path string, base, reached uint64) (good commit, err error) {
 	return good, err
 }
 
-// clearTail overwrites with zeros what a torn write has left in a segment. The remains begin at the offset end, the end of the last whole
-// commit. They could do harm in two ways. First, raft-wal's next write may cover only a part of them. If that write is torn, too, the
-// remains may look like entries that follow its commit, and raft-wal trusts a commit without a check if entries follow it. Second, the
-// write that fills a segment also writes an index of the segment. If that write is torn, raft-wal would drop it, but take the segment for
-// closed because of the index, and read its entries by that index, which may be incomplete.
+// clearTail overwrites the remains of a torn write with zeros, from the offset end on. Remains behind a later torn write would make
+// raft-wal trust its commit. Remains of an index would make raft-wal take the segment for full.
 func clearTail(d Files, path string, end int64) error {
 	left, err := leftFrom(path, end)
 	if err != nil || left == 0 {

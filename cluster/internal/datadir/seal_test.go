@@ -13,8 +13,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// The power fails in the write that fills a segment. However far that write has come, the entries before it are there, and the log
-// goes on.
+// After a power failure in the write that fills a segment, the earlier entries are there, and the log goes on.
 func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
 	clustertest.Slow(t)
 	base := t.TempDir()
@@ -88,8 +87,7 @@ func TestPowerFailureWhenASegmentIsFilled(t *testing.T) {
 	}
 }
 
-// The power fails again and again in writes to one segment. Of each such write, any sectors may be on the disk. The remains of an
-// earlier write must not make a later torn write look whole: each entry that the log holds is one that was written.
+// After repeated power failures in writes to one segment, each entry that the log holds is one that was written.
 func TestPowerFailuresInOneSegment(t *testing.T) {
 	clustertest.Slow(t)
 	base := t.TempDir()

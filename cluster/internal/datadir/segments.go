@@ -11,20 +11,12 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// segmentFiles is the types.VFS in which raft-wal keeps its segments. It reserves disk space
-// for a segment at other times than raft-wal's own VFS does.
+// segmentFiles is the types.VFS for raft-wal's segments. raft-wal lists a segment before it calls Create, and would accept no entries if
+// Create failed for lack of space. So the first write makes the file. Each write first reserves its space, so that a failure changes
+// nothing.
 //
-// When raft-wal closes a full segment or cuts off the end of the log, it first adds a new
-// segment to its list and then calls Create. If Create failed for lack of space, the list
-// on disk and the list in memory would differ, and raft-wal would accept no entries any
-// more. So Create makes no file here; the first write to the segment does. And each write
-// reserves its space before it begins, so a write that finds no space changes nothing and
-// can be tried again.
-//
-// A segment reserves its space in steps of roomStep and not all at once, because a log whose
-// end is cut off often has many short segments. It reserves each step before a write needs
-// it, because a leader writes an entry synchronously if the reserved space may not suffice
-// for the entry (asyncWrites).
+// A segment reserves space in steps, because many segments stay short. It reserves ahead, because asyncWrites takes only entries with
+// reserved space.
 type segmentFiles struct {
 	disk Files
 	dir  string
@@ -32,9 +24,8 @@ type segmentFiles struct {
 	cached bool
 	// spare means that prepare has made spareFile, with room for the beginning of a segment, and no segment has used it yet.
 	spare bool
-	// limit is the size of a full segment. entries is an upper bound of the number of entries in the newest segment, except that it may
-	// lack the first batch of the segment. The reason is that raft-wal may call Create after StoreLogs has added that batch, and Create
-	// sets entries to 0. The method index allows for that batch.
+	// limit is the size of a full segment. entries bounds the entries of the newest segment, without its first batch if Create came
+	// after it.
 	limit   int64
 	entries atomic.Int64
 	// left is how many bytes can be appended to the newest segment in the room that is reserved, before the segment is full.
@@ -49,9 +40,7 @@ const (
 	segmentSize = 16 << 20
 	// roomStep is the unit in which a segment reserves room.
 	roomStep = 256 << 10
-	// fillLimit is the length from which on a write gets room that is not filled with zeros (see reserve). For such a write, the
-	// zeros cost at least what they save in the file system's journal. In a measurement, the zeros of a write of 64 KiB cost as
-	// much as they saved, and those of a write of 256 KiB cost one and a half times what they saved.
+	// fillLimit is the length from which on a write gets room without zeros: they would cost more than they save (reserve).
 	fillLimit = 64 << 10
 	spareFile = "spare"
 )
@@ -94,8 +83,8 @@ func (s *segmentFiles) OpenReader(dir, name string) (types.ReadableFile, error) 
 	return os.Open(filepath.Join(dir, name))
 }
 
-// OpenWriter implements types.VFS. It syncs the file, because raft-wal relies on everything
-// in it, and writes of an earlier process may not be on the disk yet.
+// OpenWriter implements types.VFS. It syncs the file, because raft-wal relies on all of it, and an earlier process may not have synced
+// it.
 func (s *segmentFiles) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f := &segmentFile{fs: s, path: filepath.Join(dir, name)}
 	info, err := os.Stat(f.path)
@@ -139,8 +128,7 @@ func (s *segmentFiles) direct(f File, path string) File {
 	return direct(f, path)
 }
 
-// segmentFile is one segment. It needs no lock: only the goroutine that appends to the log
-// makes the file and writes to it, and others read only what was written before.
+// segmentFile is one segment. It needs no lock: only one goroutine writes, and others read only what was written before.
 type segmentFile struct {
 	fs     *segmentFiles
 	path   string
@@ -210,8 +198,7 @@ func (f *segmentFile) reserve(upTo int64, n int) error {
 	return nil
 }
 
-// reserveAhead reserves room for the writes that may follow a write of n bytes, which ends at the
-// offset end. It reports no error: if there is no room, the later write that needs it fails.
+// reserveAhead reserves room behind a write of n bytes up to the offset end. Without room, the write that needs it will fail.
 func (f *segmentFile) reserveAhead(end int64, n int) {
 	next := min(end+min(max(roomStep/4, 2*int64(n)), asyncSize), f.fs.limit)
 	if !f.tight && f.reserve(next, n) != nil {

@@ -94,8 +94,7 @@ func (l *sizedLog) holds() {
 	}
 }
 
-// A leader's disk may be full at any time, whatever the lengths of the entries: entries that
-// the log has accepted find their room, and entries that it refuses may be stored later.
+// Whenever a leader's disk is full, entries that the log has accepted find room, and refused entries may be stored later.
 func TestLeadersDiskFull(t *testing.T) {
 	taken, refused := uint64(0), 0
 	for seed := range int64(6) {
@@ -136,8 +135,7 @@ func TestLeadersDiskFull(t *testing.T) {
 	}
 }
 
-// The power fails in the middle of a write, which may be long, and any of its sectors may
-// be missing. Nothing else is missing, and the log goes on.
+// After a power failure in a long write, of which any sectors may be missing, nothing else is missing, and the log goes on.
 func TestPowerFailsInALongWrite(t *testing.T) {
 	clustertest.Slow(t)
 	whole, none := 0, 0
@@ -291,7 +289,7 @@ func TestShortEntriesFindFilledRoom(t *testing.T) {
 	l.holds()
 }
 
-// The log asks a full disk for room only twice: once ahead, and once when a write needs the room. It does not ask for each write.
+// The log asks a full disk for room only twice: once ahead, and once when a write needs the room.
 func TestFullDiskIsAskedOnce(t *testing.T) {
 	clustertest.Slow(t)
 	on := &roomDisk{}

@@ -67,8 +67,8 @@ func (g *Log) openSettled(d Files, path string) error {
 // Settled returns the index up to which this node knows that the log is committed or applied: these entries must not be replaced.
 func (g *Log) Settled() uint64 { return max(g.noted.Load(), g.hooks.reached()) }
 
-// noteSettled writes log.settled on every settledEvery-th call, if the index has grown; the caller holds mu. The index that it writes is
-// at most the index of the last entry on this disk.
+// noteSettled writes log.settled on every settledEvery-th call; the caller holds mu. The index is never beyond the last entry on the
+// disk.
 func (g *Log) noteSettled() error {
 	if g.appends++; g.appends%settledEvery != 0 || g.settledFile == nil {
 		return nil
@@ -84,8 +84,7 @@ func (g *Log) noteSettled() error {
 	return err
 }
 
-// refuseCut fails if a deletion of all entries from the index first on would remove committed entries. It allows every deletion if the
-// newest snapshot holds all committed entries.
+// refuseCut fails if a deletion from first on would remove committed entries that the newest snapshot does not hold.
 func (g *Log) refuseCut(first uint64) error {
 	settled := g.Settled()
 	if first > settled || g.snaps.Newest().Index >= settled {

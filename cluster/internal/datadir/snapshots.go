@@ -28,14 +28,11 @@ import (
 //	snapshots/<term>-<index>-<number>/state.bin   raftfsm/snapshot.go
 //	                                 /meta.json   Raft's metadata of the snapshot
 //
-// meta.json is one line of JSON and, from format 1 on, a second line with the
-// CRC-32C of the first in hexadecimal. A snapshot is made in a directory whose name ends in
-// ".tmp", and gets its final name when all of it is on the disk. So a snapshot with
-// a final name is whole, unless the disk has damaged it since.
+// meta.json is one line of JSON and, from format 1 on, a second line with the CRC-32C of the first in hexadecimal. A snapshot loses the
+// ".tmp" at the end of its directory's name when all of it is on the disk.
 //
-// hashicorp/raft's own snapshot store is not used for two reasons. It syncs the whole snapshot
-// at once at the end, and the log's syncs wait for that sync. And it does not check whether
-// the content of a snapshot, from a peer or from the FSM, can be restored.
+// hashicorp/raft's own snapshot store makes one long sync, which delays the log's, and does not check whether the content can be
+// restored.
 const (
 	snapshotDir   = "snapshots"
 	stateFile     = "state.bin"
@@ -44,8 +41,7 @@ const (
 	metaFormat    = 1
 	snapshotsKept = 2
 
-	// afterRead is how long after the last read of a snapshot the log keeps the entries behind that snapshot. The node to which the
-	// snapshot is sent needs these entries next. If that node stops reading, afterRead passes, and the log no longer keeps them.
+	// afterRead is how long after the last read of a snapshot the log keeps the entries behind it, which the reader needs next.
 	afterRead = 10 * time.Second
 
 	// syncBytes is how much of a snapshot is written between two syncs.
@@ -164,9 +160,7 @@ func (s *Snapshots) Newest() raft.SnapshotMeta {
 	return s.list[0].SnapshotMeta
 }
 
-// covered returns the index up to which entries at the beginning of the log may be deleted. The entries behind the older snapshot must
-// stay: if the newest snapshot turns out to be damaged, the older one and these entries must replace it. The entries behind a snapshot
-// that is being sent must stay, too: without them a slow follower would need another snapshot next.
+// covered returns the index up to which entries may be deleted. Those behind the older snapshot, or behind one being sent, stay.
 func (s *Snapshots) covered() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -303,8 +297,7 @@ type snapshotSink struct {
 // ID implements raft.SnapshotSink.
 func (k *snapshotSink) ID() string { return k.meta.ID }
 
-// Write implements io.Writer. It syncs the file after each syncBytes. If it made one large sync at the end, the syncs of the log would
-// have to wait for that sync.
+// Write implements io.Writer. It syncs after each syncBytes, because the log's syncs would wait for one large sync.
 func (k *snapshotSink) Write(p []byte) (int, error) {
 	if k.pace != nil {
 		defer k.pace.add(k.pace.now())
@@ -320,8 +313,7 @@ func (k *snapshotSink) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// OwnState returns a writer with which this node's own state is written to sink, a snapshot that Raft has begun. The writer rests
-// between pieces of work (pace), but not while the function hurried returns true.
+// OwnState returns a writer of this node's own state to sink. The writer rests between pieces of work unless hurried returns true.
 func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	if k, ok := sink.(*snapshotSink); ok {
 		if k.pace != nil {
@@ -332,8 +324,7 @@ func OwnState(sink raft.SnapshotSink, hurried func() bool) io.Writer {
 	return sink
 }
 
-// whole returns a writer to k whose pace also counts the time between two writes as work: in that time the caller encodes this node's own
-// state. whole is not used for a peer's snapshot, because then the caller only waits for the peer between two writes.
+// whole returns a writer to k whose pace also counts the time between two writes, in which the caller encodes this node's state.
 func (k *snapshotSink) whole() io.Writer {
 	k.own = true
 	if k.pace == nil {
@@ -378,10 +369,8 @@ func (k *snapshotSink) Close() error {
 
 var errLateSnapshot = errors.New("cluster: a snapshot from a peer that this node has gone beyond")
 
-// late fails if a peer's snapshot is older than this node's newest one, or if this node's log already holds the
-// snapshot's last entry (Log.outgrown). Such a snapshot comes from a connection that was stuck for a while. Raft would
-// still restore it, and delete the log entries after it. The log does not change during the check, because Raft waits
-// for Close.
+// late fails if this node's newest snapshot or log has gone beyond a peer's snapshot: Raft would delete later entries. The log does not
+// change meanwhile, because Raft waits for Close.
 func (k *snapshotSink) late() error {
 	if k.own || k.store.outgrown == nil {
 		return nil
@@ -450,8 +439,7 @@ func (s *Snapshots) discard(gone ...string) error {
 	return errors.Join(faults...)
 }
 
-// erase deletes the snapshot at path, which may still have its unfinished name. If it has its final name, erase gives it the unfinished
-// name first, because after a crash a half deleted snapshot must not look like a damaged one.
+// erase deletes the snapshot at path. It renames it first, because a half deleted snapshot must not look like a damaged one.
 func (s *Snapshots) erase(path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		if err := s.disk.Rename(path, path+unfinished); err != nil {

@@ -14,9 +14,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// openSnapshots verifies every snapshot in the directory and lists those that are sound. It deletes unfinished snapshots. Damaged
-// snapshots, and those that the disk cannot read, are not listed. openSnapshots fails if a newer program has written a snapshot, or if
-// the system does not let this process read one.
+// openSnapshots lists the sound snapshots, and deletes unfinished ones. It fails if one is of a newer program, or may not be read.
 func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) {
 	s := &Snapshots{dir: filepath.Join(base, snapshotDir), disk: fs, log: log, read: map[uint64]time.Duration{}}
 	if err := fs.Mkdir(s.dir); err != nil {
@@ -48,9 +46,7 @@ func openSnapshots(base string, fs Files, log hclog.Logger) (*Snapshots, error) 
 	return s, nil
 }
 
-// found takes a snapshot into the list if err, the result of verify, is nil. Otherwise the snapshot counts as spoiled, and is deleted
-// when the next snapshot is complete. found fails if the snapshot may be sound all the same: then it must not be deleted, and the node
-// must not start.
+// found lists a snapshot if err, from verify, is nil, or else notes it as spoiled. It fails if the snapshot may be sound.
 func (s *Snapshots) found(name string, meta snapshotMeta, err error) error {
 	switch {
 	case err == nil:
@@ -68,8 +64,7 @@ func (s *Snapshots) found(name string, meta snapshotMeta, err error) error {
 	return nil
 }
 
-// lacking returns the error for a log whose snapshot is not there. If the disk could not read a snapshot, the error says which file could
-// not be read, and why, because that snapshot may be the one that is missing.
+// lacking returns the error for a log without its snapshot. It adds why the disk could not read one, perhaps the missing one.
 func (s *Snapshots) lacking(err error) error {
 	if s.unread == nil {
 		return err

@@ -30,8 +30,7 @@ func onSnapshot(t *testing.T) (dir, state string) {
 	return dir, filepath.Join(newestSnapshot(dir, d.Snapshots), stateFile)
 }
 
-// TestSnapshotThatCannotBeRead: a snapshot cannot be read because of the disk, or because of the rights of its files. The error
-// does not call it damaged. It names the file and the reason, and does not advise to throw the data away.
+// If the disk or missing rights prevent the reading of a snapshot, the error names file and reason, and speaks of no damage.
 func TestSnapshotThatCannotBeRead(t *testing.T) {
 	t.Run("disk", func(t *testing.T) {
 		const unreadable = "/proc/self/mem" // Linux: no memory is at the address 0

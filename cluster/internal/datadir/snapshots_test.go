@@ -13,8 +13,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// While a snapshot is sent to a node, and shortly after, the log keeps the entries behind the snapshot. If that node hangs, the log
-// keeps them only for afterRead more.
+// While a snapshot is sent, and for afterRead after its last read, the log keeps the entries behind the snapshot.
 func TestLogStaysWhileASnapshotIsRead(t *testing.T) {
 	s, err := openSnapshots(t.TempDir(), SystemDisk(), hclog.NewNullLogger())
 	if err != nil {

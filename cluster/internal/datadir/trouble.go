@@ -6,14 +6,12 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// trouble is the state of a log that accepts no entries because the disk is full. A short entry, such as the first of a term, may still
-// fit in the room that the newest segment has reserved, but the entry that did not fit may still not fit. If a short entry ended the
-// trouble, a follower would be ready and not ready by turns, as often as its leader sends the long entry again. So the trouble ends when
-// an append succeeds that is as large as the largest one that failed, or when the disk has room for such an append (Probe).
+// trouble is the state of a log that accepts no entries because the disk is full. If short entries, which may still fit, ended the
+// trouble, a follower would be ready and not ready by turns. So the trouble ends when an append as large as the largest failed one
+// succeeds, or when the disk has room for it (Probe).
 //
-// It may be that no leader sends the long entry any more, because its leader was deposed, and the log goes on with other entries.
-// Then the trouble also ends when the disk has room for short entries (roomKept). The size that did not fit still bounds the
-// entries that this node proposes if it leads (Room).
+// Once the log goes on with other entries, room for short ones (roomKept) ends the trouble. Room still stays below the size that did not
+// fit.
 type trouble struct {
 	why   atomic.Pointer[string] // the error; nil: the log accepts entries
 	least atomic.Int64           // bytes of the smallest append that failed; 0: none has
@@ -22,8 +20,7 @@ type trouble struct {
 	at    uint64                 // index of the longest entry of the last append that failed; 0: the log goes on behind it
 }
 
-// wants notes that an append or a cut has failed; lack is how many bytes of disk space it lacked. logs is empty if a cut has failed. The
-// caller holds Log.mu.
+// wants notes that an append of logs, or a cut without logs, has failed because it lacked so many bytes. The caller holds Log.mu.
 func (t *trouble) wants(logs []*raft.Log, lack int64) {
 	size, long := sizeOf(logs), 0
 	t.size, t.lack, t.at = max(t.size, size), max(t.lack, lack, size), 0
@@ -53,9 +50,7 @@ func (g *Log) Trouble() string {
 	return ""
 }
 
-// Probe ends the trouble if the disk has room for the append that did not fit. If the log has gone on without that append, room
-// for short entries is enough. A node whose log is in trouble does not lead, so it may get no entry that would end the trouble.
-// Therefore its owner must call Probe from time to time.
+// Probe ends the trouble if the disk has room again. The owner must call Probe from time to time, because no entry may come.
 func (g *Log) Probe() {
 	t := &g.trouble
 	if t.why.Load() == nil && t.least.Load() == 0 {
@@ -91,11 +86,8 @@ func (g *Log) Stuck() uint64 {
 	return g.trouble.at
 }
 
-// failed handles the error err of an append or of a cut of the log's end; the caller holds mu. If unchanged is true, the log is as it
-// was, and Raft knows that. Then the node goes on, but is not ready until the trouble ends (see trouble).
-//
-// If unchanged is false, the content of the disk is unknown, or the log is shorter than Raft believes. Then failed ends the process: only
-// a new start can read the true log, and until then the node must not vote or acknowledge.
+// failed handles a failed append or cut; the caller holds mu. If unchanged is true, the log is as Raft knows it. Otherwise only a new
+// start can read the true log, so failed ends the process.
 func (g *Log) failed(err error, unchanged bool) error {
 	if g.hooks.Logger == nil {
 		return err // Open has not set the hooks, so Raft has not started

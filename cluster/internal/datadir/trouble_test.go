@@ -10,8 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// TestTroubleEndsWhenTheEntryFits: a log is in trouble because it had no room for a long entry. A short entry that fits in the
-// room of the segment does not end the trouble. An entry as long as the first one ends it, and so does room on the disk.
+// A short entry does not end the trouble about a long one. An entry as long as that one ends it, and so does room.
 func TestTroubleEndsWhenTheEntryFits(t *testing.T) {
 	for _, end := range []struct {
 		name string

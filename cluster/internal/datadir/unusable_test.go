@@ -15,8 +15,7 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 )
 
-// TestDataThatCannotBeOpened: a directory cannot be used because the process lacks rights or file descriptors, or because another
-// process uses it. The error does not call the data damaged, and does not tell the operator to throw it away.
+// If rights, file descriptors or another process keep a directory from being used, the error does not call the data damaged.
 func TestDataThatCannotBeOpened(t *testing.T) {
 	dir := t.TempDir()
 	d, err := openDir(dir, LogWAL)

@@ -75,8 +75,7 @@ type sealedVotes struct {
 
 var _ raft.StableStore = (*sealedVotes)(nil)
 
-// openVotes returns the store of the term and the vote, after it has checked raft.db against raft.last, the file at path.
-// It makes raft.last in a directory that has none yet.
+// openVotes returns the store of the term and the vote, after a check of raft.db against raft.last, the file at path.
 func openVotes(d Files, inner raft.StableStore, path string) (*sealedVotes, error) {
 	s := &sealedVotes{StableStore: inner}
 	now, err := s.look()
@@ -225,9 +224,7 @@ func (s *sealedVotes) close() error {
 	return s.file.Close()
 }
 
-// CheckTerm fails if the node's term does not fit the log and the snapshots. If the node's term is lower than the term of its own
-// entries, the node has forgotten elections, and might vote in them again. If the node's term is too far above the term of these
-// entries, the node's term is damaged (roster.PlausibleTerm).
+// CheckTerm fails if the node's term is below that of its log, so that it might vote twice, or too far above (roster.PlausibleTerm).
 func (d *Dir) CheckTerm() error {
 	term, err := d.votes.GetUint64([]byte(currentTerm))
 	if err != nil && !isNotFound(err) {
@@ -267,9 +264,8 @@ func (s fatalStable) Set(k, v []byte) error {
 	return s.check(s.StableStore.Set(k, v))
 }
 
-// SetUint64 deletes the candidate of the last vote before it writes the term of the next vote. Raft writes the term first and the
-// candidate later. If the process were killed in between, the next start would find the new term with the old candidate. The node would
-// then confirm a vote in the new term that it never gave, without a check of that candidate's log.
+// SetUint64 deletes the last vote's candidate before it writes a new vote's term. Otherwise a crash between Raft's two writes would
+// leave a vote for that candidate that the node never gave.
 func (s fatalStable) SetUint64(k []byte, v uint64) error {
 	if string(k) == lastVoteTerm {
 		if err := s.Set([]byte(lastVoteCandidate), nil); err != nil {

@@ -138,8 +138,7 @@ func looksWhole(d Disk, dir string) (v votes, err error) {
 	return s.last, errors.Join(s.close(), os.WriteFile(path, before, 0o600))
 }
 
-// places returns the offsets of the bytes of a file that matter. In raft.db these are the bytes of all keys and values that were
-// ever written. If another byte changes, bbolt notices that itself, or panics.
+// places returns the offsets of the bytes that matter; in raft.db, those of keys and values. bbolt itself finds other changes.
 func places(name string, b []byte) (list []int) {
 	if name != boltFile {
 		for at := range b {
@@ -166,8 +165,7 @@ func places(name string, b []byte) (list []int) {
 	return list
 }
 
-// TestVoteOfAnEarlierTime: a start refuses raft.db as it was before the last vote, though that file is
-// whole in itself. The node could vote again in the same term, and there could be a second leader.
+// A start refuses raft.db as it was before the last vote, because the node could vote again in the same term.
 func TestVoteOfAnEarlierTime(t *testing.T) {
 	dir := voted(t)
 	before, err := os.ReadFile(filepath.Join(dir, boltFile))
@@ -187,8 +185,7 @@ func TestVoteOfAnEarlierTime(t *testing.T) {
 	mustNotOpen(t, dir, "raft.db", "lockstep remove")
 }
 
-// TestDirectoryOfVersion010: in a directory of version 0.1.0, neither the values nor node.json have a checksum. A node starts
-// with it, and adds the checksums. Version 0.1.0 can read the term that this version writes.
+// A node starts with a directory of version 0.1.0, and adds checksums. Version 0.1.0 can read the term that this version writes.
 func TestDirectoryOfVersion010(t *testing.T) {
 	dir := voted(t)
 	if err := os.Remove(filepath.Join(dir, votesFile)); err != nil {
@@ -251,9 +248,7 @@ func (s *stoppingStable) SetUint64(k []byte, v uint64) error {
 	return s.StableStore.SetUint64(k, v)
 }
 
-// Raft writes a vote in two steps: first the term, then the candidate. If the process is killed
-// between them, the disk has the new term beside the candidate of an earlier vote. Raft would then
-// confirm to that candidate a vote in the new term that it never gave, without comparing the logs.
+// If the process is killed between Raft's two writes of a vote, the node confirms no vote that it never gave.
 func TestKilledWhileVoting(t *testing.T) {
 	for steps := range 5 {
 		t.Run(fmt.Sprint(steps), func(t *testing.T) {

@@ -7,14 +7,10 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Some commands make this node itself, and not the leader, do heavy work: it hashes the whole state, or reads a file with ten
-// thousand users. Gate.Rest delays a client only after the node has done such work for that client. So if hundreds of clients
-// each sent one such command, all these commands would run at once. The node has neither the processors nor the memory for that.
-// Therefore the node does one piece of work of each kind at a time (Gate.Alone), and leaves other clients some time between two
-// pieces (Gate.Pace). Clients that ask for the same result share it (Shared).
+// Some commands make this node itself do heavy work, and Gate.Rest delays a client only afterwards. So the node does one piece of each
+// kind at a time (Gate.Alone), with pauses for other clients (Gate.Pace). Clients that ask for the same result share it (Shared).
 
-// OwnKind is a kind of heavy work that a node does by itself. Alone makes a piece of work wait only for a piece of the same kind. Work of
-// some kinds waits for the leader, or for a script that holds the state, and must not hold up work of other kinds.
+// OwnKind is a kind of heavy work of the node itself. Kinds do not wait for each other: some wait for the leader.
 type OwnKind int
 
 const (
@@ -36,9 +32,8 @@ func newTurns() (one [ownKinds]*semaphore.Weighted) {
 	return one
 }
 
-// Alone waits until the node does no other piece of work of the kind. It must be called only on a Gate that Beside has made. The
-// result ok is false if the client has been cut off, or the node closes; otherwise the caller must call the function leave at the
-// end of the work. The parameter c is nil for work without a client.
+// Alone waits until the node does no other work of the kind. If ok is true, the caller must call leave; else the client or the node has
+// gone.
 func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	ctx, end := c.until(g.ctx)
 	defer end()
@@ -53,10 +48,7 @@ func (g *Gate) Alone(c *Client, kind OwnKind) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pace waits until the next piece of work may begin, but no longer than yieldLate. After a piece that took some time, the node
-// waits for ownTimes times as long before it begins another one. Pace does not wait while other clients are idle. Unlike Rest,
-// Pace is called before the work; the caller must call the function done at the end of the work. The result ok is false in the
-// same cases as that of Alone. If c is nil, Pace does not wait.
+// Pace waits until other clients have had ownTimes the time of the last piece, or are idle. If ok is true, call done after the work.
 func (g *Gate) Pace(c *Client) (done func(), ok bool) {
 	if c == nil {
 		return func() {}, true
@@ -85,8 +77,7 @@ type Shared[T any] struct {
 // NewShared returns a Shared for results of work of the kind.
 func NewShared[T any](g *Gate, kind OwnKind) *Shared[T] { return &Shared[T]{gate: g, kind: kind} }
 
-// Get returns a result of work that began after the call of Get. All callers that wait while the function work runs share the
-// result of its next run that succeeds. The parameter last of that function is the last result.
+// Get returns a result of work that began after the call. Callers that wait share it. last is the previous result.
 func (s *Shared[T]) Get(c *Client, work func(last T) (T, error)) (result T, err error) {
 	asked := s.begun.Load()
 	leave, ok := s.gate.Alone(c, s.kind)

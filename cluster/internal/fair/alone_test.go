@@ -6,9 +6,7 @@ import (
 	"time"
 )
 
-// Clients that ask for the hash of the state while a node computes one share the next hash. So four hundred questions cost two
-// hashes. A hash is no older than the question. The node computes one hash at a time, and gives other clients their time before
-// the next one.
+// Clients that ask for the hash while a node computes one share the next hash. A hash is no older than the question.
 func TestSharedWorkIsDoneOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)

@@ -29,8 +29,7 @@ func (g *Gate) NewClient(addr netip.Addr) *Client {
 	return c
 }
 
-// Gone notes that the server has cut the client off. Requests of the client that still wait for their turn will not be run.
-// If the server does not cut the client off, its requests are run even if it has closed the connection.
+// Gone notes that the server has cut the client off. Requests of a client that has merely closed its connection are still run.
 func (c *Client) Gone() {
 	if c == nil {
 		return
@@ -67,8 +66,7 @@ func (c *Client) until(ctx context.Context) (_ context.Context, end context.Canc
 	}
 }
 
-// AwaitGone returns a channel that gets a value when the client is cut off. The caller must call the function end when it no
-// longer reads the channel. c is nil for work without a client.
+// AwaitGone returns a channel that gets a value when the client is cut off. The caller must call end afterwards.
 func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	if c == nil {
 		return nil, func() {}
@@ -90,8 +88,7 @@ func (c *Client) AwaitGone() (gone <-chan struct{}, end func()) {
 	return left, func() { c.leave.Store(outer) }
 }
 
-// lightSince returns c.light if it is of this era (Gate.era). Otherwise it returns the value of c.light for a client that has sent no
-// light request in this era.
+// lightSince returns c.light if it is of this era (Gate.era), else the value for no light request in this era.
 func (c *Client) lightSince(era uint32) uint64 {
 	if n := c.light.Load(); uint32(n>>32) == era {
 		return n

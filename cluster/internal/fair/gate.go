@@ -13,17 +13,14 @@ import (
 	"lockstep/store"
 )
 
-// A lock costs a leader microseconds. A value of a megabyte, a union of large sets or a read of a long list costs tens of
-// milliseconds, in which all other requests wait. So heavy work gives way to the light work of other clients. After one piece
-// of heavy work, the next piece of this node's clients waits for yieldTimes times as long as the last one took. The wait ends
-// earlier when the other clients are idle. If no other client is active, there is no wait.
+// Heavy work, such as a read of a long list, takes a leader tens of milliseconds, in which all other requests wait. So the next piece
+// waits for yieldTimes times as long, or until the other clients are idle.
 //
-// A node recognizes heavy work with large arguments before it is done, and other heavy work only afterwards. From then on the client
-// counts as heavy for YieldMemory, and so does each new connection from its address, because a client may connect anew for each command.
+// A node recognizes large arguments beforehand, other heavy work only afterwards. Then the client counts as heavy for YieldMemory, as
+// does each new connection from its address.
 //
-// But commands from which clients build locks keep their place in the order of arrival (call.KeepsPlace). A client may take a lock again
-// by another connection without waiting for the reply to its release: it relies on that order. If such a command turns out to be heavy,
-// the node delays its reply instead (HoldReplies), because a client usually sends nothing before it has the reply.
+// Commands from which clients build locks keep their place in the order of arrival (call.KeepsPlace): a client may take a lock again by
+// another connection before the reply to its release. The node delays their replies instead (HoldReplies).
 
 const (
 	// HeavyTime is the time above which the evaluation of a command is heavy.
@@ -33,12 +30,9 @@ const (
 
 	// yieldTimes is the time that the other clients get after a piece of heavy work, as a multiple of the time that the piece took.
 	yieldTimes = 9
-	// ownTimes takes the place of yieldTimes for work that the node does by itself. When Rest returns, the client's next piece begins at
-	// once, so that piece runs in the time that the other clients get. So such work has a quarter of all time, unless its pieces are so
-	// long that YieldMost applies.
+	// ownTimes is yieldTimes for work of the node itself. The next piece runs within that time, so such work has a quarter of all time.
 	ownTimes = 4
-	// ownIdle is how long the other clients must have been idle before a piece of the node's own work may begin at once. It is long,
-	// because the node does not see requests that wait for a processor.
+	// ownIdle is how long others must be idle before own work begins at once. The node does not see requests that wait for processors.
 	ownIdle = time.Second
 	// YieldMost bounds the time that the other clients get after a piece of heavy work.
 	YieldMost = 2 * time.Second
@@ -62,9 +56,8 @@ const (
 	// heldReply is the memory of a held reply beside its bytes: a goroutine, and the buffers of a client that
 	// may have closed its connection.
 	heldReply = 16 << 10
-	// LargeAtOnce bounds the bytes of the commands with large arguments that the clients of a node have under way at once. One request
-	// that is larger may run if it runs alone. For each argument, the bytes of one reply are added, because the argument may have one.
-	// The bound is needed because a request with large arguments is in memory several times: to be evaluated, logged, sent and applied.
+	// LargeAtOnce bounds the bytes of all commands with large arguments, because each is in memory several times. A larger one runs
+	// alone.
 	LargeAtOnce = 8 << 20
 	// yieldAddrs bounds the number of addresses in Gate.lately.
 	yieldAddrs = 1024
@@ -130,17 +123,14 @@ func newGate(ctx context.Context, clock Clock, members func() int, times time.Du
 	return &Gate{ctx: ctx, clock: clock, members: members, times: times, activity: a, lately: map[netip.Addr]time.Duration{}, changed: make(chan struct{}), large: semaphore.NewWeighted(LargeAtOnce)}
 }
 
-// Beside returns a Gate for work that the node does by itself for its clients, such as COMMAND DOCS. That work gives way to
-// the same requests as the work of g, and has about a quarter of the time while there are such requests (ownTimes).
+// Beside returns a Gate for work that the node does by itself. That work gives way to the same requests as the work of g.
 func (g *Gate) Beside() *Gate {
 	own := newGate(g.ctx, g.clock, g.members, ownTimes, g.activity)
 	own.idle, own.one = ownIdle, newTurns()
 	return own
 }
 
-// Rest delays client c so that requests of other clients go first. It is called after this node itself, not the leader, has done work for
-// c. The parameter took is how long that work took, plus the time of the client's next piece if it is known beforehand. The next piece
-// may begin when Rest returns.
+// Rest delays c after this node itself has worked for c. took may include the time of the next piece.
 func (g *Gate) Rest(c *Client, took time.Duration) {
 	if c == nil {
 		return
@@ -171,9 +161,8 @@ func (g *Gate) known(addr netip.Addr, now time.Duration) time.Duration {
 	return 0
 }
 
-// Remember notes that a client has done heavy work of this cost; a cost of 0 means light work, which is not noted. It reports whether the
-// replies to the work have to be held. The first heavy request of a client delays no reply unless it took more than longTime, because a
-// request may be slow by chance.
+// Remember notes heavy work, and reports whether to hold its replies. A client's first may be slow by chance, and is held only above
+// longTime.
 func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	if c == nil || cost == 0 {
 		return false
@@ -188,8 +177,7 @@ func (g *Gate) Remember(c *Client, cost time.Duration) (holds bool) {
 	return holds
 }
 
-// mark makes a client count as heavy for YieldMemory from the time now on. If g.lately has room for the client's address, the address
-// counts as heavy for as long.
+// mark makes a client, and its address if g.lately has room, count as heavy for YieldMemory from now on.
 func (g *Gate) mark(c *Client, now time.Duration) {
 	until := now + YieldMemory
 	c.heavy.Store(int64(until))
@@ -209,8 +197,7 @@ func (g *Gate) mark(c *Client, now time.Duration) {
 	g.addrs.Store(int32(len(g.lately)))
 }
 
-// Heavy reports whether a request has to give way, and for how long at most. It also counts the light requests, to
-// which heavy work gives way.
+// Heavy reports whether a request has to give way, and for how long at most. Heavy also counts the light requests.
 func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Duration) {
 	if c == nil {
 		return false, 0
@@ -234,10 +221,8 @@ func (g *Gate) Heavy(c *Client, calls []call.Call) (heavy bool, patience time.Du
 	return false, 0
 }
 
-// GiveWay waits for the turn of a client whose session has read the arguments of a command and does not submit the command now. The
-// session keeps the arguments for later, or answers the command itself. Reading the arguments was work, too, so GiveWay waits unless they
-// have only call.HeavyBytes bytes or less. The caller must call the function leave when the session has kept the arguments or answered
-// the command.
+// GiveWay waits for a turn after a session has read large arguments. The caller must call leave when the session has kept or answered
+// them.
 func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	if c == nil || bytes <= call.HeavyBytes {
 		return func() {}
@@ -255,9 +240,7 @@ func (g *Gate) GiveWay(c *Client, bytes, arguments int) (leave func()) {
 	}
 }
 
-// Pass waits until the calls of a client, which are heavy work, have their turn. Then it calls the function run, which submits
-// them and returns the number of bytes of their replies. If the client has been cut off by then, and the calls have large
-// arguments, Pass returns false and has not called run.
+// Pass waits for the turn of heavy calls. Then run submits them. Large calls of a client that was cut off do not run.
 func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run func() (replied int)) (ran bool) {
 	bytes := call.Size(calls)
 	ctx, end := c.until(g.ctx)
@@ -273,23 +256,19 @@ func (g *Gate) Pass(c *Client, calls []call.Call, patience time.Duration, run fu
 	return true
 }
 
-// If the arguments of a command are large, admit waits until LargeAtOnce has room for the command, or until ctx ends. The caller must
-// call the function leave when the command has ended.
+// admit waits until LargeAtOnce has room for large arguments. The caller must call leave when the command has ended.
 func (g *Gate) admit(ctx context.Context, c *Client, bytes, arguments int) (leave func()) {
 	n := int64(min(bytes+store.ReplySize*arguments, LargeAtOnce)) // each argument may have a reply
-	// If c.admitted is set, GiveWay has already admitted the command, and now the session submits a part of the work on it. Acquire fails
-	// if the node closes, or the client is cut off.
+	// If c.admitted is set, GiveWay has already admitted the command.
 	if bytes <= call.HeavyBytes || c.admitted.Load() || g.large.Acquire(ctx, n) != nil {
 		return func() {}
 	}
 	return func() { g.large.Release(n) }
 }
 
-// HoldReplies delays the replies to heavy work that kept its place in the order of arrival, until other clients have had their time
-// (yieldTimes). If many clients do such work, HoldReplies releases their replies one by one. The pauses are so long that the leader has
-// time left even if the clients of every node do such work. So another client that takes a lock waits for one of these commands, not for
-// all of them. The parameter more is how many bytes the caller keeps beside the replies. The parameter most is the longest time that
-// HoldReplies may hold them.
+// HoldReplies delays the replies to heavy work that kept its place, until other clients have had their time; most bounds the delay. It
+// releases replies one by one, so a client that takes a lock waits for only one such command. more is how many bytes the caller keeps
+// beside the replies.
 func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time.Duration) {
 	if c == nil {
 		return
@@ -328,9 +307,8 @@ func (g *Gate) HoldReplies(c *Client, replies []store.Reply, more int, most time
 	}
 }
 
-// awaitSlot waits until the first of three events: the monotonic time in the parameter slot comes, ctx ends, or the other clients have
-// done nothing for 1.25 times the duration in the parameter idle. After the third event, no request of the other clients can be waiting
-// behind heavy work.
+// awaitSlot waits until slot comes, or the others have been idle for 1.25 times idle: then none of their requests waits behind heavy
+// work.
 func (g *Gate) awaitSlot(ctx context.Context, c *Client, slot, idle time.Duration) {
 	idle += idle / 4
 	for {
@@ -357,8 +335,7 @@ func (g *Gate) idleFor(now time.Duration) time.Duration {
 	return g.quiet(g.present(), now)
 }
 
-// quiet gets the present tally, notes whether it differs from that of the last call, and returns how long ago a call last saw a
-// change. mu is held.
+// quiet notes the present tally, and returns how long ago a call last saw it change; mu is held.
 func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	if is != g.seen {
 		g.seen, g.changes = is, now
@@ -366,9 +343,7 @@ func (g *Gate) quiet(is tally, now time.Duration) time.Duration {
 	return now - g.changes
 }
 
-// enter waits until a piece of heavy work may run, and then begins the piece. It waits until patience has passed or ctx ends, at the
-// latest. The caller must end the piece, either with the function done, which gets the number of bytes that were read and replied, or
-// with g.end.
+// enter begins a piece of heavy work at its turn, after patience, or when ctx ends. The caller must end it by done or g.end.
 func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes int, patience time.Duration) (done func(moved int)) {
 	writes := !call.ReadOnly(calls)
 	late := g.clock.Monotonic() + patience
@@ -395,14 +370,12 @@ func (g *Gate) enter(ctx context.Context, c *Client, calls []call.Call, bytes in
 	}
 }
 
-// begin begins a piece of heavy work if its turn has come, and returns 0. Otherwise the caller has to wait before it calls begin again:
-// for the duration wait, or until the channel changed is closed. *seen is the tally before the last wait, if that wait was long enough to
-// see whether the others are idle; else it is the zero tally. begin updates *seen.
+// begin begins a piece of heavy work and returns 0, or returns for how long the caller has to wait, unless changed is closed. *seen is
+// the tally before that wait; zero if the wait was too short to see the others idle.
 func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes bool) (wait time.Duration, changed chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	// A follower sees the entries of clients of other nodes, but not their waiting requests. So on a follower a second
-	// piece may begin before the follower sees any work of these clients.
+	// A follower sees the entries of other nodes' clients, but not their waiting requests. So there a second piece may begin too early.
 	is := g.present()
 	own := c.lightSince(g.era.Load()) & (1<<32 - 1)
 	alone := is.light-g.was.light <= own && int64(is.applied-g.was.applied) <= int64(g.wrote+own)
@@ -418,8 +391,8 @@ func (g *Gate) begin(c *Client, now, late time.Duration, seen *tally, writes boo
 		return min(late, g.next, now+g.pause) - now, g.changed
 	}
 	if g.running == 0 && (now >= g.next || is == *seen) {
-		// Enough time has passed since the last piece to see the work of others. Otherwise g.was stays as it is, and the next call of
-		// begin compares with an earlier tally.
+		// The time since the last piece was long enough to see the work of others. Otherwise the next call compares with an earlier
+		// tally.
 		g.since(is)
 	}
 	g.running++
@@ -439,8 +412,7 @@ func (g *Gate) end(began, now time.Duration) {
 	g.changed = make(chan struct{})
 }
 
-// owe accounts for a piece that did not wait for its turn. It returns the present tally, and the time until which the reply is held. That
-// time is the end of the slots of all earlier held replies, but at most yieldCrowd from now. The slot of this reply is times*took long.
+// owe accounts for a piece that did not wait. slot is when the slots of earlier replies end, at most yieldCrowd from now.
 func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -454,9 +426,8 @@ func (g *Gate) owe(took, now time.Duration, times int) (is tally, slot time.Dura
 	return g.present(), slot
 }
 
-// look ends the holding of a reply that owe has begun. The parameter from is the tally that owe returned. After look,
-// the method begin counts only the work that others have done since that tally. It ignores one entry, because a
-// follower may apply the writes of the held piece after that tally.
+// look ends the holding of a reply. begin then counts the others' work since the tally from, without one entry, perhaps the held
+// piece's.
 func (g *Gate) look(from tally) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

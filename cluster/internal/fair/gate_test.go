@@ -64,8 +64,7 @@ func calls(lines ...string) (list []call.Call) {
 	return list
 }
 
-// A client that has done heavy work takes, releases and renews locks without a wait. Its other commands wait for one second, or
-// for five seconds if they have large arguments. Then they run although the gate is still closed.
+// A client that has done heavy work takes, releases and renews locks without a wait. Its other commands wait for a bounded time.
 func TestHeavyWorkWaitsNotForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, end := testGate(t)
@@ -160,8 +159,7 @@ func TestHeavyWorkEndsWithTheNode(t *testing.T) {
 	})
 }
 
-// A node's own work has a quarter of the time while clients do anything, however seldom, and all of the time when no client
-// has done anything for a second.
+// A node's own work has a quarter of the time while clients do anything, and all of it after a second without requests.
 func TestOwnWorkHasAQuarter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients, piece = 30, 2 * time.Millisecond

@@ -5,21 +5,14 @@ import (
 	"time"
 )
 
-// When a batch has been answered, its clients send again. Subscribers to which the batch has sent a
-// message try to take the lock that is now free. The sequencer waits a moment for all these requests, so
-// that they share one entry and one disk write instead of two. During the wait it evaluates the requests
-// that have come, so that little is left to do when the last one comes.
-//
-// Where the wait costs more than it saves, for example where clients hand on one lock, the sequencer soon stops waiting
-// (learn). This was measured with 50 clients. With a lock for each client, batches had 39 requests without the wait. With the
-// wait the batches were full, and clients took and released a sixth more locks per second. With one lock for all clients, the
-// wait reduced the number of hand-offs by a tenth.
+// After a batch, its clients send again, and subscribers try to take the lock that is now free. The sequencer waits a moment for all of
+// them, so that they share one entry. It soon stops waiting where the wait costs more than it saves (learn).
 
 // GatherLimit bounds how long a batch waits for more requests.
 const GatherLimit = time.Millisecond
 
-// GatherRetry bounds how many batches do not wait after a wait that did not pay. This number about doubles (n becomes 2n+1) with
-// each wait that does not pay, and halves with each wait that does.
+// GatherRetry bounds how many batches do not wait after a wait that did not pay. The number doubles with each such wait, and halves
+// otherwise.
 const GatherRetry = 32
 
 // Gatherer decides how long a batch waits, and for how many requests.
@@ -51,10 +44,8 @@ type gathering struct {
 	ended   time.Duration
 }
 
-// Gather takes the queued requests out of the Inbox, and returns them as the beginning of a batch. It also
-// decides whether the method More waits for further requests of this batch. More waits only if there are some
-// requests, but fewer than expected, and if g.pause is 0. The wait ends min(2*lastTook, GatherLimit) after the
-// last batch was answered, or earlier.
+// Gather returns the queued requests as the beginning of a batch. Gather also decides whether More waits: for GatherLimit at most after
+// the last batch.
 func (g *Gatherer[R]) Gather() []R {
 	q := g.in.Take()
 	now := g.clock.Monotonic()
@@ -69,8 +60,7 @@ func (g *Gatherer[R]) Gather() []R {
 	return q
 }
 
-// More waits for some of the requests that the present batch expects, and returns q with them added. It
-// returns q unchanged when the wait is over.
+// More waits for some of the requests that the batch expects, and adds them to q.
 func (g *Gatherer[R]) More(ctx context.Context, q []R) []R {
 	p := &g.present
 	for p.missing > 0 {
@@ -97,9 +87,7 @@ func (g *Gatherer[R]) Gathered() {
 	}
 }
 
-// learn decides how soon the sequencer waits again after a wait. The wait did not pay if less than a quarter of the expected
-// requests came, or if it cost more time than it saved. The cost is the length of the wait, times the number of requests that
-// waited. The saving is the length of a batch, times the number of requests that came.
+// learn decides how many batches do not wait next. A wait did not pay if few requests came, or it cost more than it saved.
 func (g *Gatherer[R]) learn(waited, came int, took time.Duration) {
 	if came*4 >= g.expected-waited && time.Duration(came)*g.lastTook >= time.Duration(waited)*took {
 		g.vain /= 2

@@ -7,11 +7,9 @@ import (
 	"time"
 )
 
-// Inbox holds the requests that wait for the next batch of a leader.
-//
-// Only the goroutine that leads (sequencer.lead) runs batches. An ephemeral node, which has no log, is an exception: there the
-// goroutines that submit requests run most batches. The field running is set while a goroutine runs batches, so that only one
-// does at a time. The field handed is also set if the next batches are for the goroutine that leads (Hand, HandOver).
+// Inbox holds the requests that wait for the next batch of a leader. The goroutine that leads runs the batches; on an ephemeral node,
+// mostly the submitters do. running is set while a goroutine runs batches. handed is set, too, if the next are for the goroutine that
+// leads.
 type Inbox[R comparable] struct {
 	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 
@@ -39,8 +37,7 @@ func stoppedTimer() *time.Timer {
 	return t
 }
 
-// Add queues a request, but not in two cases. If the Inbox is closed, the result closed is true. The result busy is true if a
-// long script runs and the request is not patient: a patient request waits until the script ends.
+// Add queues a request, unless the Inbox is closed, or a long script runs and the request is not patient (busy).
 func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -51,7 +48,7 @@ func (i *Inbox[R]) Add(r R, patient bool) (closed, busy bool) {
 	return i.closed, busy
 }
 
-// Remove takes a request out of the queue, if it is there. It looks from the end, because most of those who give up have come lately.
+// Remove takes a request out of the queue. It looks from the end, because most of those who give up have come lately.
 func (i *Inbox[R]) Remove(r R) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -63,12 +60,11 @@ func (i *Inbox[R]) Remove(r R) {
 	}
 }
 
-// Begin tells a submitter what to do about queued requests, by the first of these results that is true:
+// Begin tells a submitter what to do, by the first result that is true:
 //
-//   - run: the submitter must run the requests, and no other goroutine runs requests until the submitter calls Release or
-//     HandOver. The result run is false if the parameter inline is false, or if another goroutine runs requests.
-//   - enough: the submitter must call SignalFull.
-//   - any: there are queued requests, and the submitter must call Signal.
+//   - run: run the requests, and then call Release or HandOver.
+//   - enough: call SignalFull.
+//   - any: call Signal.
 func (i *Inbox[R]) Begin(inline bool) (run, enough, any bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -181,8 +177,7 @@ func (i *Inbox[R]) Waiting() (n int) {
 // goroutines use the Inbox.
 func (i *Inbox[R]) Hand() { i.running, i.handed = true, true }
 
-// Shut takes all requests out of the queue, and returns them. If forever is true, the leader's term ends, and Add accepts no request any
-// more. If forever is false, a script runs for long, and Add accepts only patient requests until Open is called.
+// Shut takes all requests out of the queue. Then Add accepts none if forever is true, else only patient ones until Open.
 func (i *Inbox[R]) Shut(forever bool) []R {
 	i.mu.Lock()
 	defer i.mu.Unlock()

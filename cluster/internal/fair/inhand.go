@@ -9,11 +9,8 @@ import (
 	"lockstep/store"
 )
 
-// A large reply is in hand from its evaluation until it is encoded for the client. In that time it takes several
-// times as much memory on the leader as on the wire. A follower keeps it as the leader has sent it. A client that
-// does not read its replies cannot prolong that time. But many clients at once could each have as many bytes in
-// hand as one client may ask for. So a node waits until earlier large replies have been encoded. The sequencer
-// waits before it runs more long reads. A follower waits before it reads a large result from its leader.
+// A large reply is in hand from its evaluation until it is encoded for the client, and takes a leader several times its length. So that
+// not too many are in hand, the sequencer waits before it runs more long reads, and a follower before it reads a large result.
 
 const (
 	// RepliesInHand is how many bytes of large replies a node has in hand before it waits.
@@ -111,8 +108,7 @@ func (c *Client) hold(bytes int) (more int64) {
 	return int64(bytes) - c.inHand.Swap(int64(bytes))
 }
 
-// Encoded notes that the replies to the client's last submission no longer count as in hand. There are three reasons: they have been
-// encoded, the session counts the rest of them as memory of the client, or the client has left.
+// Encoded notes that no reply to the client is in hand any more: encoded, counted as the client's memory, or not wanted.
 func (c *Client) Encoded() { c.Holds(0) }
 
 // Extent returns about how many bytes of memory replies take while they are in hand.

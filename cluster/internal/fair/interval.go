@@ -2,25 +2,21 @@ package fair
 
 import "time"
 
-// Interval is the time after a piece of long work (the long reads of a batch) in which the leader serves only other requests. It ends
-// early if no other requests come for a while. It is as long as the piece took, turnRest at most. So long work has half of the time,
-// unless a piece takes more than turnRest. The zero value is an Interval that is over.
+// Interval is the time after long reads in which the leader serves only other requests: as long as the reads took, while others come.
 type Interval struct {
 	until time.Duration // monotonic
 	other time.Duration // when other requests came last, monotonic
 }
 
-// Took begins the interval after long work, which has just ended. The parameter piece is how long that work took; if it took less
-// than HeavyTime, no interval begins.
+// Took begins the interval after work that took as long as piece, if that is HeavyTime or more.
 func (i *Interval) Took(piece, now time.Duration) {
 	if piece >= HeavyTime {
 		i.until = max(i.until, now+min(piece, turnRest))
 	}
 }
 
-// Waited notes that the leader has served nothing lately, because the replies to long work were still in hand. The parameter took is
-// how long that lasted. That time does not count as a part of the interval, and the interval becomes longer by as much. The interval
-// ends turnRest from now at the latest.
+// Waited lengthens the interval, because the leader has served nothing for the time took. The interval ends turnRest from now at the
+// latest.
 func (i *Interval) Waited(took, now time.Duration) {
 	i.until = min(max(i.until, now-took)+2*took, now+turnRest)
 }

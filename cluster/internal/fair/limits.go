@@ -13,8 +13,8 @@ import (
 const (
 	// LeastTime is the smallest time limit of a user whose work has been stopped many times, with one exception (rushTime).
 	LeastTime = 50 * time.Millisecond
-	// rushTime is the smallest time limit of a user while work that has to be stopped arrives without a break from many
-	// connections. It does not apply to scripts that do little (luavm), because clients build locks from such scripts.
+	// rushTime is the smallest limit while work that has to be stopped arrives without a break. Scripts that do little are exempt
+	// (luavm).
 	rushTime = time.Millisecond
 	// RushMemory is the time after which a limit below LeastTime doubles again.
 	RushMemory = time.Second
@@ -28,16 +28,13 @@ const (
 	// If Limits holds overrunUsers users or more, the method forget deletes those that have the full limit again.
 	overrunUsers = 1000
 
-	// ToldUsers is how many limits a node reports to the other nodes: the one for all users together (everyone), and those of the
-	// users with the shortest limits. It leaves out users with names longer than toldName.
+	// ToldUsers is how many limits a node reports to others: everyone's, and the shortest. Names longer than toldName are left out.
 	ToldUsers = 16
 	toldName  = 256
 )
 
-// everyone is the name in Limits for all users together. Without it, many users could each keep the others waiting for a whole
-// limit. Work of more than GraceTime also counts for everyone if it was stopped or kept others waiting. Each user adds at most
-// a full limit to the spending of everyone. What this spending has above one full limit shortens the limits of all users, down
-// to GraceTime. No user can have this name.
+// everyone is the name in Limits for all users together. Their spending above one full limit shortens the limits of all users, down to
+// GraceTime.
 const everyone = store.SystemUser + "all"
 
 // Limits holds the users whose work was stopped, or kept others waiting, lately. The zero value holds nobody.
@@ -109,8 +106,7 @@ func (l *Limits) limit(user string, full, now time.Duration) time.Duration {
 	return min(full, max(LeastTime>>l.rush(user, now), rushTime))
 }
 
-// Note halves the time limit of a user whose work was stopped. The parameter took is how long that work ran. A limit of LeastTime
-// or less is halved only if the stopped work of the user takes at least a quarter of all time. The result first reports that no
+// Note halves the limit of a user whose work was stopped; below LeastTime, only if such work takes a quarter of all time. first: no
 // earlier halving was in force.
 func (l *Limits) Note(user string, took, full, now time.Duration) (first bool) {
 	l.mu.Lock()
@@ -142,8 +138,7 @@ func (l *Limits) Spend(user string, took, full, now time.Duration) {
 	l.share(user, took, full, now)
 }
 
-// share adds the time of a user's work (the parameter took) to the spending of all users together (everyone), if that time is
-// more than GraceTime. Each user adds no more than a full limit, so that one user alone does not shorten the limits of others.
+// share adds work of more than GraceTime to everyone's spending. Each user adds a full limit at most, so one alone shortens no other.
 func (l *Limits) share(user string, took, full, now time.Duration) {
 	if took <= GraceTime {
 		return
@@ -177,8 +172,7 @@ func (l *Limits) Tell(full, now time.Duration) (list []Overrun) {
 	return list[:min(len(list), ToldUsers)]
 }
 
-// Learn takes over a list from another node. The parameter age is about how old the list is. For each user, Learn takes over the
-// halvings and the spent time, but only where they exceed what this node knows.
+// Learn takes over another node's list, about age old, where its halvings or its spent time exceed what this node knows.
 func (l *Limits) Learn(list []Overrun, age, full, now time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

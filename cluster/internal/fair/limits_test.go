@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TestOverrunsAreLearned: a new leader learns which users have the least time left, and adds the time that they have
-// regained since then. If the new leader itself has lowered a limit further, that limit stays.
+// A new leader learns the shortest limits, and adds what the users have regained since. A shorter limit of its own stays.
 func TestOverrunsAreLearned(t *testing.T) {
 	const full = 5 * time.Second
 	now := time.Hour
@@ -61,8 +60,7 @@ func TestOverrunsAreLearned(t *testing.T) {
 	}
 }
 
-// TestUsersTogether: many users keep others waiting, each for less than its limit. What they spend beyond one full limit shortens
-// the limits of all, down to GraceTime. The next leader knows that.
+// If many users keep others waiting, each below its limit, the limits of all shrink, down to GraceTime, also at the next leader.
 func TestUsersTogether(t *testing.T) {
 	const full = 5 * time.Second
 	for name, spend := range map[string]func(l *Limits, user string, now time.Duration){
