@@ -12,13 +12,12 @@ import (
 
 // Work is a request that waits for its turn.
 type Work interface {
-	// User returns the name of the user whose work it is. The result any is false for work of the cluster itself. If such work asks for
-	// the version of the user list, the name is store.SystemUser, because clients that log in wait for it.
+	// User returns the user's name. any is false for work of the cluster itself; if logins wait for it, the name is store.SystemUser.
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
-	// KeepsPlace reports whether it is work from which clients build locks. Such work is heavy only if its kind is heavy. Otherwise it
-	// does not wait behind heavy work of its user.
+	// KeepsPlace reports whether clients build locks from such work. Only its kind can make it heavy; else it passes its user's heavy
+	// work.
 	KeepsPlace() bool
 	// Calls is how many commands it has.
 	Calls() int
@@ -31,36 +30,28 @@ type Work interface {
 // Users take turns. Here a piece of work is *coarse* if it takes CoarsePiece or more, *heavy* if it takes HeavyPiece or more, and
 // *light* if it is not heavy.
 //
-// Order. A user could send work over many connections and have all others wait for all of it, though no piece of it is long enough to be
-// stopped. So the requests of a user whose coarse work has taken much time lately go behind those of others. The requests of one user
-// keep their order, by whatever connections they come: a client may stop waiting for the reply to a release, and take the lock again by
-// another connection. Two exceptions keep the long queries of a user from delaying its locks. Requests from which clients build locks
-// overtake the user's heavy work. And if the user has much coarse work, its requests that are not coarse overtake those from which no
-// locks are built.
+// Order. The requests of a user with much recent coarse work go behind those of others. The requests of one user keep their order over
+// all its connections: a client may take a lock again by another connection before the reply to its release. There are two exceptions.
+// Requests from which clients build locks overtake the user's heavy work. And if the user has much coarse work, its requests that are
+// not coarse overtake those from which no locks are built.
 //
-// Heavy work. Many users may each send a piece of heavy work at once. So the leader predicts whether a request is heavy. It predicts that
-// from the recent times of the same kind of work, whoever sent it. If clients build no locks from such requests, it predicts it also from
-// the recent work of the user. A heavy request goes first in its batch, and takes so long that the batch ends after it. Between two heavy
-// pieces the leader serves others for as long as the last piece took, turnRest at most, while they send requests. The entry of a large
-// write takes longer to reach the disks than other entries, and the leader runs nothing else in that time. So this time is added to the
-// time of the write's evaluation.
+// Heavy work. The leader predicts whether a request is heavy from recent work of the same kind and, unless clients build locks from it,
+// of the same user. A batch runs at most one heavy request, and runs it first. Then the leader serves others for as long as that request
+// took, turnRest at most. The time of a large write includes the time that its entry takes to reach the disks.
 //
-// Coarse work. A user may also send many pieces that are coarse, but not heavy. A batch runs only as many of these pieces as take a
-// few milliseconds. Then the leader serves only the other users, if they have requests, for as long as the pieces and their entry
-// took, turnRest at most.
+// Coarse work. A batch runs a few milliseconds of coarse pieces. Then the leader serves only other users for as long as the pieces and
+// their entry took, turnRest at most.
 
 const (
-	// turnShare is how much recent coarse work a user may have before its requests go behind those of others. If several users have
-	// coarse work of more than HeavyTime, each may have an equal part of turnShare.
+	// turnShare is how much recent coarse work a user may have before its requests go behind others. Users with much of it share
+	// turnShare.
 	turnShare = 50 * time.Millisecond
 	// CoarsePiece is the time from which on a piece of work is coarse. A request of a lock takes a tenth of it.
 	CoarsePiece = 100 * time.Microsecond
-	// The method weighs predicts the weight of a request only if at least knownPieces commands of its kind have been noted. It never
-	// predicts that a request with more than fewCalls commands is light.
+	// weighs predicts nothing before knownPieces commands of a kind, and never predicts that more than fewCalls commands are light.
 	knownPieces = 2
 	fewCalls    = 4
-	// NoteCommit adds the time of a long commit to the coarse work of a batch, but at most applyTimes times the time that the
-	// evaluation of that work took.
+	// NoteCommit adds the time of a long commit to coarse work, but at most applyTimes the time of that work's evaluation.
 	applyTimes = 20
 	// HeavyPiece is the mean time of a piece above which the work of a user or of a kind is heavy.
 	HeavyPiece = 20 * time.Millisecond
@@ -74,8 +65,7 @@ const (
 	heavyMemory = 6 * turnMemory
 )
 
-// Turns knows how much time the work of each user, and of each kind, has taken lately. It also holds the requests that wait because their
-// user or their kind has taken much.
+// Turns knows how much time the work of each user and kind has taken lately, and holds the requests that wait for that reason.
 type Turns[W Work] struct {
 	used    uses // by users
 	coarse  uses // by users, coarse pieces only
@@ -168,10 +158,8 @@ type LargeWrite struct {
 	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit charges the users of an entry's large writes. Each pays for the evaluation of its writes, and for its share of the extra
-// time. The extra time is how much longer the commit took than that of an entry of light work. If the entry has no large writes,
-// NoteCommit adds the extra time to the coarse work of the batch, up to applyTimes: all nodes repeat that work when they apply the entry.
-// The parameter entry is the length of the entry in bytes.
+// NoteCommit charges large writes with a share of the time by which the commit took longer than that of light work; without them, coarse
+// work.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
@@ -189,8 +177,7 @@ func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Dura
 	}
 }
 
-// noteApplied adds the extra time of a commit (NoteCommit) to the coarse work of the present batch: to each piece a part in proportion
-// to the piece's own time.
+// noteApplied adds the extra time of a commit to the coarse work of the batch, in proportion to each piece's time.
 func (t *Turns[W]) noteApplied(took, now time.Duration) {
 	for _, p := range t.ran {
 		t.coarse.note(p.user, 1, time.Duration(float64(took)*float64(p.took)/float64(t.spent)), now)
@@ -198,8 +185,7 @@ func (t *Turns[W]) noteApplied(took, now time.Duration) {
 	t.spent += took
 }
 
-// Ended notes that a batch has ended. If coarse work took long in it, users with much coarse work now wait for as long (turnRest at
-// most), while other users send requests.
+// Ended ends a batch. After long coarse work, users with much of it wait for as long, while others send requests.
 func (t *Turns[W]) Ended(now time.Duration) {
 	spent := t.spent
 	t.ran, t.spent = t.ran[:0], 0
@@ -221,8 +207,7 @@ func (t *Turns[W]) Pressed(now time.Duration) bool { return t.calm > 0 && now < 
 // Pauses reports whether users with much coarse work have to wait.
 func (t *Turns[W]) Pauses(now time.Duration) bool { return now < t.pause && t.Pressed(now) }
 
-// Counts reports whether light work is to be noted, too. That is so if there was heavy work lately, because light pieces lower the
-// mean of a user or a kind.
+// Counts reports whether light work is to be noted, too: after heavy work, it lowers the mean of a user or a kind.
 func (t *Turns[W]) Counts(now time.Duration) bool { return now < t.heavy }
 
 // usesMuch reports whether a user's requests go behind those of others, because the user has had much coarse work lately.
@@ -235,9 +220,7 @@ func (t *Turns[W]) isHeavy(r W, user string, now time.Duration) bool {
 	return t.Counts(now) && (!r.KeepsPlace() && t.used[user].now(now).isHeavy() || t.kinds[r.Kind()].now(now).isHeavy())
 }
 
-// weighs predicts the weight of a request of a user with much coarse work. The result light is true if the request is not coarse. The
-// result long is true if the request takes HeavyTime or more, so that it cannot be the release of a lock. Both are false if the request's
-// kind is too little known.
+// weighs predicts whether a request is light (not coarse), or long (HeavyTime or more, so that it cannot be the release of a lock).
 func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	u := t.weights[r.Kind()].now(now)
 	if u.pieces < knownPieces {
@@ -247,8 +230,7 @@ func (t *Turns[W]) weighs(r W, now time.Duration) (light, long bool) {
 	return mean < CoarsePiece && r.Calls() <= fewCalls, mean >= HeavyTime
 }
 
-// AnyLight reports whether q has a request of a kind that is not known to be heavy. It ignores work of the cluster itself, unless
-// clients wait for that work (store.SystemUser).
+// AnyLight reports whether q has a request of a kind not known to be heavy. Work of the cluster counts only if clients wait.
 func (t *Turns[W]) AnyLight(q []W, now time.Duration) bool {
 	return slices.ContainsFunc(q, func(r W) bool {
 		user, any := r.User()
@@ -273,11 +255,9 @@ func (t *Turns[W]) holdsOf(r W, now time.Duration) time.Duration {
 	return min(t.rest, last.at+restFor) - now
 }
 
-// Order returns those of the waiting requests and of q that are to run next. First come the requests of users with little coarse work.
-// Behind them come those of users with much coarse work, in the order of byUse. If the last batch had requests of both groups, but
-// ran none of the second, one request of the second group goes before the first group. Heavy work waits while holdsOf holds it back, and
-// in any case for one batch of other requests, if there are any. Then one heavy request goes first. While Pauses is true, only the first
-// group runs.
+// Order returns the requests that are to run next: those of users with little coarse work, then the others, in the order of byUse. If
+// the last batch ran none of the others, one of them goes first now. Heavy work waits while holdsOf says so, and for one batch of other
+// requests. Then one heavy request goes before all. While Pauses is true, only users with little coarse work are served.
 func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	t.tried = 0
 	if len(t.used) == 0 && len(t.waiting) == 0 {
@@ -317,8 +297,7 @@ func (t *Turns[W]) Order(q []W, now time.Duration) []W {
 	return slices.Concat(heavy, front, back)
 }
 
-// isCalm notes the time at which users with little coarse work have sent the requests q. It ignores work of the cluster itself, unless
-// clients wait for that work.
+// isCalm notes when users with little coarse work sent requests. Work of the cluster counts only if clients wait for it.
 func (t *Turns[W]) isCalm(q []W, now time.Duration) {
 	if slices.ContainsFunc(q, func(r W) bool { user, any := r.User(); return any || user == store.SystemUser }) {
 		t.calm = now
@@ -350,10 +329,9 @@ func (t *Turns[W]) allLight(q []W, now time.Duration) bool {
 	return true
 }
 
-// part splits q into the requests that keep their places (front), those that go behind them (back), and those that are heavy. No request
-// goes before an earlier one of the same user, with two exceptions. Requests that may take or release a lock go before heavy ones. Light
-// requests (weighs) go before requests in the slice back that cannot be of a lock. The result behind has the users who had a request in
-// the slices front or back before their first heavy request.
+// part splits q into the requests that keep their places (front), those that go behind (back), and heavy ones. Within a user, requests
+// that may be of a lock overtake heavy ones, and light ones overtake those in back that cannot be of a lock. behind has the users with a
+// request in front or back before their first heavy one.
 func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behind map[string]bool) {
 	front = make([]W, 0, len(q))
 	var hogs map[string]bool              // users that have heavy work waiting
@@ -401,11 +379,9 @@ func (t *Turns[W]) part(q []W, now time.Duration) (front, back, heavy []W, behin
 	return front, t.byUse(back, now, turnWait), t.byUse(heavy, now, math.MaxInt64), behind
 }
 
-// byUse orders the users of q in three groups, and keeps the order of each user's requests. First come users who have had less than half
-// of the mean coarse work of these users, the least first. They would otherwise wait for a piece of work of each of the others. Then come
-// users whose last coarse work is longer ago than the parameter wait: those whose last coarse work is longest ago go first. Without this
-// group, many users who have done little could keep a user who has done much waiting, until each of them has done as much. Last come all
-// others, by their coarse work.
+// byUse orders the users of q, and keeps the order of each user's requests. Users with less than half of the mean coarse work go first,
+// so that they need not wait for all others. Next go users who have run none for the time wait, so that newcomers cannot keep them
+// waiting. The others follow by their coarse work.
 func (t *Turns[W]) byUse(q []W, now, wait time.Duration) []W {
 	of := map[string][]W{}
 	for _, r := range q {
@@ -465,9 +441,7 @@ func (t *Turns[W]) Drain() []W {
 	return waiting
 }
 
-// LeftOver gets the requests from Order that a batch has not run. If all of them go behind others, LeftOver lets them wait and
-// returns none, because requests that go first may have come during the batch. Otherwise it returns them, and the requests that
-// waited already, for the next batch.
+// LeftOver gets the requests that a batch has not run, and returns those for the next one. If all go behind others, they wait.
 func (t *Turns[W]) LeftOver(rest []W, now time.Duration) []W {
 	if t.Idle(now) {
 		return rest

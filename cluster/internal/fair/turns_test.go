@@ -103,9 +103,7 @@ func TestHeavyWorkIsKnown(t *testing.T) {
 	check("it is forgotten", "b:ZUNIONSTORE c:GET ", ask("b", "ZUNIONSTORE z 1 y"), ask("c", "GET k"))
 }
 
-// Requests that a user sends before heavy work run before that work. That holds even if a batch has left such a request over,
-// and the turn of the heavy work has come. A request for a lock that the user sends later overtakes the heavy work, but not a
-// release that came before both.
+// Heavy work overtakes no earlier request of its user. A later lock request overtakes the heavy work, but no release before both.
 func TestHeavyWorkOvertakesNothingOfItsUser(t *testing.T) {
 	for _, overtaken := range []bool{false, true} {
 		u := Turns[*work]{overtaken: overtaken}
@@ -173,8 +171,7 @@ func TestUsersTurnsEnd(t *testing.T) {
 	}
 }
 
-// TestCoarseWorkPauses: after a batch with coarse work, users with much of it wait while others send requests. They wait for as
-// long as the work and its entry took. Many light requests are no coarse work.
+// After coarse work, users with much of it wait for as long as the work and its entry took, while others send requests.
 func TestCoarseWorkPauses(t *testing.T) {
 	const entry, took = 20 * ms, 40 * ms
 	var u Turns[*work]
@@ -247,9 +244,7 @@ func TestLocksOfUsersWithHeavyWork(t *testing.T) {
 	}
 }
 
-// TestLocksBesideReports: one user runs long reports and takes locks. Once two requests of a kind have shown that this kind is
-// light, requests of this kind keep their places. But no request to take a lock overtakes a release whose kind is still unknown,
-// or coarse.
+// Requests of a kind known to be light keep their places, but no lock overtakes a release of an unknown or coarse kind.
 func TestLocksBesideReports(t *testing.T) {
 	var u Turns[*work]
 	now := time.Second
@@ -292,8 +287,7 @@ func TestLocksBesideReports(t *testing.T) {
 	}
 }
 
-// TestManyUsersWithCoarseWork: twenty users send coarse work at once. Each goes behind others after little of it, because they share
-// turnShare. The user who has used least goes first, and the requests of one user keep their order.
+// Many users with coarse work share turnShare, so each soon goes behind others. Who has used least goes first.
 func TestManyUsersWithCoarseWork(t *testing.T) {
 	const users = 20
 	name := func(i int) string { return "user" + strconv.Itoa(i%users) }
@@ -369,8 +363,7 @@ func TestWorkOfClientsThatWereCutOff(t *testing.T) {
 	}
 }
 
-// TestUsersWithoutAPast: users who have done little coarse work so far go before a user who has done much. But that user waits
-// only for a moment, and not until each of them has done as much.
+// A user who has done much coarse work waits behind users who have done little, but only for a moment.
 func TestUsersWithoutAPast(t *testing.T) {
 	const users = 10
 	var u Turns[*work]
@@ -416,8 +409,7 @@ func TestUsersWithoutAPast(t *testing.T) {
 	t.Error("you were not served")
 }
 
-// TestLittleWorkAmongMuch: fifty users have had much coarse work, and each of them has waited longer than a user who has had little. That
-// user goes first nevertheless, or it would wait for a piece of work of each of the fifty.
+// A user with little coarse work goes before fifty users with much, even if they have waited longer.
 func TestLittleWorkAmongMuch(t *testing.T) {
 	const users = 50
 	var u Turns[*work]

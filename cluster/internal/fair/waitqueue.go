@@ -6,10 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// WaitQueue holds the submissions that wait for a leader, for all connections of the node. They are sent in order of arrival, because
-// clients rely on that order. For example, when an attempt of redsync to take a lock fails, redsync sends a release, and then tries again
-// with the same token, perhaps by another connection. If the release were executed last, it would end the lock that the second attempt
-// took. A submission that has been sent to an earlier leader, and has to be sent again, keeps its place in that order.
+// WaitQueue holds the submissions that wait for a leader, in order of arrival: a late release would end a lock taken again with its
+// token.
 type WaitQueue struct {
 	arrived atomic.Uint64 // submissions so far
 	length  atomic.Int32  // len(list), readable without mu

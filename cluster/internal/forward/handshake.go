@@ -33,8 +33,7 @@ const (
 	Minor = 1
 )
 
-// What minor versions have added. Version 0.1.0 speaks minor 0. Since minor 1 a call also carries the version
-// of the user list from which the sending node knows the user (call.Append).
+// What minor versions have added. Version 0.1.0 speaks minor 0. Since minor 1 a call also carries the user list's version (call.Append).
 const (
 	MinorLeases    = 1 // the reply to heavy work says which leases the work has granted
 	MinorKillUsers = 1 // a kill frame says by which version of the users its node has checked the client's rights

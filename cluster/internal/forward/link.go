@@ -14,9 +14,7 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// Outbox writes frames to a connection from a goroutine of its own, because
-// the sequencer must never wait for a peer. Frames that are queued together
-// leave together.
+// Outbox writes frames to a connection from a goroutine of its own, because the sequencer must never wait for a peer.
 type Outbox struct {
 	Longest int // most bytes that a frame may have; less than frame.MaxLength in tests
 
@@ -37,11 +35,9 @@ const (
 	writeSize        = 256 << 10
 	// maxOutbox is how many bytes may wait to be written. If more wait when another frame is to be sent, the link ends.
 	maxOutbox = 512 << 20
-	// pieceSize is the size above which the buffer buf gets no more frames and moves to the list full, because a large buffer
-	// would have to be copied to grow.
+	// pieceSize is the size above which buf moves to the list full, because a large buffer would be copied to grow.
 	pieceSize = 256 << 10
-	// MaxPeerOutput is how many bytes may wait before the leader puts off further large replies to reads
-	// (above fair.SmallReply): otherwise all of them would be in memory at once.
+	// MaxPeerOutput is how many bytes may wait before the leader puts off further large replies, so that not all are in memory.
 	MaxPeerOutput = 4 << 20
 )
 
@@ -51,8 +47,7 @@ func NewOutbox(conn net.Conn) *Outbox {
 	return &Outbox{Longest: frame.MaxLength, conn: conn, ready: make(chan struct{}, 1)}
 }
 
-// Send appends a frame built by fill. An error means that the frame will not
-// be sent. After ErrTooLong the outbox goes on; any other error means that it has ended.
+// Send appends a frame built by fill. After an error the frame is not sent and, except for ErrTooLong, the outbox has ended.
 func (o *Outbox) Send(kind byte, id uint64, fill func([]byte) []byte) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,11 +189,7 @@ func (l *Link) Call(kind byte, fill func([]byte) []byte, done func([]byte, error
 	return func() { l.Resolve(id, nil, raftnode.ErrUnknown) }
 }
 
-// Start sends a frame, and returns the number of the call; 0 if the frame was not sent. It passes one of these outcomes to f.Done:
-//
-//   - the result of the call;
-//   - raftnode.ErrNotExecuted or ErrTooLong if the frame was certainly not sent;
-//   - raftnode.ErrUnknown if the link ends before the result comes.
+// Start sends a frame; id is 0 if it was not sent. f.Done gets the result, or raftnode.ErrUnknown if the peer may have executed it.
 func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint64) {
 	l.mu.Lock()
 	var err error
@@ -223,8 +214,7 @@ func (l *Link) Start(kind byte, fill func([]byte) []byte, f *Forwarded) (id uint
 	return id
 }
 
-// Cancel asks the peer to cancel a blocking command, or tells it that the client of a call of another kind was cut off. For a blocking
-// command, the parameter how gives the reason (cluster/block.go). The result of the call says what became of the call.
+// Cancel asks the peer to cancel a blocking command for the reason how, or says that another call's client was cut off.
 func (l *Link) Cancel(call uint64, how int32) {
 	// If the link is broken, Fail ends the call.
 	_ = l.Out.Send(Cancel, call, func(b []byte) []byte { return append(b, byte(how)) })

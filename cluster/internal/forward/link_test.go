@@ -154,8 +154,7 @@ func TestGiveUp(t *testing.T) {
 	})
 }
 
-// A retired Link accepts no new calls, and ends with the last result. The end of the link tells the peer that this node waits for
-// no more results.
+// A retired Link accepts no new calls, and ends with the last result, so that the peer knows that nothing more is awaited.
 func TestRetiredLinkEndsWithTheLastResult(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, far := testLink()
@@ -184,8 +183,7 @@ func TestRetiredLinkEndsWithTheLastResult(t *testing.T) {
 	})
 }
 
-// Sending never waits for the peer. A peer loses its Link if it does not read for a while, or if
-// too much output waits for it.
+// Sending never waits for the peer. A peer that does not read, or has too much output waiting, loses its Link.
 func TestSlowPeer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l, far := testLink()

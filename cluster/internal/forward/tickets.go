@@ -13,8 +13,7 @@ type Ticket struct {
 	Again  bool   // the write may have been executed already
 }
 
-// Tickets hands out the numbers of the writes that this node forwards. It remembers only the numbers for which a client still waits,
-// so it need not remember all later numbers while one client waits for long.
+// Tickets hands out the numbers of the writes that this node forwards. It remembers only those for which a client waits.
 type Tickets struct {
 	mu    sync.Mutex
 	last  uint64

@@ -94,8 +94,7 @@ func AppendSubmit(buf []byte, from Ticket, token uint64, calls []call.Call, mino
 // overflow.
 const maxNumber = 1 << 62
 
-// ReadSubmit decodes a submit frame. It leaves from.Origin 0, because the frame does not contain it: the sender has named it in its
-// claim of the connection.
+// ReadSubmit decodes a submit frame. from.Origin stays 0, because the sender has named it when it claimed the connection.
 func ReadSubmit(body []byte, table *store.Table) (from Ticket, token uint64, calls []call.Call, err error) {
 	r := codec.Reader{B: body}
 	if from.ID = r.Uvarint(); from.ID != 0 {
@@ -173,8 +172,7 @@ var (
 	ErrTooLong = errors.New("cluster: the frame is too long")
 )
 
-// Waited says for how long a blocking command has waited before its node sends it to a leader, and whether it has waited at a
-// leader. It is zero if the node sends the command as soon as the client has sent it.
+// Waited says for how long a blocking command has waited before it is sent; zero if it is sent at once.
 type Waited struct {
 	Age    time.Duration // time since the command came to its node
 	Joined bool          // the command has waited at a leader already

@@ -15,8 +15,7 @@ import (
 )
 
 const (
-	// MaxLength bounds the bytes of a frame. It is so high because a request may hold a few arguments of the largest size that a client
-	// can send.
+	// MaxLength bounds the bytes of a frame, which may hold a few arguments of the largest size.
 	MaxLength = 1 << 30
 	// MaxShort bounds the frames that carry the status of a node (package peers) or a request to join.
 	MaxShort = 1 << 16
@@ -37,8 +36,7 @@ func End(buf []byte, start int) []byte {
 	return buf
 }
 
-// lengthField returns the length field for a length. If the field cannot hold the length, it gets the highest value, which every
-// reader refuses (MaxLength). If it got the low 32 bits of the length instead, a reader could take the frame for a short one.
+// lengthField returns the length field for n. If n does not fit, that is the highest value, which every reader refuses.
 func lengthField(n int) uint32 { return uint32(min(n, math.MaxUint32)) }
 
 // Frame is a received frame. No other frame shares the memory of Body.
@@ -89,8 +87,7 @@ func ReadRest(r *bufio.Reader, n int) (Frame, error) {
 	return Frame{Kind: b[0], ID: id, Body: b[1+size:]}, nil
 }
 
-// ReadBody reads n bytes. It allocates memory as the bytes arrive, not as announced: first 1 MB, then 16 MB, and then each time as much
-// as has arrived. A client can usually send no more than 16 MB at once.
+// ReadBody reads n bytes. It allocates memory as the bytes arrive, not as announced.
 func ReadBody(r io.Reader, n int) ([]byte, error) {
 	const step, usual = 1 << 20, 16 << 20
 	brake.Bring(n)

@@ -8,8 +8,7 @@ import (
 	"syscall"
 )
 
-// limitQueue bounds the kernel's queue of ln to n callers. The net package makes this queue so long that a peer behind a queue full of
-// strangers would give up before the node accepts it.
+// limitQueue bounds the kernel's queue of ln: in the net package's long queue, a peer behind strangers would give up.
 func limitQueue(ln net.Listener, n int) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {
@@ -21,9 +20,7 @@ func limitQueue(ln net.Listener, n int) {
 	}
 }
 
-// takeWaiting accepts at most n of the callers that wait in the kernel's queue, and passes each to the function take. It does not wait
-// for callers. It reports whether more callers may wait. It makes one system call for each caller. The net package makes several more,
-// and for a stranger that is cut off at once these would be in vain.
+// takeWaiting passes at most n callers from the kernel's queue to take, with one system call each, and reports whether more may wait.
 func takeWaiting(ln net.Listener, n int, take func(net.Conn)) (more bool) {
 	tcp, ok := ln.(*net.TCPListener)
 	if !ok {

@@ -18,8 +18,7 @@ func loopback(t *testing.T) net.Listener {
 	return ln
 }
 
-// Callers come out of the kernel's queue in their order, with their addresses, and can be used or closed. A caller that
-// has reset its connection does no harm.
+// Callers come out of the kernel's queue in order, with their addresses. A caller that has reset its connection does no harm.
 func TestTakeWaiting(t *testing.T) {
 	ln := loopback(t)
 	limitQueue(ln, 16)

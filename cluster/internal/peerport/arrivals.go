@@ -12,22 +12,16 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// A caller costs a goroutine, a socket and buffers before it has proved that it is a peer; until then it is a stranger. On a port that
-// others reach, anybody may call as often as they like. So a caller has to send its handshake (handshakeDone) within HandshakeTimeout,
-// and there are at most maxStrangers strangers at once. If one more comes, the node cuts off a stranger that has sent no handshake: the
-// oldest one from the address with the most strangers. Among the strangers without a handshake, those from an address at which a peer has
-// proved itself are cut off last.
+// A caller costs memory before it has proved that it is a peer; until then it is a stranger. A caller must send its handshake
+// (handshakeDone) within HandshakeTimeout. If there are more than maxStrangers, the node cuts off one that has sent no handshake: the
+// oldest from the address with the most strangers, and those from addresses of peers last. A limit that refuses newcomers would let a
+// flood keep the peers out.
 //
-// The node takes callers out of the kernel's queue before it does more for any of them (waiting.go). Peers send their handshake within
-// milliseconds, so the node cuts off no peer, even if a thousand others call. The node computes the TLS handshakes of its callers in turn
-// (package turns), and every second turn is for the addresses at which peers have proved themselves.
+// Peers send their handshake within milliseconds, so none is cut off, even among a thousand callers. TLS handshakes take turns (package
+// turns), every second one for addresses of peers.
 //
-// A caller proves by its certificate that it is a peer. If the node asks for no proof, every caller remains a stranger, even if it has
-// sent the handshake of a peer. But the node cuts off a stranger that has sent a handshake only if all strangers have sent one.
-//
-// Strangers are bounded by number, not by rate. A limit that refuses newcomers would let a flood keep the
-// peers out. Here the node admits the newcomer and cuts off an old stranger; a peer needs milliseconds to
-// prove itself.
+// If the node asks for no proof, every caller remains a stranger, but one that has sent a handshake is cut off only if all have sent
+// one.
 
 const (
 	maxStrangers = 256
@@ -74,8 +68,7 @@ func newArrivals(s *Strangers, known *peerAddrs) *arrivals {
 	return &arrivals{strangers: s, patience: HandshakeTimeout, known: known, all: map[*arrival]struct{}{}, origins: map[netip.Addr]*origin{}}
 }
 
-// register registers a new connection; it returns nil if the port is closed. If there are maxStrangers strangers already, it cuts
-// one off. It does nothing else for the caller, who is started later.
+// register registers a new connection, and cuts off a stranger if there are maxStrangers. It returns nil if the port is closed.
 func (as *arrivals) register(conn net.Conn) *arrival {
 	a := &arrival{Conn: conn, raw: conn, of: as, from: turns.Origin(conn)}
 	as.mu.Lock()
@@ -139,8 +132,8 @@ func (as *arrivals) admit(conn net.Conn) *arrival {
 	return a
 }
 
-// victim returns the stranger that the node cuts off for a new one; the caller holds mu. A flood makes the node choose
-// thousands of times a second, so the choice takes one look at each stranger and allocates nothing.
+// victim returns the stranger to cut off; the caller holds mu. A flood calls victim thousands of times a second, so it allocates
+// nothing.
 func (as *arrivals) victim() *arrival {
 	if now := as.known.version.Load(); now != as.seen {
 		as.seen = now
@@ -266,8 +259,7 @@ func (a *arrival) tooLate() {
 	}
 }
 
-// wasCutOff reports whether this node has closed the connection. The error of a read does not show that,
-// because it depends on how far the close has come.
+// wasCutOff reports whether this node has closed the connection. The error of a read does not show that.
 func (a *arrival) wasCutOff() bool {
 	a.of.mu.Lock()
 	defer a.of.mu.Unlock()
@@ -324,9 +316,8 @@ func (as *arrivals) close() {
 	}
 }
 
-// raftArrival is a connection for Raft's own protocol, which does not say when a request has been read.
-// So its handshake counts as done when this node answers, or when the caller has sent so much that the request
-// must be a snapshot. A snapshot takes time to arrive, and more time to process when it is complete.
+// raftArrival is a connection for Raft's own protocol. Its handshake is done when this node answers, or when the request must be a
+// snapshot.
 type raftArrival struct {
 	*arrival
 	read     int

@@ -12,8 +12,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// Thousands of callers that send nothing, or half of something, are cut off after a while. There are never more than maxStrangers
-// of them at once, and they keep no peer out. The log has only a few lines about them.
+// Callers that send no whole handshake are cut off after a while. They keep no peer out, and do not fill the log.
 func TestHalfOpenConnectionsAreCutOff(t *testing.T) {
 	clustertest.Slow(t)
 	for name, say := range map[string]string{
@@ -100,9 +99,7 @@ func TestSnapshotsAreGivenTime(t *testing.T) {
 	})
 }
 
-// If there are too many callers, the node cuts one off. It takes the address with most unproven
-// callers, and there the caller that has been connected longest. It spares callers that have sent a
-// handshake as long as there are others. It never cuts off a proven peer.
+// The node cuts off the oldest caller from the address with most strangers, but spares callers with a handshake, and proven peers.
 func TestWhoIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStrangers(new(clustertest.Log).Logger())

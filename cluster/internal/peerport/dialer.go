@@ -25,8 +25,7 @@ func NewDialer(with TLS, wall func() time.Time, log *slog.Logger) (*Dialer, erro
 	return &Dialer{gate: gate, Strangers: newStrangers(log), Network: newNames().dialTCP}, err
 }
 
-// Reload reads again the secrets or certificates by which this node and its peers prove themselves. On an error it
-// keeps the old ones. Connections stay open in any case.
+// Reload reads the secrets or certificates again; after an error it keeps the old ones. Connections stay open in any case.
 func (d *Dialer) Reload() error {
 	if d.gate == nil {
 		return nil
@@ -34,8 +33,7 @@ func (d *Dialer) Reload() error {
 	return d.gate.reload()
 }
 
-// Dial connects to a peer for one of the protocols. If there is a gate, both sides prove that they are peers. If TLS is
-// optional, a peer that does not speak TLS need not prove it.
+// Dial connects to a peer for one of the protocols. With a gate, both sides prove that they are peers, unless TLS is optional.
 func (d *Dialer) Dial(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	if d.gate == nil {
 		return d.dialPlain(addr, proto, timeout)
@@ -112,9 +110,8 @@ const (
 	maxAttempts = 5
 )
 
-// dialAgain calls the function dial, and again after each againAfter, maxAttempts times at most. It returns the first result, be
-// it a connection or an error. While strangers fill the queue of a peer port, the kernel of the peer drops most requests to
-// connect. The kernel of this node repeats a request only after a second, which is longer than DialTimeout.
+// dialAgain calls dial again after each againAfter, and returns the first result. Full queues drop requests, which the kernel repeats
+// only after DialTimeout.
 func dialAgain(timeout time.Duration, dial func(context.Context) (net.Conn, error)) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()

@@ -78,10 +78,7 @@ type helloOnly struct{ net.Conn }
 
 func (helloOnly) Read([]byte) (int, error) { return 0, io.EOF }
 
-// Strangers send 300 ClientHellos a second. The node signs its answers to them for at most half of one processor's
-// time. A peer still gets in. It gets in at once if no stranger uses its address, or if the strangers use many
-// addresses and the node has met the peer before. If nothing tells the peer from the strangers, it gets in after some
-// attempts.
+// A flood of ClientHellos takes at most half of a processor. A peer still gets in, after some attempts if it looks like the strangers.
 func TestFloodOfHandshakesAtThePeerPort(t *testing.T) {
 	clustertest.Slow(t)
 	one := func(int) string { return "198.51.100.7:1" }

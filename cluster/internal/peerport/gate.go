@@ -21,35 +21,23 @@ import (
 	"lockstep/cluster/turns"
 )
 
-// Without TLS, any caller that reaches the peer port of a node may do what a member may: read and write every
-// key, and give Raft any log. So nodes that are reachable from other machines prove their identity to each
-// other, by TLS 1.3 in both directions, before either side reads a byte of any of the protocols.
-//
-// The proof is a secret that all nodes have (secret.go), or a certificate from a CA that the operator runs
-// for the nodes. A certificate opens the port if
+// Without TLS, any caller of a node's peer port may do what a member may. So nodes prove their identity to each other, by TLS 1.3 in
+// both directions, before either side reads a byte of any protocol. The proof is a secret that all nodes have (secret.go), or a
+// certificate of the operator's CA. A certificate opens the port if
 //
 //   - its chain leads to --peer-tls-ca-cert-file, and it is valid at present;
-//   - its extended key usage allows servers and clients. So a certificate for a mere client
-//     or a mere web server of the same CA does not open the port;
-//   - it has the right name. With --peer-tls-name, that name must be in the certificates of both sides. Otherwise
-//     the certificate of the called node must name the host that was dialed, and that of a caller may have any name.
+//   - its extended key usage allows servers and clients, so a mere client's certificate does not open the port;
+//   - it has the right name. With --peer-tls-name, both sides must have that name. Otherwise the called node must have the name of
+//     the dialed host, and the caller may have any name.
 //
-// A connection begins with the first byte of a TLS handshake, 0x16; no plain protocol begins with it. After the
-// handshake the called node sends one byte, 'K', to say that it has accepted the certificate of the caller.
-// From then on the protocols are the same as without TLS.
+// The first byte of a connection tells TLS (0x16) from plain. So the nodes of a running cluster can be changed from plain to TLS, or
+// back, one after the other (TLS.Optional).
 //
-// In TLS 1.3 the handshake ends for the client before the server has checked its certificate. Because the caller
-// waits for the 'K', it sees a refusal as a failed dial. Otherwise it would find a broken connection later, and
-// Raft repeats requests on broken connections.
+// In TLS 1.3 the handshake ends for the client before the server has checked its certificate. So the caller waits until the called node
+// sends 'K', and sees a refusal as a failed dial, not as a broken connection, on which Raft repeats requests.
 //
-// Port.open (port.go) is the one function that lets a caller through to any protocol, so no protocol needs a check of its own.
-// The first byte tells TLS from plain. So the nodes of a running cluster can be changed from plain to TLS, or back, one after
-// the other (TLS.Optional).
-//
-// Both sides check certificates by the same function (peerKeys.verify). crypto/tls checks differently
-// on each side: a server does not require server usage, and a client does not require client usage. With
-// those checks, the certificate of any client of a common CA would make its owner a member. A reload
-// replaces the keys behind a pointer. A connection is checked once, when it is made, so a reload ends no connection.
+// Port.open is the one function that lets a caller through to any protocol. Both sides check by peerKeys.verify, because crypto/tls
+// would check only one usage on each side.
 
 const (
 	tlsHandshake = 0x16
@@ -150,8 +138,8 @@ func (p *TLS) flagOf(file string) string {
 	return "--peer-tls-ca-cert-file"
 }
 
-// warnOfReaders warns if other users may read or write a secret. The node starts nevertheless: container
-// engines mount secrets readable for all, inside a container that nobody else uses.
+// warnOfReaders warns if other users may read or write a secret. The node starts nevertheless, because containers mount secrets readable
+// for all.
 func (g *peerGate) warnOfReaders() {
 	for _, f := range []string{g.cfg.SecretFile, g.cfg.KeyFile} {
 		if info, err := os.Stat(f); f != "" && err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -167,8 +155,7 @@ func (g *peerGate) reload() error {
 	return g.load(1)
 }
 
-// load does the work of reload; the caller holds mu. If the parameter looks is 2, new content takes effect only when two loads in
-// a row have found it.
+// load does the work of reload; the caller holds mu. If looks is 2, only what two loads in a row have found takes effect.
 func (g *peerGate) load(looks int) error {
 	content := make([][]byte, 0, 3)
 	for _, f := range g.files() {
@@ -235,8 +222,7 @@ func (g *peerGate) parseCerts(content [][]byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// watch loads the files every peerReloadPeriod, until the channel stop is closed. It may read a file that is half written. So new
-// content takes effect, and an error is logged, only when two loads in a row have found the same.
+// watch loads the files every peerReloadPeriod. A file may be half written, so only what two loads in a row find takes effect.
 func (g *peerGate) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(peerReloadPeriod)
 	defer tick.Stop()
@@ -270,8 +256,8 @@ var (
 	errNoProof  = errors.New("it has sent no certificate")
 )
 
-// verify checks a certificate chain. It must lead to a CA that this node accepts (k.roots). Its first certificate must be valid,
-// must be for servers and for clients, and must contain the name in the parameter name, unless that is "".
+// verify checks that a chain leads to k.roots, and that its first certificate is valid, for servers and clients, and has the name ("":
+// any).
 func (k *peerKeys) verify(chain []*x509.Certificate, name string, now time.Time) error {
 	if len(chain) == 0 {
 		return errNoProof
@@ -303,9 +289,7 @@ var (
 	errHasSecret   = errors.New("it has a secret, and this node a certificate: give this node --peer-secret-file instead of --peer-tls-cert-file and its kin, or all nodes a certificate")
 )
 
-// otherKind returns the likely reason why a certificate is not trusted. There are three such reasons: the peer has another
-// secret; the peer has a certificate and this node has a secret; or the reverse. If none of these is the case, otherKind
-// returns nil.
+// otherKind returns the likely reason why a certificate is not trusted: another secret, or a secret on only one side. Otherwise nil.
 func (k *peerKeys) otherKind(leaf *x509.Certificate) error {
 	switch bySecret := !k.ageless.IsZero(); {
 	case bySecret && ofSecret(leaf):
@@ -344,8 +328,7 @@ func (g *peerGate) config(k *peerKeys, name string) *tls.Config {
 	}
 }
 
-// provenConn is a connection on which both sides have proved that they are peers. It closes without the TLS closing
-// message, for which it might have to wait. That is safe because all messages carry their length.
+// provenConn is a connection between proven peers. It closes without TLS's closing message, which might block.
 type provenConn struct {
 	*tls.Conn
 	raw net.Conn
@@ -353,8 +336,7 @@ type provenConn struct {
 
 func (c provenConn) Close() error { return c.raw.Close() }
 
-// accept checks the proof of an incoming connection whose first byte has been read. It has no timeout: the arrival
-// closes the connection when the handshake takes too long.
+// accept checks the proof of a caller whose first byte has been read. The arrival ends a handshake that takes too long.
 func (g *peerGate) accept(a *arrival, first byte) (net.Conn, error) {
 	k := g.keys.Load()
 	conn := g.turns.Conn(a.ctx, a.raw, []byte{first}, a.from, g.known.has(a.from), g.wall)
@@ -398,8 +380,7 @@ func (g *peerGate) call(conn net.Conn, addr string, proto byte, timeout time.Dur
 	return nil, err
 }
 
-// speaksPlain reports whether the error of a call shows that the peer does not speak TLS: such a peer
-// closes the connection. A peer that speaks TLS says what is wrong.
+// speaksPlain reports whether err shows that the peer does not speak TLS: other peers say what is wrong.
 func speaksPlain(err error) bool {
 	if said := (*net.OpError)(nil); errors.As(err, &said) && said.Op == "remote error" {
 		return false

@@ -333,8 +333,7 @@ func TestPeerSecretsAreReadAnew(t *testing.T) {
 	})
 }
 
-// A file may be usable while it is still being written. Its content takes effect only when a second look finds it unchanged. By
-// SIGHUP it takes effect at once.
+// A half-written file may be usable, so its content takes effect only at a second look, or at once by SIGHUP.
 func TestHalfWrittenSecret(t *testing.T) {
 	const old, neu = clustertest.Secret, clustertest.OtherSecret
 	path, write := clustertest.SecretFile(t, old)

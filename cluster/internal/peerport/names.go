@@ -9,9 +9,7 @@ import (
 	"time"
 )
 
-// names connects to peers whose addresses contain host names. If the resolver fails, the nodes should still reach each other:
-// while the names are gone, the leader may die, and the others have to elect a new one. So names keeps the address at which each
-// peer was last reached.
+// names connects to peers by name. It keeps where each was last reached, so that nodes can elect a leader without a resolver.
 type names struct {
 	connect func(ctx context.Context, addr string) (net.Conn, error)
 
@@ -26,9 +24,7 @@ const (
 	maxNames = 64
 )
 
-// newNames returns a value of the type names that looks up each name with a new resolver. The default resolver shares one query
-// among all callers that ask for a name. A query that was lost while the network was partitioned would delay all of them for ten
-// seconds after the network is back.
+// newNames uses a new resolver for each look-up. The default resolver shares a query, so one lost query would delay all callers.
 func newNames() *names {
 	return &names{last: map[string]string{}, connect: func(ctx context.Context, addr string) (net.Conn, error) {
 		d := net.Dialer{Resolver: new(net.Resolver)}
@@ -36,8 +32,7 @@ func newNames() *names {
 	}}
 }
 
-// dial connects to an address. If its name is not resolved in time, dial also tries the address at which the peer was last
-// reached, if there is one.
+// dial connects to an address. If its name is not resolved in time, dial also tries the peer's last address.
 func (n *names) dial(ctx context.Context, addr string) (net.Conn, error) {
 	if _, err := netip.ParseAddrPort(addr); err == nil {
 		return n.connect(ctx, addr)

@@ -53,8 +53,7 @@ func (r *resolver) connect(ctx context.Context, addr string) (net.Conn, error) {
 	return at{addr: addr, closed: r.ended}, nil
 }
 
-// If the name of a peer is not resolved any more, a node reaches the peer at its last address. If the peer has moved, the node
-// finds its new address, even with a slow resolver.
+// If a peer's name is not resolved, its last address serves. If the peer has moved, even a slow resolver finds it.
 func TestNames(t *testing.T) {
 	const old, moved = "10.0.0.1:6390", "10.0.0.2:6390"
 	for name, tc := range map[string]struct {

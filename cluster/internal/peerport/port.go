@@ -44,9 +44,7 @@ const DialTimeout = 500 * time.Millisecond
 // HandshakeTimeout is how long a new connection may take until the caller has sent what a peer sends first (handshakeDone).
 const HandshakeTimeout = 5 * time.Second
 
-// New serves the callers of the listener ln. The parameter self is the address under which the other nodes know this one. Accept
-// and AcceptAppends return the connections of two protocols. For each other protocol, the map serve has the function that serves
-// its connections. The port's Close also closes d.Strangers.
+// New serves the callers of ln. self is this node's address for others. serve has the handlers of all protocols except Raft's two.
 func New(ln net.Listener, self string, d *Dialer, serve map[byte]func(net.Conn)) *Port {
 	p := &Port{ln: ln, self: self, serve: serve, dialer: d, arrivals: newArrivals(d.Strangers, d.gate.addrs()),
 		raft: make(chan net.Conn), appends: make(chan net.Conn), conns: map[net.Conn]struct{}{}, stop: make(chan struct{})}
@@ -100,8 +98,7 @@ func (p *Port) sort(a *arrival) {
 	}
 }
 
-// open reads which protocol a caller wants. If there is a gate, the caller must first prove that it is a peer. If TLS is
-// optional, a caller that does not speak TLS need not prove it.
+// open reads which protocol a caller wants. With a gate, the caller must first prove that it is a peer, unless TLS is optional.
 func (p *Port) open(a *arrival) (proto byte, err error) {
 	var first [1]byte
 	if _, err := io.ReadFull(a, first[:]); err != nil {
@@ -200,10 +197,7 @@ func (a peerNetAddr) String() string  { return string(a) }
 // Addr returns the address that Raft tells the other nodes.
 func (p *Port) Addr() net.Addr { return peerNetAddr(p.self) }
 
-// DialRaft connects Raft to a peer. It connects Raft to itself without the network, because this node may not
-// reach its own advertised address. Connect gives up after DialTimeout, although Raft would wait longer: packets
-// to an unreachable peer are sent again at growing intervals, and the lookup of a name may take seconds. A new
-// attempt finds the peer soon after it has come back.
+// DialRaft connects Raft to a peer; to itself without the network, because this node may not reach its own advertised address.
 func (p *Port) DialRaft(addr string, timeout time.Duration) (net.Conn, error) {
 	if addr == p.self {
 		return p.dialSelf()
@@ -211,8 +205,8 @@ func (p *Port) DialRaft(addr string, timeout time.Duration) (net.Conn, error) {
 	return p.Connect(addr, ProtoRaft, timeout)
 }
 
-// Connect connects to a peer for one of the protocols. The parameter timeout, DialTimeout at most, bounds the TCP connect and the
-// TLS handshake separately. The connection ends with the port.
+// Connect connects to a peer. timeout, DialTimeout at most, bounds the TCP connect and the TLS handshake separately. The connection ends
+// with the port.
 func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn, error) {
 	timeout = min(timeout, DialTimeout)
 	type result struct {
@@ -243,8 +237,7 @@ func (p *Port) Connect(addr string, proto byte, timeout time.Duration) (net.Conn
 	}
 }
 
-// ownConn is a connection that this node opened. It ends with the port, so that Raft can stop while it waits
-// for an answer of a peer.
+// ownConn is a connection that this node opened. It ends with the port, so that Raft can stop while it waits.
 type ownConn struct {
 	net.Conn
 	port *Port

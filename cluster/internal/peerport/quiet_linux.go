@@ -13,11 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quietConn is a TCP connection whose system calls the Go runtime does not notice. The net package announces each read and write
-// to the runtime as a call that may block. Before the first such call after an idle moment the runtime wakes its monitor thread,
-// which then checks every 20 µs whether the call has returned. Between nodes that exchange a thousand requests and answers a
-// second, these checks are half of the cost of the exchange. But the calls are non-blocking and return at once; quietConn leaves
-// only the waiting to the runtime.
+// quietConn hides its system calls from the Go runtime, which would watch each from a thread. That is costly, and the calls never block.
 type quietConn struct {
 	net.Conn
 	raw syscall.RawConn
@@ -46,8 +42,7 @@ type quietWrites struct {
 // of its processor.
 const quietCopy = 64 << 10
 
-// quietOrder tells the race detector that a write to a connection happens before the read of the same bytes, as the net package does for
-// its own connections.
+// quietOrder tells the race detector that a write happens before the read of the same bytes, as the net package does.
 var quietOrder atomic.Uint32
 
 // quiet returns a quietConn on conn if conn is a TCP connection, and conn itself otherwise.
@@ -66,8 +61,7 @@ func quiet(conn net.Conn) net.Conn {
 	return c
 }
 
-// silence is how long a connection stays open while the other end acknowledges nothing of what was sent. By default, the kernel goes on for
-// some fifteen minutes. If a firewall has forgotten the connection, a node's clients would wait as long, although a new connection works.
+// silence is how long a connection stays open while the other end acknowledges nothing: a firewall may have forgotten the connection.
 const silence = 5 * time.Second
 
 // noticeSilence makes the kernel close a connection after silence. Without that, the connection works, too.

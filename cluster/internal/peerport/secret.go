@@ -16,18 +16,14 @@ import (
 	"time"
 )
 
-// With a shared secret all nodes are the same CA, because each node derives the key of the CA from the secret. Each process makes up a
-// key of its own and signs it with the key of the CA. The derived key only proves membership. TLS makes up new encryption keys for each
-// connection, so a person who learns the secret later cannot read earlier traffic.
+// With a shared secret all nodes are the same CA, because each derives the CA's key from the secret. Each process makes up a key of its
+// own, which the CA signs. TLS makes up new keys for each connection, so a person who learns the secret later cannot read earlier
+// traffic.
 //
-// Any caller of the port sees a certificate that the CA has signed, and can test guesses of the secret on it offline. So a short
-// secret is refused, and each guess costs some work. The real protection is a random secret: lockstep secret FILE makes one.
+// Any caller sees such a certificate, and can test guesses of the secret offline. So a short secret is refused, and each guess costs
+// some work.
 //
-// These certificates never expire. No lock depends on the wall clock of a machine, and membership shall not
-// depend on it either.
-//
-// Two alternatives were considered: a pre-shared key of TLS, which crypto/tls does not offer, and a
-// challenge of our own inside a plain connection, which would not encrypt the data.
+// These certificates never expire: membership shall not depend on the wall clock.
 
 const (
 	minPeerSecret     = 16
@@ -42,8 +38,7 @@ var (
 	peerSecretEnd   = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 )
 
-// secretKeys derives keys from the secrets in the parameter text, which has one secret per line. The errors name the source of
-// the secrets by the parameter from, such as "--peer-secret-file FILE".
+// secretKeys derives keys from text, which has one secret per line. from names the source of the secrets in errors.
 func secretKeys(from string, text []byte) (*peerKeys, error) {
 	k := &peerKeys{roots: x509.NewCertPool(), name: peerSecretName, ageless: peerSecretBegin.AddDate(1, 0, 0)}
 	n := 0
@@ -68,8 +63,7 @@ func secretKeys(from string, text []byte) (*peerKeys, error) {
 	return k, nil
 }
 
-// strong refuses a secret that is short or consists of few different characters. It also refuses a line that begins with "-----",
-// such as the first line of a certificate or a key: that line is the same in all of them, so everybody knows it.
+// strong refuses a secret that is short or has few different characters, and a line of a certificate or a key, which everybody knows.
 func strong(secret []byte) error {
 	if bytes.HasPrefix(secret, []byte("-----")) {
 		return errors.New("it is a line of a certificate or a key, which --peer-tls-cert-file and its kin take")
@@ -87,8 +81,7 @@ func strong(secret []byte) error {
 	return nil
 }
 
-// addSecret derives the CA of a secret, and adds it to the CAs whose certificates this node accepts from peers. If the parameter
-// mine is true, the CA also signs this process's own certificate.
+// addSecret adds a secret's CA to those that this node accepts. If mine is true, the CA also signs this process's certificate.
 func (k *peerKeys) addSecret(secret []byte, mine bool) error {
 	hard, err := pbkdf2.Key(sha256.New, string(secret), []byte(peerSecretPurpose), peerSecretWork, sha256.Size)
 	if err != nil {

@@ -7,10 +7,8 @@ import (
 	"time"
 )
 
-// Strangers logs failed calls between this node and its peers, in three cases: the peer port turned a caller away or could not accept it;
-// a peer turned this node away; or this node did not trust what answered at a peer's address. It logs the first call for each reason at
-// once, and after each strangersPeriod the number of further ones. So a stranger that calls a thousand times a second causes about one
-// line a minute.
+// Strangers logs calls between nodes that one side has refused or could not accept: the first for each reason, and then the number each
+// strangersPeriod.
 type Strangers struct {
 	log   *slog.Logger
 	Total atomic.Uint64 // number of callers that this node has turned away
@@ -41,8 +39,7 @@ const (
 	notAccepted   turnedAway = "Cannot accept a caller: the process may be out of file descriptors"
 )
 
-// theirs reports whether this node turned away a caller for this reason. The other reasons are for calls that this
-// node made, and for callers that it could not accept.
+// theirs reports whether this node turned away a caller. Other reasons are for its own calls, and for callers not accepted.
 func (t turnedAway) theirs() bool { return t != peerRefuses && t != PeerUntrusted && t != notAccepted }
 
 type strangersSince struct {
@@ -76,8 +73,7 @@ func (s *Strangers) Note(why turnedAway, remote string, err error) {
 	s.more[why] = &strangersSince{timer: time.AfterFunc(strangersPeriod, func() { s.sum(why) })}
 }
 
-// sum logs how many more calls failed for the reason in the parameter why, during the last strangersPeriod. If none did, Note
-// logs the next one at once.
+// sum logs how many more calls failed for the reason why. If there were none, Note logs the next at once.
 func (s *Strangers) sum(why turnedAway) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

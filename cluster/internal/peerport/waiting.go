@@ -5,17 +5,11 @@ import (
 	"slices"
 )
 
-// Peers that call wait in the kernel's queue behind the strangers that called before them. So the queue must stay short: the node takes
-// callers out of it before it does anything else for a stranger. A caller that is not started costs one system call and little memory.
-// The node often cuts such a caller off without having started it.
-//
-// If strangers come faster than the node can take them out, the queue is full, and the kernel drops requests to connect. So the queue is
-// also limited in length: a peer that gets into it is accepted before it gives up, and a peer that does not get in tries again
-// (dialAgain).
+// Peers wait in the kernel's queue behind strangers. So the node empties the queue before it does anything else for strangers. The queue
+// is short, too: a peer in it is accepted before it gives up, and a peer that does not get in tries again (dialAgain).
 
 const (
-	// queueLength is the length of the kernel's queue. Even a node that has a tenth of a processor takes a full queue out in a tenth of a
-	// second.
+	// queueLength is the length of the kernel's queue, which even a tenth of a processor empties in a tenth of a second.
 	queueLength = 512
 	// takeBatch is the largest number of callers that the node takes out of the kernel's queue before it starts some (startBatch).
 	takeBatch = 256
@@ -37,8 +31,7 @@ func (w *waiting) add(a *arrival) {
 	w.lines[i] = append(w.lines[i], a)
 }
 
-// next removes and returns the caller that is started next; nil if none waits. While both lines have callers, each
-// has every second start, so that neither keeps the other out.
+// next removes and returns the caller that is started next. The lines take turns, so that neither keeps the other out.
 func (w *waiting) next() (a *arrival) {
 	w.known = !w.known
 	i := 0
