@@ -31,7 +31,7 @@ func sameAsWritten(l *raft.Log) error {
 	return nil
 }
 
-// A changed bit in bbolt is found when the entry is read. Version 0.1.0 wrote no checksum; its commands are read.
+// A changed bit in bbolt is found when the entry is read. Version 0.1.0 wrote no checksum; its commands are still read.
 func TestFlippedBitsInBolt(t *testing.T) {
 	path := filepath.Join(t.TempDir(), boltFile)
 	store := func(what string, change func(b *raftboltdb.BoltStore) error) {

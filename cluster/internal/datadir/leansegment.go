@@ -9,7 +9,8 @@ import (
 	"github.com/hashicorp/raft-wal/types"
 )
 
-// leanFiler makes segments that close their writer when they are full. raft-wal would keep it, with a buffer of its longest write.
+// leanFiler makes segments that close their writer when they are full. raft-wal would keep each writer, with a buffer for its longest
+// write.
 type leanFiler struct{ types.SegmentFiler }
 
 // Create implements types.SegmentFiler.

@@ -265,8 +265,8 @@ func (g *Log) configures(logs []*raft.Log) bool {
 	return g.hooks.leads() && slices.ContainsFunc(logs, func(l *raft.Log) bool { return l.Type == raft.LogConfiguration })
 }
 
-// DeleteRange implements raft.LogStore. At the beginning of the log it keeps the entries that a damaged newest snapshot would make
-// necessary.
+// DeleteRange implements raft.LogStore. At the beginning of the log it keeps the entries that the node needs if the newest snapshot is
+// damaged.
 func (g *Log) DeleteRange(first, last uint64) error {
 	if err := g.async.wait(last + 1); err != nil {
 		return err

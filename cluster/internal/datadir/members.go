@@ -42,7 +42,8 @@ func (d *Dir) Knows(id, directory []byte) bool {
 	return same
 }
 
-// NewlyRefused records that a node is refused because of its directory. It returns false if the last refusal of this id was the same.
+// NewlyRefused records that a node is refused because of its directory. It returns false if the last refusal of this id was for that
+// directory.
 func (d *Dir) NewlyRefused(id, directory string) bool {
 	d.naming.Lock()
 	defer d.naming.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A disk that hangs returns no error. While a write of the log, term or vote is overdue, this node is not ready.
+// A disk that hangs returns no error. While a write of the log, term or vote is overdue, this node must not count as ready.
 
 // overdueAfter is how long a write may take before it is overdue.
 const overdueAfter = time.Second

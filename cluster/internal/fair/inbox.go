@@ -8,8 +8,8 @@ import (
 )
 
 // Inbox holds the requests that wait for the next batch of a leader. The goroutine that leads runs the batches; on an ephemeral node,
-// mostly the submitters do. running is set while a goroutine runs batches. handed is set, too, if the next are for the goroutine that
-// leads.
+// mostly the submitters do. running is set while a goroutine runs batches. handed is set, too, if the next batches are for the goroutine
+// that leads.
 type Inbox[R comparable] struct {
 	Wake chan struct{} // has room for one value, which wakes the goroutine that leads
 

@@ -16,8 +16,8 @@ type Work interface {
 	User() (name string, any bool)
 	// Kind names what is run.
 	Kind() string
-	// KeepsPlace reports whether clients build locks from such work. Only its kind can make it heavy; else it passes its user's heavy
-	// work.
+	// KeepsPlace reports whether clients build locks from such work. Only its kind can make such work heavy; else it overtakes its
+	// user's heavy work.
 	KeepsPlace() bool
 	// Calls is how many commands it has.
 	Calls() int
@@ -158,8 +158,7 @@ type LargeWrite struct {
 	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit charges large writes with a share of the time by which the commit took longer than that of light work; without them, coarse
-// work.
+// NoteCommit charges large writes with the time by which the commit took longer than that of light work; if there are none, coarse work.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
