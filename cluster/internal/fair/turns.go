@@ -158,7 +158,8 @@ type LargeWrite struct {
 	Used       time.Duration // how long its evaluation took
 }
 
-// NoteCommit charges large writes with the time by which the commit took longer than that of light work; if there are none, coarse work.
+// NoteCommit charges each large write with its evaluation and a share of the time by which the commit took longer than that of light
+// work. If there are none, it charges coarse work with that time.
 func (t *Turns[W]) NoteCommit(large []LargeWrite, entry int, took, now time.Duration) {
 	more := max(took-t.small, 0)
 	switch {
