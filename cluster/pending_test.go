@@ -8,8 +8,7 @@ import (
 	"lockstep/raftfsm"
 )
 
-// A snapshot replaces the entries that would have settled the fate of earlier batches. The node gives up the batches that were
-// evaluated before the state of the snapshot, and only these.
+// A snapshot makes the node give up exactly the batches that were evaluated before the snapshot's state.
 func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
 	var p pendingBatches
 	told := map[uint64]error{}
@@ -32,8 +31,7 @@ func TestSnapshotGivesUpWhatItJumpedOver(t *testing.T) {
 	}
 }
 
-// The number of a batch is unique only within one run of its node. So a batch of an earlier run may have the same number as a
-// present one.
+// Numbers of batches are unique only within one run of a node.
 func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 	var p pendingBatches
 	var told []error
@@ -45,9 +43,7 @@ func TestBatchesOfAnEarlierRunAreNotMine(t *testing.T) {
 	}
 }
 
-// TestBatchInALaterTerm: a node loses its leadership, and leads again before its sequencer notices. The sequencer then puts a
-// batch into the log. The leases of that batch begin anew, because the sequencer's clock does not include the time in which
-// nobody led.
+// TestBatchInALaterTerm: if a batch enters the log in a later term than its sequencer's, its leases begin anew.
 func TestBatchInALaterTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

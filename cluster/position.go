@@ -10,16 +10,10 @@ import (
 	"lockstep/store"
 )
 
-// The replies to WAIT and WAITAOF. An acknowledged write is in the logs of a majority, but Raft does not tell which members
-// these are. If a client asks for more than a majority, this node looks at its own commit index, and asks the other members for
-// theirs. A member has all entries up to its commit index on disk, because it cannot know of a commit beyond its own log.
-//
-// However many clients wait, this node asks each member over one connection, one question at a time. Each connection costs the
-// member a handshake, and handshakes wait for their turns (package turns).
+// The replies to WAIT and WAITAOF. A member has all entries up to its commit index on disk: it learns of no commit beyond them.
 
 const (
-	// positionPause is the pause between two questions to a member that is behind. It is also the first pause of Replicated,
-	// which checks again after a pause although no member has reported anything.
+	// positionPause is the pause between two questions to a member that is behind, and the first pause of Replicated.
 	positionPause = 10 * time.Millisecond
 	// positionMost is the longest pause of Replicated, whose pauses grow.
 	positionMost = time.Second
@@ -31,10 +25,8 @@ const (
 	positionIdle = 5 * time.Second
 )
 
-// Replicated returns how many other members have all earlier acknowledged writes on disk, and whether this node has
-// them. It waits until that number is at least the parameter others. If the parameter here is true, it also waits until
-// this node has the writes. It stops waiting when ctx ends. The number may be too low, but is never too high. If the
-// parameter here is false, the second result may be false although this node has the writes.
+// Replicated waits until others other members have all earlier acknowledged writes on disk and, if here is true, this node has them,
+// or ctx ends. It returns how many members have the writes, and whether this node has. Both may understate the truth.
 func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool) {
 	members, err := n.cons.Members()
 	if err != nil {
@@ -91,8 +83,7 @@ func (n *Node) Replicated(ctx context.Context, others int, here bool) (int, bool
 	}
 }
 
-// acknowledged returns an index that covers all acknowledged writes. It is the commit index of the leader, because the leader
-// acknowledges a write only after it is committed. ok is false if there is no leader, or if the leader does not answer.
+// acknowledged returns an index that covers all acknowledged writes: the leader's commit index. ok is false if no leader answers.
 func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -102,12 +93,11 @@ func (n *Node) acknowledged(ctx context.Context) (index uint64, ok bool) {
 	return uint64(reply.Int), err == nil && !reply.IsError()
 }
 
-// leaderPosition is the body of a question for the position of a leader. The leader answers only after a check that it still leads.
-// A leader of version 0.1.0 ignores the body, and answers without the check.
+// leaderPosition is the body of a question that a leader answers only after a check that it still leads. Version 0.1.0 does not check.
 var leaderPosition = []byte{1}
 
-// confirmed does what acknowledged does, but ok is true only if the leader still led after the call began. A leader that was
-// replaced without knowing it does not know what its successor has acknowledged.
+// confirmed is acknowledged, but only of a leader that led after the call began: a replaced leader may not know later acknowledged
+// writes.
 func (n *Node) confirmed(ctx context.Context) (index uint64, ok bool) {
 	rt := n.routes.get()
 	if rt.link == nil {
@@ -131,8 +121,7 @@ func (n *Node) position() uint64 {
 	return n.cons.Facts().Commit
 }
 
-// askPosition asks a member for its position again and again while a client waits for that member (positions.Wants), and
-// whenever wake has a value. It ends when no client has waited, and wake has had no value, for positionIdle.
+// askPosition asks a member for its position while a client waits for that member, or wake has a value, and for positionIdle longer.
 func (n *Node) askPosition(m raftnode.Member, wake <-chan struct{}) {
 	for n.askPositionOn(m, wake) {
 		select {
@@ -183,8 +172,8 @@ func (n *Node) askPositionOn(m raftnode.Member, wake <-chan struct{}) (again boo
 	}
 }
 
-// servePosition answers a peer that asks for the commit index of this node. If the peer asks for the commit index of
-// the leader (leaderPosition), this node first checks that it leads.
+// servePosition answers a peer's question for the commit index of this node. If the question has a body (leaderPosition), this node
+// must lead.
 func (n *Node) servePosition(f frame.Frame, out *forward.Outbox) error {
 	answer := func(reply store.Reply) error {
 		return out.Send(forward.Result, f.ID, func(b []byte) []byte { return forward.AppendReplies(b, []store.Reply{reply}) })

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// TestReplicated: the node knows at once that a majority has the writes, and asks the third member. That member counts as soon
-// as it has the acknowledged writes. A member that is gone does not count.
+// TestReplicated: a majority counts at once, and another member as soon as it has the acknowledged writes.
 func TestReplicated(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)

@@ -16,9 +16,7 @@ func certsOf(ca *clustertest.CA) peerport.TLS {
 	return peerport.TLS{CertFile: f.Cert, KeyFile: f.Key, CAFile: f.CA}
 }
 
-// TestProofsOfDifferentKinds: one node has a secret and its peers have certificates, or the reverse, or
-// the secrets differ. The node's log says this and what to do. It does not say that a certificate has
-// expired.
+// TestProofsOfDifferentKinds: the error says how the proofs of two nodes differ, and not that a certificate has expired.
 func TestProofsOfDifferentKinds(t *testing.T) {
 	ca := clustertest.NewCA(t, "ca")
 	bySecret, byCert := peerport.TLS{Secret: clustertest.Secret}, certsOf(ca)

@@ -9,8 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// A data directory has reached its quota. Commands and transactions that add data are refused with an error that names the
-// reason. Releases and renewals go on. When enough has been deleted, there is room again, and no operator has to act.
+// A directory at its quota refuses additions, but no releases or renewals, until deletions make room.
 func TestQuotaOfTheDataDirectory(t *testing.T) {
 	const quota = 8 << 20
 	c := startThree(t, func(cfg *Config) {
@@ -22,8 +21,7 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	c.expect(leader, "OK", "SET lock me PX 600000")
 	value := strings.Repeat("x", 200_000)
 	written := 0
-	// A leader measures its directory only now and then. Before the next measurement, it refuses what would be beyond the quota
-	// if nothing were deleted until then.
+	// Between two measurements of its directory, a leader counts additions but no deletions.
 	c.until("the quota", func() bool {
 		if c.do(leader, fmt.Sprintf("SET k%d %s", written+1, value)) != "-OOM" {
 			written++
@@ -56,8 +54,7 @@ func TestQuotaOfTheDataDirectory(t *testing.T) {
 	}
 }
 
-// If the two snapshots of a directory are larger than its quota, another snapshot frees no room. So renewals do not make a node
-// write all data again and again. Once keys have been deleted, the node does write a snapshot.
+// If two snapshots alone exceed the quota, renewals do not cause ever more snapshots.
 func TestQuotaThatSnapshotsExceed(t *testing.T) {
 	const quota = 8 << 20
 	inBubble(t, func(c *bubbled) {

@@ -7,9 +7,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A leader is cut off together with a member without a vote, and the other members elect another
-// leader. The answer of that member must not make the old leader believe that it still leads. The
-// old leader's lease is long here, so that nothing else stops it from answering.
+// A replaced leader must not take the answer of a member without a vote for proof that it leads. The lease of n1 is long.
 func TestReadsAreConfirmedByVoters(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) {
 		cfg.FailoverWait = time.Second

@@ -11,9 +11,7 @@ func (n *Node) Reaches() bool {
 	return rt.seq != nil || rt.link != nil
 }
 
-// Ready reports whether this node can take the place of another one: it is a voter, it leads or reaches the leader, it has all
-// but a few of the leader's entries, and its log accepts entries. When all members are ready, an operator can stop one of them
-// without stopping the service.
+// Ready reports whether this node can take the place of another one.
 func (n *Node) Ready() bool {
 	rt := n.routes.get()
 	return (rt.seq != nil || rt.link != nil && n.cons.CaughtUp()) && n.Membership() == Voter && n.Trouble() == ""

@@ -8,12 +8,8 @@ import (
 	"lockstep/store"
 )
 
-// readyList lists the keys whose blocked clients have to be served, each key once.
-//
-// After SWAPDB any key may be ready, and clients may wait for very many keys. So the list then has the one element anyKey in
-// place of all these keys. A round looks at all keys that clients wait for, one after the other, in the order in which clients
-// began to wait for them. One log entry may not have the time for a whole round (serveTime, serveKeys). The next entry
-// continues the round.
+// readyList lists the keys whose blocked clients have to be served, each key once. The element anyKey, after SWAPDB, stands for a
+// round of all keys that clients wait for, perhaps over several log entries.
 type readyList struct {
 	keys   []waitKey
 	listed map[waitKey]bool
@@ -54,9 +50,8 @@ func (r *manyRound) take(ws *blockedClients) (k waitKey, ok bool) {
 	}
 }
 
-// line has the wait queues of all keys, sorted by number. A queue ends when it is empty. A rollback may reopen an ended queue,
-// so the queue stays in the line at least until the present batch is over. When more than half of all queues have ended, tidy
-// removes the ended ones.
+// line has the wait queues of all keys, sorted by number. Ended queues stay until the batch is over, because a rollback may reopen
+// them.
 type line struct {
 	queues []*waitQueue
 	last   uint64 // number of the latest queue
@@ -92,9 +87,7 @@ func (l *line) from(number uint64) *waitQueue {
 // anyKey stands for all keys that clients wait for; no database has the number -1.
 var anyKey = waitKey{db: -1}
 
-// take returns the next key, and removes it from the list, which must not be empty. If the next element is anyKey, take returns
-// the next key of the round instead. At the end of the round ok is false, and take removes anyKey. If another round has to
-// follow, take moves anyKey to the end of the list instead.
+// take removes and returns the next key of the list, which must not be empty. For anyKey, ok is false after its round.
 func (l *readyList) take(ws *blockedClients) (k waitKey, ok bool) {
 	if k = l.keys[0]; k != anyKey {
 		l.drop()

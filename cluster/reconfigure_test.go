@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// tokens is a group of clients that take numbers from one counter, as locks take fencing tokens. No number may be given twice,
-// and the numbers of each client only grow.
+// tokens is a group of clients that take fencing tokens from one counter: no number twice, and each client's numbers only grow.
 type tokens struct {
 	c    *three
 	stop atomic.Bool
@@ -86,8 +85,7 @@ func TestJ3MembershipWhilePartitioned(t *testing.T) {
 		}
 		return ids
 	}
-	// The leader is cut off alone. The other nodes elect a new leader, add a fourth node, and remove the old leader, which
-	// still believes that it leads.
+	// The other nodes elect a leader, add a node, and remove the cut-off leader.
 	old := c.leader()
 	rest := []int{(old + 1) % 3, (old + 2) % 3}
 	w.cut(name(old), name(rest...))
@@ -178,9 +176,8 @@ func fuzzSteps(t *testing.T) int {
 	return n
 }
 
-// TestJ11ConfigurationChangesAndCrashes changes the membership at random, under load. Meanwhile nodes crash, even in the middle
-// of a change, take snapshots and are cut off. No node may end by itself: Config.Fatal fails the test, and so does a panic in
-// Raft. Every change must come to an end, and afterwards all members must have the same state.
+// TestJ11ConfigurationChangesAndCrashes: among crashes, snapshots and cuts, every membership change ends, no node ends by itself, and
+// at last all voters have the same state.
 func TestJ11ConfigurationChangesAndCrashes(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 60, 30*ms, 10

@@ -7,8 +7,7 @@ import (
 	"lockstep/cluster/internal/peers"
 )
 
-// A removed node keeps running, and its id is given to a new node at another address. The old node asks the members before the
-// new one runs. The members still take only the new node for the member.
+// A removed node that keeps running is not taken for the new node with its id, even if it asks the members first.
 func TestRemovedNodeRunsWhileItIsReplaced(t *testing.T) {
 	c, w := wired(t, discoverable)
 	c.start(0, 1, 2)

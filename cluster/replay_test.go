@@ -12,8 +12,7 @@ import (
 	"lockstep/store"
 )
 
-// longLog is a number of entries. Raft hands over at most 128 times 64 entries, fewer than longLog, to a state machine that
-// does not keep up.
+// longLog is more entries than Raft hands to a state machine that does not keep up: at most 128 times 64.
 const longLog = 12_000
 
 // stopLonger stops all nodes, the leader last, so that no node stands for election meanwhile. Then it gives all nodes the same
@@ -69,8 +68,7 @@ func (s *stuck) Missed()        {}
 
 var _ store.KeySink = (*stuck)(nil)
 
-// A node that still has to apply a long log is not ready, but it is a member: it acknowledges
-// entries and votes. So when the leader dies, this node and the third one are a majority.
+// A node that still applies a long log is not ready, but it acknowledges entries and votes.
 func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -128,8 +126,7 @@ func TestNodeVotesWhileItAppliesItsLog(t *testing.T) {
 	c.same()
 }
 
-// A process may end again and again before Raft checks whether a snapshot is due. So a starting node takes a due snapshot as
-// soon as it has applied its log.
+// A starting node takes a due snapshot once its log is applied: its process may end before Raft's own check.
 func TestSnapshotIsTakenAtTheStart(t *testing.T) {
 	c := startThree(t, func(cfg *Config) {
 		cfg.SnapshotThreshold, cfg.SnapshotInterval, cfg.TrailingLogs = 100, time.Hour, 10

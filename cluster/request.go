@@ -11,8 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// request is a submission on its way through the leader: the commands of one
-// pipeline, which are evaluated and answered together, or the claim of a link.
+// request is a submission on its way through the leader: the commands of one pipeline, or the claim of a link.
 type request struct {
 	calls      []Call
 	replies    []store.Reply
@@ -130,10 +129,8 @@ func refusals(dst []store.Reply, calls []Call, e store.Error) []store.Reply {
 	return dst
 }
 
-// patient reports whether a request is never answered BUSY. There are three such requests. A write that is sent again may have
-// been executed the first time, and only its evaluation shows that. A blocked client may have waited at an earlier leader: it
-// came before the script, and its command had found no element. A Confirm asks about leases that were given before the script
-// began: if it were refused, their owner would not know that the lock is its own.
+// patient reports whether a request is never answered BUSY. A repeated write may have been executed, a blocked client may have come
+// before the script, and the owner who confirms a lease already has it.
 func (r *request) patient() bool {
 	if r.blockedClient != nil {
 		return r.from.Again || r.blockedClient.waited.Joined // its calls must not be touched: it may have been cancelled
@@ -175,8 +172,8 @@ type batch struct {
 	proposing bool          // the sequencer waits for it; guarded by pendingBatches.mu
 }
 
-// largeWrites returns what the requests of users have written to the entry of the batch, for each request that has written more
-// than HeavyBytes. The parameter entry is the size of that entry in bytes.
+// largeWrites returns the writes of more than HeavyBytes that users' requests have made to the batch's entry, whose size is the
+// parameter entry.
 func (b *batch) largeWrites(entry int) (large []fair.LargeWrite) {
 	if entry <= HeavyBytes {
 		return nil
@@ -194,8 +191,8 @@ func (b *batch) reset() {
 	b.requests, b.answers, b.recorded, b.replied, b.replaced = b.requests[:0], b.answers[:0], 0, 0, nil
 }
 
-// answer completes every request of the batch. The error errLate means that the log has accepted the batch, but maybe long ago
-// and under another leader. Then the leases in it have to begin anew before their owners get the replies.
+// answer completes every request of the batch. If err is errLate, the batch's leases have to begin anew before their owners get the
+// replies.
 func (b *batch) answer(err error) {
 	if b.watchdog != nil {
 		b.watchdog.Stop()
@@ -221,8 +218,7 @@ func (b *batch) end(err error) {
 	}
 }
 
-// completeInTime does what complete(nil) does. For heavy work it also encodes the grants, because the reply may be held (hold).
-// If the grants are too large for that, the work counts as light, and its reply leaves at once.
+// completeInTime is complete(nil), but also encodes the grants of heavy work. If these are too large, the work counts as light.
 func (r *request) completeInTime(b *batch) {
 	if !r.finished.CompareAndSwap(false, true) {
 		return
@@ -254,16 +250,14 @@ func (r *request) completeLate(b *batch) {
 	}
 }
 
-// begin clears the results of an earlier evaluation. The parameter at is the lease time at which the new evaluation begins, and the
-// parameter began is the monotonic time.
+// begin clears the results of an earlier evaluation. The parameter at is lease time, and the parameter began is monotonic time.
 func (r *request) begin(at int64, began time.Duration) {
 	r.replies = r.replies[:0]
 	r.spans, r.anew, r.at = r.spans[:0], nil, at
 	r.began, r.used, r.spread, r.wroteBytes = began, 0, 0, 0
 }
 
-// took adds to the cost of a request the time that bytes take: the bytes of its replies, and of its writes, including undone
-// writes. It adds nothing for up to HeavyBytes.
+// took adds to a request's cost the time that bytes of replies or writes take, undone writes included.
 func (r *request) took(bytes int) {
 	if bytes > HeavyBytes {
 		r.cost += time.Duration(bytes) * fair.ByteTakes
@@ -273,9 +267,8 @@ func (r *request) took(bytes int) {
 // fewMessages is the number of subscribers that a request may reach on one node without a charge.
 const fewMessages = 1000
 
-// reached estimates how long it takes to hand the messages of a request to subscribers. If that time alone makes heavy work, reached
-// adds it to the cost of the request. The parameter subscribers is the number of subscribers on this node. Each other member is
-// assumed to have as many.
+// reached adds the estimated time of a request's messages to its cost, if that is heavy work. Each member is assumed to have as many
+// subscribers.
 func (r *request) reached(subscribers int, members func() int) {
 	if subscribers <= fewMessages {
 		return

@@ -47,8 +47,7 @@ func (c *nodeTime) jump(d time.Duration) {
 	c.wall += d
 }
 
-// ring is a cluster with its log in memory. The test decides which node leads, which process is
-// suspended, and when each node learns of each entry.
+// ring is a cluster with its log in memory. The test decides who leads, and when each node runs and learns of entries.
 type ring struct {
 	t     *testing.T
 	table *store.Table
@@ -316,8 +315,8 @@ func (n *ringNode) Barrier() error {
 	return nil
 }
 
-// Trouble implements the interface troubled. Without it, a ringNode would have the method Trouble of the embedded Node. That method
-// asks the Node's consensus, which is this ringNode, and so would call itself without end.
+// Trouble implements the interface troubled. The embedded Node's method would ask its consensus, this ringNode, and so call itself
+// without end.
 func (n *ringNode) Trouble() string { return "" }
 
 // LastContact implements consensus.

@@ -7,21 +7,19 @@ import (
 	"lockstep/store"
 )
 
-// A leader proposes no entry for which the disks of a majority have no room. Otherwise each node in turn would lead, try to
-// store the entry, and be deposed, and the next entry of that size would do the same again. Instead, the client gets an error,
-// and the leader goes on with the requests for which there is room.
+// A leader refuses long requests for which a majority has no disk room. Otherwise each node in turn would lead, store nothing, and be
+// deposed.
 
 // roomlessEvery is the least time between two log lines of tooLong.
 const roomlessEvery = time.Minute
 
-// roomForEntry returns how many bytes of writes an entry may have so that a majority has room for it. The result is at least
-// raftnode.ShortEntry and at most maxEntryBytes.
+// roomForEntry returns how many bytes of writes an entry may have: as many as a majority has room for, within fixed bounds.
 func (n *Node) roomForEntry() int {
 	return int(min(max(n.peers.Room(), raftnode.ShortEntry), maxEntryBytes))
 }
 
-// expiryRoom returns how many bytes of an entry may delete expired keys, and how long the names of these keys may be. No request causes these
-// deletions, so the leader cannot refuse one instead. Where room is short, keys with long names stay, and clients do not see them.
+// expiryRoom returns how many bytes of an entry may delete expired keys, and the longest name of such a key. Keys with longer names
+// stay.
 func (s *sequencer) expiryRoom() (bytes, longest int) {
 	if s.room == maxEntryBytes {
 		return maxBatchBytes, maxEntryBytes
@@ -30,8 +28,7 @@ func (s *sequencer) expiryRoom() (bytes, longest int) {
 	return bytes, bytes / 4 // a deletion and its events repeat the name
 }
 
-// expiryPause is how long an idle leader waits at least before it looks for expired keys again. The pause is longer where room is short:
-// expired keys with long names stay there, and the leader would find the same keys each time.
+// expiryPause is the least pause before an idle leader looks for expired keys. Where room is short, each look may find the same keys.
 func (s *sequencer) expiryPause() time.Duration {
 	if s.room < maxEntryBytes {
 		return 20 * time.Millisecond

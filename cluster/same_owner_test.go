@@ -9,9 +9,8 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// A Redlock client that takes the nodes of one cluster for separate servers finds its own value at the second node. The node
-// writes this to its log, once. With the option SameOwnerNX the client gets its lock, for the whole time from its last OK on,
-// and no other client gets it.
+// With SameOwnerNX, a Redlock client that takes one cluster's nodes for separate servers gets its lock. Otherwise a node logs the
+// mistake once.
 func TestRealRaftRedlockOverOneCluster(t *testing.T) {
 	clustertest.Slow(t)
 	const take = "SET lock 0123456789abcdef NX PX 1000"

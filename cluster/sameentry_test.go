@@ -8,8 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// TestLockReplacedInTheSameEntry: a lock was granted, the leader was lost before the reply, and the same entry gave the name of the
-// lock to another key. The owner must not be told OK: another owns the lock.
+// TestLockReplacedInTheSameEntry: an owner is told OK late only if the entry that granted the lock has not replaced it.
 func TestLockReplacedInTheSameEntry(t *testing.T) {
 	for name, others := range map[string][]string{
 		"SWAPDB":           {"SWAPDB 0 1"},
@@ -47,8 +46,7 @@ func TestLockReplacedInTheSameEntry(t *testing.T) {
 	}
 }
 
-// TestLateLeaseAndLaterWriteOfItsBatch: the reply to a batch is late. A later request of the batch has set the deadline of the lock
-// again, to the same time or, by GT, to a later one. The lock lives for its whole lease from the reply.
+// TestLateLeaseAndLaterWriteOfItsBatch: a lock whose reply is late lives for its whole lease, even if its batch has written it again.
 func TestLateLeaseAndLaterWriteOfItsBatch(t *testing.T) {
 	for later, told := range map[string]string{"INCR lock": "OK 6", "PEXPIREAT lock 946684804500 GT": "OK 1", "APPEND lock 1": "OK 2"} {
 		for _, older := range []bool{false, true} {
@@ -70,8 +68,7 @@ func TestLateLeaseAndLaterWriteOfItsBatch(t *testing.T) {
 	}
 }
 
-// TestFailedCallAsksForNoLease: a call asks for a lease and fails. The next call sets a deadline in Unix time, and that
-// deadline does not count as a lease.
+// TestFailedCallAsksForNoLease: a failed call that asked for a lease does not make a lease of the next call's deadline.
 func TestFailedCallAsksForNoLease(t *testing.T) {
 	fails := store.Command{Name: "fails", Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		c.SetString(0, []byte("x"), "v", c.DeadlineIn(1000))

@@ -12,9 +12,8 @@ import (
 	"lockstep/store/codec"
 )
 
-// scriptQuestion is a request about the script that the leader runs. A kill frame has the question as a byte, and the version
-// of the users by which the asking node has checked its client's rights. Version 0.1.0 sends no version, and no byte for
-// killScript.
+// scriptQuestion is the first byte of a kill frame. After it comes the version of the users by which the asking node has checked its
+// client's rights. Version 0.1.0 sends no version, and no byte for killScript.
 type scriptQuestion byte
 
 const (
@@ -23,18 +22,16 @@ const (
 	runningFunction scriptQuestion = 's'
 )
 
-// KillScript ends the script that the leader runs, once it has run for killFrom or for busy-reply-threshold, whichever is shorter. The
-// caller has checked that its client may do this. The parameter users, also of KillFunction and RunningFunction, is the version of the
-// users by which the caller has checked. If the leader knows a later version, it answers ErrUsersChanged. It cannot check the rights
-// itself while a script runs, because the script has the state.
+// KillScript ends the script that the leader runs, once it has run for killFrom or busy-reply-threshold, whichever is shorter. users
+// is the version of the users by which the caller has checked its client's rights: the leader cannot check them while a script has the
+// state.
 func (n *Node) KillScript(users uint64) store.Reply { return n.askScripts(killScript, users) }
 
 // KillFunction ends the function that the leader runs, on the same terms.
 func (n *Node) KillFunction(users uint64) store.Reply { return n.askScripts(killFunction, users) }
 
-// RunningFunction returns the reply to FUNCTION STATS once a function has run on the leader for as long as KillFunction requires.
-// The reply contains the function's arguments, which may be secrets of another user. RunningFunction returns Nil while no function has
-// run for so long, and ErrClusterDown if the leader does not answer.
+// RunningFunction returns the reply to FUNCTION STATS, or Nil while no function has run for as long as KillFunction requires. The
+// arguments may be secret.
 func (n *Node) RunningFunction(users uint64) store.Reply {
 	return n.askScripts(runningFunction, users)
 }
@@ -102,8 +99,7 @@ func (n *Node) askScripts(q scriptQuestion, users uint64) store.Reply {
 	}
 }
 
-// serveKill answers a peer's question about scripts. The answer about a running function contains its arguments, which may be
-// long. So if there is no room for it (hasRoom), the peer has to ask again, as for other replies. A kill never waits for room.
+// serveKill answers a peer's question about scripts. If there is no room for a long answer (hasRoom), the peer has to ask again.
 func (n *Node) serveKill(f frame.Frame, p *peerConn) error {
 	q, users, checked, err := readScriptQuestion(f.Body)
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// TestKillWhoseAnswerIsLost: a leader got a SCRIPT KILL, and the link to it broke before its answer. The client was told
-// CLUSTERDOWN, but it must be told INDETERMINATE: the leader may have ended the script.
+// TestKillWhoseAnswerIsLost: the client is told INDETERMINATE, because the leader may have ended the script.
 func TestKillWhoseAnswerIsLost(t *testing.T) {
 	ask := map[string]func(n *Node) store.Reply{
 		"-INDETERMINATE": func(n *Node) store.Reply { return n.KillScript(0) },

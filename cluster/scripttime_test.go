@@ -28,8 +28,7 @@ func (l *limited) Kill() store.Reply {
 	return store.OK
 }
 
-// run is the command that runs a script of the engine l: it sleeps for the duration in its argument. If the script is stopped, its writes
-// are undone.
+// run is a command that sleeps for the duration in its argument, and can be stopped like a script.
 func (l *limited) run(c *store.Ctx) store.Reply {
 	d, err := time.ParseDuration(c.Arg(1))
 	if err != nil {
@@ -84,8 +83,7 @@ func (n *testNode) waits(done <-chan struct{}, pipeline string) <-chan time.Dura
 	return result
 }
 
-// However many long scripts a pipeline holds, other clients wait for at most two of them: the one that runs, and one that is in
-// the same batch.
+// However many long scripts a pipeline holds, other clients wait for two at most: the running one, and one of the same batch.
 func TestOthersWaitForTwoScripts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -108,8 +106,7 @@ func TestOthersWaitForTwoScripts(t *testing.T) {
 	})
 }
 
-// TestFactsWaitForNoScript: what INFO, CONFIG GET and the metrics tell of the state does not wait for a script. If it waited, it would
-// delay the commands behind it, and so SCRIPT KILL.
+// TestFactsWaitForNoScript: otherwise INFO, CONFIG GET and the metrics would delay SCRIPT KILL behind them.
 func TestFactsWaitForNoScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
@@ -134,8 +131,7 @@ func TestFactsWaitForNoScript(t *testing.T) {
 	})
 }
 
-// All scripts of a transaction together have the time limit of one script. If they reach it, the transaction has no effect.
-// Other clients get BUSY as if the transaction were one script.
+// All scripts of a transaction share the time limit and the BUSY threshold of one script.
 func TestTransactionHasTheTimeOfOneScript(t *testing.T) {
 	for _, scripts := range []string{"RUN 100s|RUN 100s|RUN 100s", "RUN 2s|RUN 2s|RUN 2s", "RUN 2s|RUN 1001ms|RUN 1s", strings.Repeat("RUN 1s|", 3) + "RUN 0s"} {
 		bubble(t, func(t *testing.T) {
@@ -164,8 +160,7 @@ func TestTransactionHasTheTimeOfOneScript(t *testing.T) {
 	}
 }
 
-// SCRIPT KILL ends the script that runs. If the script is part of a transaction, the whole transaction ends. If it is part of a
-// pipeline, the other commands still run.
+// SCRIPT KILL ends the whole transaction of the running script, but in a pipeline only that script.
 func TestKillEndsTheTransaction(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -192,8 +187,7 @@ type telling struct{ *limited }
 
 func (telling) RunningFunction() store.Reply { return store.Status("runs") }
 
-// TestYoungScriptsAreNotKilled: a client can end a script only when the script has run for killFrom or for busy-reply-threshold,
-// whichever is shorter. Otherwise a client that asks without a pause could end all scripts of others.
+// TestYoungScriptsAreNotKilled: otherwise a client that asks without a pause could end all scripts of others.
 func TestYoungScriptsAreNotKilled(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, l := newLimited(t)
@@ -285,8 +279,7 @@ func TestStoppedCommandHasNoEffect(t *testing.T) {
 	})
 }
 
-// If work of a user is stopped again and again, the user's time limit becomes shorter and shorter. Other users keep the whole
-// limit. In the end the user has the whole limit again.
+// A user whose work is stopped again and again has less and less time, and later the whole limit again.
 func TestEndlessWorkHasLessAndLessTime(t *testing.T) {
 	for _, work := range []string{"RUN 100s", "SPIN 100s", "IDLE 100s", "MULTI SPIN 2s|SPIN 100s", "MULTI RUN 2s|RUN 100s", "MULTI IDLE 2s|IDLE 100s"} {
 		bubble(t, func(t *testing.T) {
@@ -368,8 +361,7 @@ func TestEndlessWorkOfManyClients(t *testing.T) {
 	}
 }
 
-// If work ends by itself just before its limit, and lighter work was waiting meanwhile, the limit of its user becomes
-// shorter. Heavy work that waits does not have this effect.
+// Work that ends just before its limit, while lighter work waits, shortens the limit of its user.
 func TestWorkThatEndsKeepsOthersWaitingForLess(t *testing.T) {
 	for _, work := range []string{"RUN %v", "SPIN %v", "MULTI RUN %v", "MULTI SPIN %v"} {
 		bubble(t, func(t *testing.T) {
@@ -446,8 +438,7 @@ func TestWorkThatTakesAllMemoryHasLessTime(t *testing.T) {
 	})
 }
 
-// A long command comes while a batch waits for more requests. The leader soon stops the command, and runs it again in
-// a later batch. The requests that were evaluated before it are evaluated again, and executed once.
+// A long command that joins a waiting batch is soon stopped, and runs again later.
 func TestLongCommandComesToABatchThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t, spin)
@@ -465,8 +456,7 @@ func TestLongCommandComesToABatchThatWaits(t *testing.T) {
 	})
 }
 
-// A command takes long while other requests of its batch wait for the end of the batch. The leader soon stops it, and runs it
-// again in a later batch.
+// A long command does not delay the other requests of its batch: it is stopped, and runs again later.
 func TestLongCommandIsNotWaitedForByOthersOfItsBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for _, spins := range []func(*testNode) []Call{

@@ -8,8 +8,7 @@ import (
 	"lockstep/cluster/internal/peerport"
 )
 
-// Nodes with one secret form a cluster: they elect a leader, forward, replicate, and accept a new node that has the secret. A
-// node with another secret gets no answer.
+// Nodes with one secret form a cluster. A node with another secret gets no answer.
 func TestThreeBySecret(t *testing.T) {
 	c, w := wired(t, func(cfg *Config) { cfg.PeerTLS.Secret = clustertest.Secret })
 	c.start(0, 1, 2)
@@ -44,8 +43,7 @@ func TestThreeBySecret(t *testing.T) {
 	c.same()
 }
 
-// A cluster changes from plain connections to TLS with a secret, and then to another secret. For that, its nodes are restarted
-// one after the other, and get new files. (conformance/kills tests the same while clients are at work.)
+// A cluster changes its connections from plain to a secret, and to another secret, node by node.
 func TestThreeFromPlainToAnotherSecret(t *testing.T) {
 	path, write := clustertest.SecretFile(t, clustertest.Secret)
 	c := startThree(t)

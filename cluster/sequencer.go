@@ -15,31 +15,17 @@ import (
 
 // The order of requests on the leader.
 //
-// A sequencer lives for one term of leadership. It takes the waiting requests, evaluates them one after the other on a
-// transaction over the committed state, proposes their writes as one entry, and answers when that entry has been applied here.
-// Then it takes the next batch. Only one entry is in flight, so more requests wait for the next batch when the load is higher.
-// So the throughput grows with the load.
+// A sequencer lives for one term of leadership. It evaluates the waiting requests on a transaction over the committed state, proposes
+// their writes as one entry, and answers when that entry has been applied here. Only one entry is in flight, so batches grow with the
+// load. A batch without writes costs one leadership check (consensus.Verify).
 //
-// A batch without writes costs no disk write. It costs one leadership check (consensus.Verify) for all its requests. A try-lock
-// on a held lock makes such a batch.
-//
-// Two variants were built and measured on one machine with two cores and 50 clients. Neither was faster. The first evaluated
-// the next batch on top of the batch in flight, so two entries were on their way. Its batches were half as large and twice as
-// many, and each batch costs some 300 µs of CPU time on three nodes, most of it for three disk syncs. (An entry would also have
-// to name its Raft term: the number of a state is unique only while one entry at a time is evaluated.) The second variant
-// answered batches of reads while the next batch was evaluated.
-//
-// Requests of one user are evaluated in the order of their arrival, scripts included. Clients rely on that order. For example,
-// a client gives up waiting for the reply to a release, and takes the lock again by another connection. The release must not
-// come last. Only three kinds of requests go behind later ones: long reads (longreads.go), requests that take very long (heavy
-// work, package fair), and some requests of users who send many requests that take long (coarse work).
+// Requests of one user are evaluated in the order of their arrival: a release whose reply is late must not come after the owner's next
+// lock command. Only long reads (longreads.go), and heavy and coarse work (package fair), may go behind later requests.
 
 const (
 	// maxBatchBytes is the size of the writes at which a batch is closed: larger entries delay Raft's own traffic.
 	maxBatchBytes = 256 << 10
 	// maxEntryBytes bounds the writes of an entry. raft-wal would store an entry of more than 64 MiB and then fail to read it.
-	// A batch normally has less: it is closed at maxBatchBytes, and its last request adds at most maxPartBytes and one command
-	// (store.MaxEntry).
 	maxEntryBytes = 63 << 20
 	// maxBeforeFirst: if an entry has no more bytes than this, there is room in it for any one request.
 	maxBeforeFirst = maxEntryBytes - store.MaxEntry - 1<<20
@@ -48,16 +34,14 @@ const (
 	maxPartBytes = 1 << 20
 	// maxReplyBytes is the size of the replies at which a batch is closed, because they are encoded all at once.
 	maxReplyBytes = 4 << 20
-	// maxHeldBytes bounds the bytes of data that a batch copies in order to change them. The copies are in memory
-	// beside the data until the entry is proposed. So a batch that has copied more is closed.
+	// maxHeldBytes is how many bytes of data a batch may copy, in order to change them, before the batch is closed.
 	maxHeldBytes = 8 << 20
-	// maxWholeBytes: a request from a node of version 0.1.0 is answered as a whole if its replies have no more bytes than this.
-	// Otherwise the commands that are left are run later, as for other requests.
+	// maxWholeBytes: a request from a node of version 0.1.0 is answered in parts only if its replies have more bytes than this.
 	maxWholeBytes = 16 << 20
 	// expireLimit is how many expired keys one entry deletes at most.
 	expireLimit = 500
-	// stampInterval is how often a leader logs the time while a deadline is pending. A restart of the whole cluster can
-	// lengthen a lease by up to this time.
+	// stampInterval is how often a leader logs the time while a deadline is pending: a restart of the whole cluster can lengthen
+	// leases by this.
 	stampInterval = time.Second
 )
 
@@ -121,8 +105,8 @@ func (s *sequencer) submit(r *request) {
 	}
 }
 
-// enqueue queues a request, and returns true. Then the caller has to call flush. In two cases enqueue completes the request with an
-// error and returns false: this node does not lead any more, or a script runs for long and the request is not patient.
+// enqueue queues a request, after which the caller has to call flush. If it cannot, enqueue completes the request with an error and
+// returns false.
 func (s *sequencer) enqueue(r *request) bool {
 	switch closed, busy := s.in.Add(r, r.patient()); {
 	case closed:
@@ -163,10 +147,9 @@ func (s *sequencer) flush(watched bool) {
 // goroutine takes over.
 const inlineRounds = 4
 
-// runInline runs the queued requests on the goroutine of a submitter. No other goroutine runs requests meanwhile. runInline
-// does not wait for room for replies, because the same goroutine may have to make that room. If watched is false, runInline
-// runs only one batch, because the submitter's own client may then have its answer. In that case it leaves everything that may
-// take long, and all later batches, to the leading goroutine.
+// runInline runs the queued requests on a submitter's goroutine, and no other goroutine runs requests meanwhile. It does not wait for
+// room for replies, which the same goroutine may have to make. Unless watched is true, runInline runs only one batch, and nothing that
+// may take long.
 func (s *sequencer) runInline(watched bool) {
 	rounds := inlineRounds
 	if !watched {
@@ -193,8 +176,7 @@ func (s *sequencer) runInline(watched bool) {
 	s.in.HandOver()
 }
 
-// mayTakeLong reports whether a batch of the queued requests q may take long: one of them runs a script, or requests that go
-// behind others wait, or blocked clients are pending.
+// mayTakeLong reports whether a batch of the queued requests q may take long.
 func (s *sequencer) mayTakeLong(q []*request) bool {
 	return s.users.Waiting() > 0 || len(s.long.waiting) > 0 || s.blockedClients.pending() || slices.ContainsFunc(q, (*request).runsScript)
 }
@@ -336,8 +318,8 @@ func (s *sequencer) stampDue() bool {
 	return due
 }
 
-// run evaluates, proposes and answers requests, and deletes expired keys. If stamp is true, it proposes an entry for
-// the first batch even if nothing was written. It returns false when leadership is lost.
+// run evaluates, proposes and answers requests. If stamp is true, the first batch becomes an entry even without writes. run returns
+// false without leadership.
 func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	// Run once even without a request: keys may have expired.
 	for first, leads := true, true; first || len(q) > 0 || s.serves(); first = false {
@@ -359,8 +341,8 @@ func (s *sequencer) run(ctx context.Context, q []*request, stamp bool) bool {
 	return true
 }
 
-// awaitRoom waits while the replies that are not encoded yet are far too large (fair.BeyondInHand). Most of them answer long
-// reads, so awaitRoom adds the time of that wait to the interval after long reads.
+// awaitRoom waits while replies that are not encoded yet are far too large. Most of these answer long reads, so the wait lengthens
+// their interval.
 func (s *sequencer) awaitRoom(ctx context.Context) {
 	if !s.node.gate.InHand.IsBeyond() {
 		return
@@ -410,8 +392,8 @@ func (s *sequencer) runBatch(ctx context.Context, q []*request, stamp bool) (res
 	return rest, true
 }
 
-// answerReads answers a batch that wrote nothing. It first checks that this node still led after the evaluation. If so, no
-// other leader had acknowledged a write before the evaluation, and the reads are linearizable.
+// answerReads answers a batch that wrote nothing. This node must still lead after the evaluation: then no other leader had
+// acknowledged a write before it.
 func (s *sequencer) answerReads(b *batch) bool {
 	if len(b.requests) == 0 && !s.blockedClients.unsure() {
 		return true
@@ -426,8 +408,7 @@ func (s *sequencer) answerReads(b *batch) bool {
 
 // stillLeads reports whether this node still led, in the term of the sequencer, at some moment after the call began.
 func (s *sequencer) stillLeads() bool {
-	// The term must be the same, too. A node that was deposed and elected again leads, but may not have applied the writes of
-	// the leader that was elected in between.
+	// A leader that was deposed and elected again may not have applied the writes in between, so the term must be the same.
 	return s.node.cons.Verify() == nil && s.node.term() == s.term
 }
 
@@ -450,8 +431,8 @@ func (s *sequencer) propose(b *batch, entry []byte, started store.Time) bool {
 	case err == nil && out.Accepted:
 		s.node.pending.remove(b)
 		b.accepted, s.shift = out.Sequence, shift{}
-		// If the batch took long, it has not been answered yet (applied). Another leader may have begun meanwhile, whose clock
-		// does not know how late the batch is.
+		// A batch that took long is not answered yet (applied), and another leader may have begun, whose clock does not know of the
+		// delay.
 		leads := b.ofTerm(out) && (b.answered.Load() || s.stillLeads())
 		switch {
 		case !leads:

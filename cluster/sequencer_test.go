@@ -108,8 +108,7 @@ func TestFateOfAProposal(t *testing.T) {
 	}
 }
 
-// If the node cannot learn the outcome of a proposal in time, the client gets INDETERMINATE. A node
-// that no longer receives log entries cannot learn it.
+// A node that no longer receives log entries cannot learn the outcome of a proposal: the client gets INDETERMINATE.
 func TestFateUnknown(t *testing.T) {
 	for name, lines := range map[string][]string{
 		"a write":           {"INCR counter"},
@@ -155,8 +154,7 @@ func TestCloseAnswersWhatIsPending(t *testing.T) {
 	})
 }
 
-// A proposal that hangs must not keep its clients waiting for ever: the watchdog answers them. The later fate of the proposal
-// does not change these answers.
+// The watchdog answers the clients of a proposal that hangs, whatever the later fate of the proposal.
 func TestWatchdog(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -179,8 +177,7 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// A request is answered when its entry is applied, and its memory is used again at once, before the proposer learns of the
-// outcome. The next request in that memory must not get the answer of the first.
+// The next request in the memory of an answered one must not get the earlier answer.
 func TestAnswersDoNotGoToTheNextRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -213,8 +210,7 @@ func TestReadsAreAskedAgain(t *testing.T) {
 	})
 }
 
-// A leader is deposed, and elected again, between the evaluation of a read and the check that it leads. It has not applied the
-// writes of the leader in between. If it relied on the check alone, it would answer a stale read.
+// A leader that was deposed and elected again, between a read and the check that it leads, must not answer a stale read.
 func TestReadsSurviveReelection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -240,8 +236,7 @@ func TestReadsSurviveReelection(t *testing.T) {
 	})
 }
 
-// Without a leader a request waits. If the node finds a leader in time, the leader executes the
-// request. Otherwise the client learns that the request was not executed.
+// If no leader comes in time, the client learns that the request was not executed.
 func TestRequestsWaitForALeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

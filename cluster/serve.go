@@ -240,9 +240,8 @@ func transferBody(id string) []byte {
 	return append(binary.AppendUvarint(nil, uint64(len(id))), id...)
 }
 
-// dismiss ends the links of removed members. The parameter members has the members that are left. From then on the leader
-// executes nothing for the clients of a removed member, and serveClaim refuses it new links. The connection itself stays open a
-// little longer, because the removed member may have asked for the removal, and gets the answer by this connection.
+// dismiss makes the leader execute nothing more for peers that are not among members. Their connections last a little longer, for the
+// answers.
 func (n *Node) dismiss(members []raftnode.Member) {
 	if len(members) == 0 {
 		return

@@ -10,8 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// evaluateBlocking runs a blocking command for the first time on this leader. It reports whether there is a reply for this batch.
-// Otherwise the client now waits, or its request has been completed with an error.
+// evaluateBlocking runs a blocking command for the first time on this leader, and reports whether there is a reply for this batch.
 func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	w, ws := r.blockedClient, s.blockedClients
 	ws.sweep()
@@ -52,9 +51,8 @@ func (s *sequencer) evaluateBlocking(txn *store.Txn, r *request) bool {
 	return false
 }
 
-// tryServe runs the command of a blocked client. If the parameter ready is nil, it runs the command for the first time. Otherwise ready
-// is the name of a key that has an element. The result wait is not nil if the command found no element. A command that would write or
-// answer too much, or that takes too long, has no effect. It gets an error, as any other such command does.
+// tryServe runs the command of a blocked client. ready is the key that has an element, or nil the first time. wait is not nil if no
+// element was found.
 func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (reply store.Reply, wait *store.Wait) {
 	c := &w.req.calls[0]
 	ctx := store.Ctx{Txn: txn, Cmd: c.Cmd, Args: c.Args, DB: c.DB, RESP: c.RESP, Ready: ready, Waits: w.waited.Joined}
@@ -111,9 +109,8 @@ func (s *sequencer) tryServe(txn *store.Txn, w *blockedClient, ready []byte) (re
 // noteName returns the name by which notes in the log address a node.
 func noteName(boot uint64) string { return string(binary.BigEndian.AppendUint64(nil, boot)) }
 
-// sendAway refuses the blocked clients of users that the last command has deleted. The nodes of these clients end the
-// connections only after they have applied the deletion. Until then, and for a suspended node much longer, these clients would
-// take elements from others.
+// sendAway refuses the blocked clients of users that the last command has deleted. Until their nodes apply the deletion, these clients
+// would take elements.
 func (s *sequencer) sendAway(users []string) {
 	if len(users) == 0 {
 		return
@@ -130,10 +127,8 @@ func (s *sequencer) sendAway(users []string) {
 	}
 }
 
-// To serve blocked clients is part of the command that made their keys ready: no other command comes between. But many blocked
-// clients may wait for large elements, or each client may push the element that the next one waits for. So a batch serves as
-// many clients as its entry has room and time for, and the next batch begins with the clients that are left. After
-// servePatience, other commands get their time: they run after each batch that serves, for as long as that batch took.
+// No other command comes between a command that makes keys ready and the serving of their blocked clients, which may take several
+// batches. After servePatience, other commands run after each batch that serves, for as long as that batch took.
 const (
 	serveBytes    = maxPartBytes
 	serveTime     = maxPartTime * time.Millisecond
@@ -177,9 +172,8 @@ func (s *sequencer) serves() bool {
 	return t.since == 0 || now-t.since < servePatience || now >= t.rest || now-t.came > serveFor
 }
 
-// serveReady serves the blocked clients of keys that the last command has made ready. The order is that of Redis's
-// handleClientsBlockedOnKeys: key by key in the order in which the keys became ready, and for each key in order of arrival. The
-// keys that serving itself makes ready come last.
+// serveReady serves the blocked clients of keys that the last command has made ready, in the order of Redis's
+// handleClientsBlockedOnKeys.
 func (s *sequencer) serveReady(txn *store.Txn) {
 	s.blockedClients.sweep()
 	s.sendAway(txn.TakeDeletedUsers())
@@ -229,9 +223,7 @@ type serving struct {
 	over  bool          // no bytes or no time are left
 }
 
-// served charges the user of a blocked client for the time that serving the client took. The exception is a command that wrote more than
-// HeavyBytes: largeWrites reports it, and the user is charged when the entry has been committed. served also subtracts what the command
-// took from the parameter room.
+// served charges the user of a blocked client for the time of serving, unless largeWrites reports the command.
 func (s *sequencer) served(w *blockedClient, reply store.Reply, wrote int, began time.Duration, room *serving) {
 	now := s.node.cfg.Time.Monotonic()
 	if w.req.wroteBytes, w.req.used = wrote, now-began; wrote <= HeavyBytes {
@@ -294,12 +286,9 @@ func servable(e *store.Entry) bool {
 	return e != nil && (e.Type() == store.TypeList || e.Type() == store.TypeSortedSet)
 }
 
-// claim is the request of a node that has a new link, or that claims its link again (blockRegistry.claim). From the evaluation
-// of the claim on, the leader accepts writes and blocking commands of the node by this link only. By then it has sent back the
-// blocking commands of earlier links.
-//
-// The leader makes up a new token for a new link, and for a link that was claimed in an earlier term. So no request that was
-// sent before the answer can hold that token. A link that is claimed again in the same term keeps its token.
+// claim is the request of a node that has a new link, or that claims its link again (blockRegistry.claim). From its evaluation on, the
+// leader accepts writes and blocking commands of the node by this link only. A link that is new in this term gets a new token, which
+// no request sent before the answer can hold.
 type claim struct {
 	origin uint64 // boot number of the node
 	token  uint64 // token of the link, 0 for a new link; evaluateClaim sets the token that is valid from then on

@@ -30,8 +30,7 @@ func (p *pair) writes() func() (largest int) {
 	}
 }
 
-// Many clients wait for a large element that each of them hands on, or for large elements of their own. One entry serves as
-// many clients as it has room for. All clients are served, in order, before any other command.
+// One entry serves as many clients of large elements as it has room for. All are served, in order, before any other command.
 func TestServingLargeElements(t *testing.T) {
 	const clients, size = 30, 900 << 10
 	for name, tt := range map[string]struct {
@@ -92,8 +91,7 @@ func TestServingLargeElements(t *testing.T) {
 	}
 }
 
-// If one batch cannot serve all blocked clients, the next batch serves the others. A command that was sent after the push runs
-// only when all are served. So it finds no element that belongs to a client that waits.
+// If one batch cannot serve all blocked clients, the next ones serve the others before any command that was sent after the push.
 func TestNobodyComesBetweenServing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -194,8 +192,7 @@ func TestServingBesideExpiry(t *testing.T) {
 	})
 }
 
-// If a blocked client waits for more than a reply or an entry may hold, it gets an error and takes nothing. The next client is
-// served.
+// A blocked client that waits for more than a reply or an entry may hold gets an error.
 func TestServingWhatIsTooMuch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)
@@ -211,8 +208,7 @@ func TestServingWhatIsTooMuch(t *testing.T) {
 	})
 }
 
-// The log keeps the reply to a blocked client until the client's node has it. If an entry has no room for the reply, the client
-// gets an error instead, and the entry stays small.
+// If an entry has no room for the reply to a blocked client, the client gets an error.
 func TestServingWhatNoEntryHolds(t *testing.T) {
 	for _, remote := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -290,9 +286,7 @@ func TestBlockedLosesItsRights(t *testing.T) {
 	}
 }
 
-// After SWAPDB any key may be ready, and clients may wait for very many keys. One batch looks at some of these keys, and the
-// next batches at the others. A client that waits for one of the last keys is served, even if databases are swapped again
-// meanwhile.
+// After SWAPDB, several batches share the many keys that clients wait for.
 func TestSwappedDatabasesAreServedInParts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -8,8 +8,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// The leader of a busy cluster falls silent. One follower cannot win the election: it lacks the last entries, because the
-// leader did not need it for a majority. The other follower can win, and is not refused for long.
+// When the leader of a busy cluster falls silent, a follower without the last entries hardly delays the election of the other one.
 func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
 	clustertest.Slow(t)
 	runs := 40
@@ -46,8 +45,7 @@ func TestRealRaftSilentLeaderOfABusyCluster(t *testing.T) {
 			c.same()
 		})
 	}
-	// Raft checks its leader at intervals of one to two heartbeat timeouts, and takes the leader for silent after one heartbeat
-	// timeout. A candidate that wins later than this limit was refused at least once more.
+	// Raft notices a silent leader within three heartbeat timeouts. A later winner was refused at least once more.
 	late, limit := 0, 3*Default().HeartbeatTimeout+5*ms+10*bubbleDelay
 	for _, d := range took {
 		if d > limit {

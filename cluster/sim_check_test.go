@@ -13,11 +13,8 @@ import (
 	"lockstep/store"
 )
 
-// The checks of a simulated run. For each key, the operations must have an order that explains
-// their replies by the rules of a lock, a counter and so on (linearizability). In that order, each
-// operation takes place between its request and its reply. An operation of unknown outcome may take
-// place at any time, or never. A refused operation never takes place. A lock may be free again only
-// after its lease has ended or its owner has released it.
+// The checks of a simulated run. The operations on each key must have an order that explains their replies (linearizability). Each
+// takes place between its request and its reply; if its outcome is unknown, at any time or never.
 
 // simState is the state of a key in the model.
 type simState struct {
@@ -34,9 +31,8 @@ var simModels = map[simKind]simStep{
 	simCounter: stepCounter, simList: stepList, simRegister: stepRegister, simLock: stepLock, simHold: stepHold, simQueue: stepList,
 }
 
-// simLinear searches for an order of operations, event by event. At each event it holds all
-// possible configurations. A configuration is a state of the key, and the set of the unfinished
-// operations that have taken effect. simLinear drops a configuration that another one covers.
+// simLinear searches for an order of operations, event by event. A configuration is a possible state of the key, with the unfinished
+// operations in effect.
 type simLinear struct {
 	step    simStep
 	limit   int      // how many configurations may be looked at for one event
@@ -66,8 +62,8 @@ func (s simSlots) without(slot int) simSlots {
 	return s
 }
 
-// If the search has looked at so many configurations for one event, it gives the history up as undecided. The first limit is for a
-// search of all orders. The second one is for a search of the orders in which each write has its place in the log.
+// A search that has looked at so many configurations for one event gives up. simPlacedLimit is for writes whose places in the log are
+// known.
 const (
 	simConfigLimit = 5000
 	simPlacedLimit = 10 * simConfigLimit
@@ -82,8 +78,7 @@ const (
 	simUndecided
 )
 
-// linearizable looks for an order of operations. If there is none, it returns the operation that cannot be explained. It looks
-// at no more than limit configurations for each event.
+// linearizable looks for an order of operations, and returns the operation at which the search fails.
 func linearizable(step simStep, ops []*simOp, limit int) (simVerdict, *simOp) {
 	type event struct {
 		at  time.Duration
@@ -172,9 +167,7 @@ func (l *simLinear) end(slot int) simVerdict {
 	return simExplained
 }
 
-// covered reports whether everything that is possible from c is also possible from a configuration in the list. Such a
-// configuration differs from c only in two ways. Its lease ends earlier. Or operations of unknown outcome have taken effect in
-// c, but not in it.
+// covered reports whether everything that is possible from c is also possible from a configuration in the list.
 func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	for i := range list {
 		d := &list[i]
@@ -185,8 +178,7 @@ func (l *simLinear) covered(list []simConfig, c simConfig) bool {
 	return false
 }
 
-// leaves reports whether the sets a and b have the same operations. The exceptions are operations of unknown outcome: they may
-// be in b and not in a.
+// leaves reports whether the sets a and b are the same, except for operations of unknown outcome that only b has.
 func (l *simLinear) leaves(a, b simSlots) bool {
 	for i := range a {
 		if a[i]&^b[i] != 0 || (a[i]^b[i])&^l.unknown[i] != 0 {
@@ -196,8 +188,7 @@ func (l *simLinear) leaves(a, b simSlots) bool {
 	return true
 }
 
-// laterOf reports whether another operation of unknown outcome does the same as the operation of the slot, and was sent before
-// it. Then the search takes the earlier one.
+// laterOf reports whether an earlier operation of unknown outcome does the same as the operation of the slot.
 func (l *simLinear) laterOf(c simConfig, slot int) bool {
 	op := l.open[slot]
 	for i, other := range l.open {
@@ -331,8 +322,7 @@ func stepHold(op *simOp, st simState) (next []simState) {
 	return one(mine && st.n == 1, simState{})
 }
 
-// askAll makes a client ask for each key once more. Keys that are no locks are read. A lock is taken at a time when its lease
-// must have ended, by an owner that does not hold it.
+// askAll makes a client ask for each key once more: it reads the key, or takes the lock when the lease must have ended.
 func (s *simulation) askAll() {
 	for i, k := range s.plan.kinds {
 		for j := range 2 {
@@ -360,8 +350,7 @@ func (s *simulation) askAll() {
 	}
 }
 
-// simLastLease is the time after the end of the faults by which every lease must have ended. It is the longest lease by the
-// slowest clock, plus the time that requests under way and an election may add.
+// simLastLease after the end of the faults, every lease must have ended.
 const simLastLease = 3*time.Second*102/100 + 1500*ms
 
 func (s *simulation) settled() bool {
