@@ -11,8 +11,7 @@ import (
 	"lockstep/store"
 )
 
-// The clients of the simulation. Each client is connected to one node and has one request in flight, as a session has. It does
-// to its keys what lock libraries do.
+// The clients of the simulation. Each has one request in flight, and does what lock libraries do.
 
 // simKind says what the clients use a key as.
 type simKind byte
@@ -241,8 +240,7 @@ func (c *simClient) answered(from simSession, at time.Duration, replies []store.
 	c.rest()
 }
 
-// failed handles an error. A command may fail with CLUSTERDOWN or INDETERMINATE, each under its own conditions, and at a removed node
-// with ErrRemoved. Any other error is a violation.
+// failed handles an error. Only CLUSTERDOWN, INDETERMINATE and ErrRemoved, each under its own conditions, are no violation.
 func (c *simClient) failed(op *simOp) {
 	s := c.s
 	code, _, _ := strings.Cut(op.reply.Str, " ")

@@ -8,8 +8,7 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// simPlan is what a seed decides: how large the cluster is, and which faults occur. A run has only a few kinds of faults, and
-// each run has others. If all kinds occurred in every run, they would hide the bugs that show only without one of them.
+// simPlan is what a seed decides. A run has only a few kinds of faults, because some bugs show only without other faults.
 type simPlan struct {
 	nodes, clients, ops int
 	length              time.Duration
@@ -60,8 +59,7 @@ func (s *simulation) startFaults() {
 	s.in(0, 500*ms, s.lookAfter)
 }
 
-// lookAfter elects a leader if a majority of the members is up, and there is no leader or it is paused, isolated or no longer a member.
-// It looks again after a random time, in place of the election timeout of Raft.
+// lookAfter elects a leader if there is no useful one and a majority is up. It runs again after a random time.
 func (s *simulation) lookAfter() {
 	if s.ending {
 		return
@@ -401,8 +399,7 @@ func (s *simulation) heal() {
 	}
 }
 
-// becalm ends the faults. It makes every removed node a member again, starts every node that does not run, and lets clients ask for all
-// keys (askAll).
+// becalm ends the faults: every node becomes a member and runs, and clients ask for all keys (askAll).
 func (s *simulation) becalm() {
 	s.note("faults are over")
 	s.heal()

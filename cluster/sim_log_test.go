@@ -9,9 +9,8 @@ import (
 	"lockstep/raftfsm"
 )
 
-// simLog takes the place of Raft. It keeps the promises of Raft, and no others: entries have one order; an entry that its
-// leader knows to be committed stays; a node that led before the present leader gets no more successes. Apart from that, simLog
-// does what is hardest for the nodes.
+// simLog keeps only Raft's promises: entries have one order; an entry that its leader knows to be committed stays; a replaced leader
+// has no successes.
 type simLog struct {
 	entries []simEntry
 	term    uint64
@@ -352,8 +351,7 @@ func (m *simMember) applyTo(end int) {
 	}
 }
 
-// fates decides what becomes of proposals whose leader is being replaced. They may get into the log now, later, or never. Their
-// proposers do not learn which.
+// fates decides whether proposals whose leader is being replaced get into the log now, later, or never.
 func (s *simulation) fates() {
 	for _, n := range s.nodes {
 		if n.m == nil {
@@ -380,8 +378,7 @@ func (s *simulation) fates() {
 	})
 }
 
-// commitLate puts an entry of an earlier term into the log, perhaps behind entries of later terms. Raft would not do that, but
-// the nodes must bear it. Once a new leader has been told that it has applied everything, no late entry may be accepted.
+// commitLate puts an entry of an earlier term into the log, which Raft would not do. A whole log no longer accepts such an entry.
 func (s *simulation) commitLate(a *simAsk) {
 	i := slices.Index(s.log.limbo, a)
 	if i < 0 {

@@ -17,8 +17,7 @@ import (
 	"lockstep/store"
 )
 
-// The network of the simulation. A connection delivers in order, frame by frame. The seed decides when each frame arrives, and
-// the connection may end at any time. After one end is closed, what is on its way may still arrive, even much later.
+// The network of the simulation. A connection delivers in order, when the seed says, and may end at any time.
 
 type simPair struct {
 	s       *simulation
@@ -195,9 +194,8 @@ func (s *simulation) sent(c *simConn) {
 	s.pump(p, c.side)
 }
 
-// take cuts bytes into frames. A handshake comes alone. Two goroutines of a node send by one link, each in an order of its own:
-// one sends blocking commands, the other one what the queue lets go. If both send at the same instant, their order must not
-// depend on the scheduler, so take sorts their frames.
+// take cuts bytes into frames, and sorts them. Otherwise the scheduler would decide the order of frames that two goroutines send at
+// the same instant.
 func (st *simStream) take(out []byte, proto byte) {
 	if len(out) == 0 {
 		return

@@ -48,8 +48,7 @@ type simNode struct {
 	jumped   time.Duration // when a snapshot last replaced the state
 }
 
-// out reports whether, at some time since the parameter since, the node may have believed that it was no member. The node looks
-// again only at its next beat.
+// out reports whether, at some time after since, the node may have believed that it was no member.
 func (n *simNode) out(since time.Duration) bool {
 	return n.removed || n.returned > 0 && n.returned+2*peers.Period > since
 }
@@ -141,8 +140,7 @@ func (s *simulation) startNodes() {
 	s.startFaults()
 }
 
-// simDrift bounds the part by which a clock may be too fast or too slow. It is a hundred times as much as that of a quartz
-// clock.
+// simDrift bounds the part by which a clock may be too fast or too slow: a hundred times that of a quartz clock.
 const simDrift = 0.02
 
 // boot starts a process with the data that the machine has kept.

@@ -17,57 +17,37 @@ import (
 
 // A deterministic simulation of everything above Raft.
 //
-// Three or five real nodes run in a testing/synctest bubble, in virtual time. The simulation provides their clocks, network,
-// disks and clients, and an adversarial log that takes Raft's place behind the interface consensus. Three fields of Config
-// exist for the simulation: random, dial and ready.
+// Real nodes run in a testing/synctest bubble, in virtual time. The simulation provides their clocks, network, disks and clients, and
+// an adversarial log behind the interface consensus.
 //
-// Everything that crosses the boundary of a node waits in a queue of events. One goroutine, the driver, lets the events happen
-// one by one. It does the next event, and waits until no goroutine of any node has anything left to do. Then it collects what
-// the nodes want now: a proposal, a frame, a reply. The order in which it collects them does not depend on how goroutines were
-// scheduled. The driver draws with the seed's random numbers when each of them is to happen, and goes on with the next event.
-// So a seed always gives the same run, whatever the scheduler does.
+// Everything that crosses the boundary of a node waits in a queue of events. One goroutine, the driver, lets one event happen, and
+// waits until no goroutine of any node has anything left to do. Then it draws with the seed's random numbers when each new wish of the
+// nodes is to happen. So a seed always gives the same run.
 //
 // Each run has some of these kinds of faults:
 //
-//   - The log refuses proposals, delays them, loses them, or commits them after their proposer gave up.
-//   - Leaders do not know that they were replaced. Elections come in storms. Leadership is transferred.
-//   - Nodes crash, and restart from the last snapshot and the log.
-//   - Processes stand still for up to two seconds: nothing crosses their boundary, but their clocks go on.
-//   - Links are cut, in one or both directions. Connections break. Frames arrive up to three seconds later.
-//   - Wall clocks jump. Clocks run up to 2 % too fast or too slow.
-//   - Snapshots are taken, installed and compared.
-//   - Members leave and come back, with their data or without it.
+//  - The log refuses proposals, delays them, loses them, or commits them after their proposer gave up.
+//  - Leaders do not know that they were replaced. Elections come in storms. Leadership is transferred.
+//  - Nodes crash, and restart from the last snapshot and the log.
+//  - Processes stand still, but their clocks go on. Wall clocks jump. Clocks run too fast or too slow.
+//  - Links are cut, in one or both directions. Connections break. Frames arrive late.
+//  - Members leave and come back, with their data or without it.
 //
 // These things are checked:
 //
-//   - Each key's history can be explained (linearizable) as that of a counter, list, register (with WATCH), lock, reentrant
-//     lock or queue.
-//   - A lease lasts its time from the leader's reply, by the true time. That holds also for a reply that is given again.
-//   - After the faults, a lease is over within its time and the time of one election.
-//   - CLUSTERDOWN means that the command had no effect.
-//   - A client gets INDETERMINATE only after FailoverWait, or after a snapshot has replaced entries.
-//   - On all nodes, each entry has the same outcome and each state has the same bytes.
-//   - When the faults are over, everything is answered and every lock becomes free.
+//  - Each key's history can be explained (linearizable).
+//  - A lease lasts its time from the leader's reply and, after the faults, no longer than an election more.
+//  - CLUSTERDOWN means that the command had no effect. INDETERMINATE has its conditions (simClient.failed).
+//  - On all nodes, each entry has the same outcome and each state has the same bytes.
+//  - When the faults are over, everything is answered and every lock becomes free.
 //
-// If no client was told the outcome of a write, the checker looks it up in the log. Each write carries a mark that is in no
-// other write. If the mark is in no accepted entry, the operation did not take place. So the search for an order has to guess
-// only INCRs and pops of unknown outcome, and it does not matter which of these it takes. A history that the search cannot
-// decide fails the test.
+// Not simulated are Raft itself, disks, a pause in the middle of a computation, frames that come twice, and Lua that runs for long.
 //
-// These things are not simulated: Raft itself; disks (a committed entry is there); a pause in the middle of a computation;
-// frames that come twice on one connection (TCP and TLS do not do that); Lua that runs for long.
+// What Go draws by lot, such as the order of a map, must not matter in the product. If the machine keeps a goroutine waiting for 10
+// ms, the seed no longer decides (disturbed). With the race detector, a few seeds in a hundred differ.
 //
-// TestSimulationIsDeterministic plays three hundred seeds twice and compares every event. To fix the order in which goroutines
-// run, the driver does only one thing at a time that wakes goroutines, and waits until the nodes are still again (settle). The
-// remaining order is that of Go's run queue on one processor, without garbage collection in between (quietly). What Go draws by
-// lot must not matter: in the product nothing depends on the order of a map, or on which of several ready channels select
-// takes. One thing is not decided by the seed: a goroutine that the machine keeps waiting for 10 ms is moved behind the others.
-// The simulation notices that (disturbed), and plays the run again if the run must be exact. The race detector runs goroutines
-// in random order, so with it a few seeds in a hundred differ.
-//
-// To run it: go test ./cluster -run 'TestSimulation$' plays thousands of seeds, and make simulation SEEDS=1000000 plays as many
-// as wanted. With LOCKSTEP_SEED=n the test plays only that seed, and prints what happens. make mutations shows that the
-// simulation finds deliberate bugs.
+// make simulation SEEDS=1000000 plays as many seeds as wanted. With LOCKSTEP_SEED=n the test plays only that seed, and prints what
+// happens.
 
 // simulation is the run of one seed.
 type simulation struct {
@@ -196,17 +176,15 @@ func (s *simulation) drain() {
 	}
 }
 
-// settle waits until no goroutine of any node has anything left to do. It is called after each event, so that events wake
-// goroutines one after the other.
+// settle waits until no goroutine of any node has anything left to do.
 func (s *simulation) settle() {
 	s.mark()
 	synctest.Wait()
 	s.mark()
 }
 
-// mark notes whether the machine has taken the processor away for long. If a goroutine has run for 10 ms by the machine's
-// clock, Go's runtime lets other goroutines run first. Then the seed no longer decides the order. Goroutines that wake one
-// another share one time slice, so mark ends the slice early by Gosched.
+// mark notes whether the machine has taken the processor away for long, so that the seed no longer decides. mark also ends the time
+// slice.
 func (s *simulation) mark() {
 	now := machineTime()
 	s.disturbed = s.disturbed || s.marked > 0 && now-s.marked > 5*ms

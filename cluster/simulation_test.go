@@ -90,8 +90,7 @@ func (s *simStats) add(o simStats) {
 	s.rejected += o.rejected
 }
 
-// Seeds that have found bugs of the program itself, kept as tests. The same seed plays another run when the program changes, so
-// these seeds may find nothing now. make mutations shows what the simulation finds at present.
+// Seeds that have found bugs of the program itself. A seed plays another run when the program changes.
 func TestSimulationSeeds(t *testing.T) {
 	for _, test := range []struct {
 		seed  uint64
@@ -143,8 +142,7 @@ func TestSimulationIsDeterministic(t *testing.T) {
 // simPatience bounds the time for comparing seeds on a machine that is too busy for exact runs.
 const simPatience = 30 * time.Second
 
-// undisturbed plays a seed up to five times, until the machine does not disturb the run. It returns
-// false if the machine disturbs all five runs. It does not check the run.
+// undisturbed plays a seed up to five times, until the machine does not disturb the run.
 func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
 	for range 5 {
 		if res = simulate(t, seed, nil); !res.disturbed {
@@ -154,9 +152,7 @@ func undisturbed(t *testing.T, seed uint64) (res simResult, ok bool) {
 	return res, false
 }
 
-// quietly makes goroutines take turns on one processor. There they wake each other faster, and in a
-// fixed order. It also switches off the garbage collector, which would disturb that order. It
-// returns the function that undoes this.
+// quietly makes goroutines take turns on one processor, in a fixed order that the garbage collector would disturb.
 func quietly() (restore func()) {
 	procs, percent := runtime.GOMAXPROCS(1), debug.SetGCPercent(-1)
 	limit := debug.SetMemoryLimit(2 << 30)

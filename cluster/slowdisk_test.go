@@ -79,8 +79,7 @@ func (s slowStable) Set(key, value []byte) error {
 	return s.StableStore.Set(key, value)
 }
 
-// elapsedCommand tells scripts, which have no clock of their own, how much real time has passed. It also frees the processor
-// for other goroutines, so that a running script holds up only those that need the state.
+// elapsedCommand tells scripts how much real time has passed. While it sleeps, only goroutines that need the state are held up.
 var elapsedCommand = store.Command{Name: "elapsed", Arity: 1, Flags: store.ReadOnly, Run: func(*store.Ctx) store.Reply {
 	time.Sleep(ms)
 	return store.Int(time.Since(elapsedFrom).Milliseconds())
@@ -188,9 +187,7 @@ func (c *three) stillLed(before Status) {
 	}
 }
 
-// J13: a busy leader lost its leadership, because its heartbeats waited behind its work. Here
-// scripts, and every sync of the disks, take longer than an election. They cost only time: the
-// leader stays, every reply is true, owners renew and keep their leases.
+// J13: slow scripts and slow disks cost only time. The leader stays, and owners keep their leases.
 func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	const (
 		beat   = 800 * ms // heartbeat timeout: an election takes one or two of these
@@ -252,8 +249,8 @@ func TestJ13SlowScriptsAndSlowDisks(t *testing.T) {
 	c.expect(0, fmt.Sprint(rounds), "GET spun")
 }
 
-// TestNodeWhoseDiskHangsIsNotReady: a follower whose disk hangs counts for no majority. So it must not say that it is ready: an
-// operator would stop another node. It must not say either that its disk is full.
+// TestNodeWhoseDiskHangsIsNotReady: a follower whose disk hangs counts for no majority. Its clients are not told that the disk is
+// full.
 func TestNodeWhoseDiskHangsIsNotReady(t *testing.T) {
 	disks := map[string]*slowDisk{"n1": {}, "n2": {}, "n3": {}}
 	c := startThree(t, func(cfg *Config) { cfg.disk = disks[cfg.ID].disk() })

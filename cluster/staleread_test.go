@@ -17,8 +17,7 @@ func (l *fakeLog) takes(key, value string) {
 	l.otherLeader(func(txn *store.Txn) { txn.SetString(0, []byte(key), value, 0) })
 }
 
-// J3: updates were lost when a leader was cut off while the membership changed. There were two leaders, each with a majority of
-// the members that it knew, and both counted on from the same number. Here no token is handed out twice, whichever node leads.
+// J3: updates were lost when two leaders counted on from the same number. Here no token is handed out twice.
 func TestJ3NoTokenTwice(t *testing.T) {
 	for _, carried := range []bool{false, true} {
 		t.Run(fmt.Sprint("carried=", carried), func(t *testing.T) {
@@ -37,8 +36,8 @@ func TestJ3NoTokenTwice(t *testing.T) {
 				}
 				last := 0
 				for round := range 12 {
-					// An entry of another leader, evaluated on the same state, comes before the next proposal. The proposal may
-					// then get into the log behind that entry, or not at all.
+					// An entry of another leader, evaluated on the same state, comes before the next proposal, which may follow it or
+					// be lost.
 					v := []verdict{applyLater, forget, supersedeLater}[round%3]
 					first := once(v)
 					p.log.decides(0, func(e raftfsm.Entry) verdict {
@@ -132,8 +131,7 @@ func TestJ5NoStaleRead(t *testing.T) {
 	}
 }
 
-// J16: a node read a value, was paused, and answered after other nodes had changed it. Here the node is even elected again
-// meanwhile, so it leads when it checks that.
+// J16: a node read a value, was paused, and answered after other nodes had changed it. Here the node is even elected again meanwhile.
 func TestJ16NoStaleReadAfterPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -161,8 +159,7 @@ func TestJ16NoStaleReadAfterPause(t *testing.T) {
 	})
 }
 
-// A leader was replaced without knowing it. It called a backup complete, although writes of the new leader were missing. The
-// check must find this even if the old leader has been elected again by then.
+// A deposed leader does not call a backup complete, even if it leads again.
 func TestBackupOfADeposedLeaderIsNotComplete(t *testing.T) {
 	for what, verify := range map[string]func(*fakeLog) error{
 		"deposed":       func(*fakeLog) error { return errDeposed },

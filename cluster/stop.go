@@ -8,31 +8,22 @@ import (
 	"lockstep/cluster/internal/raftnode"
 )
 
-// A leader stops in two steps. HandOver transfers leadership, and waits for the outcomes of the requests that this
-// leader has taken, from its own clients and from other nodes. Then the server lets its clients finish, and Close ends
-// what still runs. All of that usually takes milliseconds, if the other nodes have a majority without this one.
-//
-// When a whole cluster is stopped, its last nodes have no majority. No node can take over, and no entry will ever tell
-// the outcome of the last batch. So a stopping node gives up its wait for a leader or an entry as soon as it finds no
-// majority. Otherwise a supervisor might kill it because it takes too long.
+// A leader stops in two steps. HandOver transfers leadership, and waits for the outcomes of the requests that this leader has taken.
+// After the server has let its clients finish, Close ends what still runs. When a whole cluster is stopped, its last nodes have no
+// majority, and stop waiting.
 
 // handoverTimeout bounds the wait for another node to take over at shutdown.
 const handoverTimeout = 4 * time.Second
 
-// stopTimeout bounds the wait for the work of a closing node. A proposal of the leader may never be committed although a
-// majority answers, for example because their disks are full.
+// stopTimeout bounds the wait for the work of a closing node: a proposal may never be committed.
 const stopTimeout = 2 * time.Second
 
 // hopePause is how often a stopping node looks whether there is a majority.
 const hopePause = 50 * time.Millisecond
 
-// HandOver prepares this node for Close. If this node leads and there is another voter, HandOver transfers leadership, and this
-// node goes on as a follower. HandOver returns when the peers have the outcomes of the requests that they sent here, and have
-// closed their links. Then Close loses nothing. HandOver gives up when no majority answers, when the disk of this node hangs,
-// or after handoverTimeout. On a follower it returns at once.
-//
-// If there are other voters, this node from now on does not wait in vain: it ends its waits as soon as no majority answers, or
-// when it leads and its disk hangs (hope).
+// HandOver prepares this node for Close. If this node leads, HandOver transfers leadership to another voter, and waits until the peers
+// have the outcomes of the requests that they sent here. Then Close loses nothing. HandOver gives up when no majority answers, when
+// the disk of this node hangs, or after handoverTimeout.
 func (n *Node) HandOver() {
 	n.stopping.Store(true)
 	if !n.others() {
@@ -83,8 +74,7 @@ func (n *Node) others() bool {
 	return err == nil && slices.ContainsFunc(members, func(m raftnode.Member) bool { return m.Voter && m.ID != n.cfg.ID })
 }
 
-// hope ends the waits for a leader and for the outcome of a batch as soon as no majority answers, or this node leads and its disk
-// hangs. It runs from HandOver until Close.
+// hope ends the waits for a leader and for the outcome of a batch once they are in vain. It runs from HandOver until Close.
 func (n *Node) hope() {
 	defer n.work.Done()
 	pause := time.NewTicker(hopePause)
@@ -108,8 +98,8 @@ func (n *Node) hope() {
 	}
 }
 
-// hangs reports whether this node leads and its disk seems to hang. Then no other node can take over before this one ends: a transfer
-// waits until the entry that is being written has been applied here.
+// hangs reports whether this node leads and its disk seems to hang. A transfer of leadership would wait for the entry that is being
+// written.
 func (n *Node) hangs() bool { return n.leads() && n.cons.Overdue() != "" }
 
 // majority asks all voters, and reports whether enough of them answer, this node included, to elect a leader.

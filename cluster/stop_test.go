@@ -34,8 +34,7 @@ func answering(id string) func(string, byte, time.Duration) (net.Conn, error) {
 	}
 }
 
-// A leader that hands over does not end before its peers know the outcomes of their requests. Here
-// the leader learns the outcome of one request only after a while.
+// A leader that hands over does not end before its peers know the outcomes of their requests.
 func TestHandOverWaitsForThePeers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

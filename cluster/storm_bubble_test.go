@@ -15,8 +15,7 @@ import (
 	"lockstep/cluster/internal/clustertest"
 )
 
-// storm is a cluster in a bubble, and its clients. Something goes wrong all the time. Nodes and clients share the bubble's
-// clock, so the test knows to the millisecond how long a lease must last.
+// storm is a cluster with constant faults, and its clients.
 type storm struct {
 	*bubbled
 	random  *rand.Rand
@@ -105,10 +104,8 @@ func (s *storm) strike() string {
 	return fmt.Sprintf("%s dead for %v", s.cfg[i].ID, lasts)
 }
 
-// TestRealRaftStorm: whatever faults the real Raft meets, nobody gets the lock before the lease of
-// its last owner is over. Every write was executed as its client was told, and all nodes end with
-// the same state. The seed decides the faults, but not Raft's own random numbers. So a run cannot
-// be repeated exactly. $LOCKSTEP_STORMS is how many seeds the test plays.
+// TestRealRaftStorm: whatever faults the real Raft meets, nobody gets a lock before its last lease is over, and all nodes end with the
+// same state.
 func TestRealRaftStorm(t *testing.T) {
 	clustertest.Slow(t)
 	seeds := uint64(3)

@@ -9,8 +9,7 @@ import (
 	"lockstep/store"
 )
 
-// Submission is a pipeline of commands on its way through the cluster. A session uses it again and again, for one pipeline at
-// a time; between SubmitAsync and Done it belongs to the node.
+// Submission is a pipeline of commands on its way through the cluster. Between SubmitAsync and Done it belongs to the node.
 type Submission struct {
 	Client  *Client // the client that submits the calls; nil: the node itself
 	Calls   []Call
@@ -41,9 +40,7 @@ func (p *Submission) Forget() {
 	}
 }
 
-// Submit runs the calls in order on the leader, whichever node that is, and returns when the
-// outcome is known. The memory of dst is used for the replies. submit.go says how Submit finds the leader, and for how long it
-// tries again.
+// Submit runs the calls in order on the leader, and returns when the outcome is known. It uses the memory of dst for the replies.
 func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	dst = n.SubmitPart(nil, calls, dst)
 	for len(dst) < len(calls) {
@@ -52,11 +49,9 @@ func (n *Node) Submit(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// SubmitPart is Submit, but it may leave out the last calls. It does so if the replies or writes of earlier calls are
-// large (maxPartBytes), if the earlier calls take long (maxPartTime), or if one request cannot hold all calls. It
-// returns one reply for each call that was run, and at least one. The caller submits the other calls when it has room
-// for their replies. SubmitPart delays clients that do heavy work (package fair). A nil client stands for the node
-// itself.
+// SubmitPart is Submit, but it may leave out the last calls: if the first ones take long (maxPartTime) or have large replies or writes
+// (maxPartBytes), or if one request cannot hold all. It returns at least one reply. The caller submits the other calls later. A nil
+// client stands for the node itself.
 func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []store.Reply {
 	fit := call.Fitting(calls)
 	if fit == 0 {
@@ -69,8 +64,7 @@ func (n *Node) SubmitPart(client *Client, calls []Call, dst []store.Reply) []sto
 	return n.submitAndWait(client, calls, dst, false)
 }
 
-// SubmitAsync does what SubmitPart does, but does not wait: the outcome is in p.Replies when p.Done is called, perhaps before
-// SubmitAsync returns. Flush must follow, and one Flush can follow several submissions.
+// SubmitAsync is SubmitPart, but does not wait: p.Replies has the outcome when p.Done is called, perhaps at once. A Flush must follow.
 func (n *Node) SubmitAsync(p *Submission) {
 	fit := call.Fitting(p.Calls)
 	if fit == 0 {
@@ -100,12 +94,11 @@ func (n *Node) refuseLong(calls []Call, dst []store.Reply) []store.Reply {
 	return dst
 }
 
-// Flush makes the node run what was submitted. An ephemeral node may run it on the caller's goroutine, except for scripts. A
-// script may run for long, and meanwhile the caller may have an answer to send to its client.
+// Flush makes the node run what was submitted. An ephemeral node may do that on the caller's goroutine, except for scripts.
 func (n *Node) Flush() { n.flush(false) }
 
-// FlushWatched is Flush, but an ephemeral node may also run scripts on the caller's goroutine, so FlushWatched may take long.
-// The caller must be a goroutine whose work another goroutine takes over meanwhile.
+// FlushWatched is Flush, but may also run scripts on the caller's goroutine. Another goroutine must take over the caller's work
+// meanwhile.
 func (n *Node) FlushWatched() { n.flush(true) }
 
 func (n *Node) flush(watched bool) {
@@ -155,9 +148,7 @@ func (n *Node) submitAndWait(client *Client, calls []Call, dst []store.Reply, pa
 	return dst
 }
 
-// begin gives the submission to the sequencer of this node, without a goroutine or a timer, and returns true. Then the caller
-// has to call Flush. If this node has no sequencer, or other submissions wait for a leader, begin returns false. Then the
-// caller has to call carry.
+// begin gives the submission to the sequencer of this node, if it can. After true, the caller has to call Flush, and otherwise carry.
 func (n *Node) begin(p *Submission) (begun bool) {
 	p.node, p.number = n, n.queue.Number()
 	seq := n.routes.get().seq
@@ -190,8 +181,7 @@ func (p *Submission) finished(r *request) {
 			return
 		}
 	case errNotExecuted:
-		// There may be another leader by now, or soon. carry runs on a new goroutine, but the place in the queue is taken here:
-		// the goroutines for the requests of a refused batch start in any order.
+		// The place in the queue is taken here, because the goroutines for the requests of a refused batch start in any order.
 		go n.carry(p, n.queue.Join(p.number))
 		return
 	case errLate:

@@ -15,14 +15,11 @@ import (
 
 // How a submission finds the leader and waits through an election.
 //
-// A node tries a submission again until the submission has been without a leader for Config.FailoverWait. The time that it
-// spends at a leader, behind a script or a slow disk, does not count. When that leader is lost, the wait begins anew at the
-// leader's last sign of life. This happens only once for a submission. If the wait ends while the next leader has the
-// submission, the node still waits for that leader's answer. The answer comes, because each batch of a leader ends.
+// A node tries a submission again until the submission has been without a leader for Config.FailoverWait. The time at a leader does
+// not count. When that leader is lost, the wait begins anew at its last sign of life, but only once for a submission.
 //
-// Every proposed batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold the clients of that batch for
-// ever. Requests behind the batch wait for the disk, or for the next leader. Several parties may complete one request; only the
-// first of them has an effect (request.complete).
+// Every proposed batch has a watchdog of Config.FailoverWait, so a stalled disk does not hold its clients for ever. Only the first of
+// several parties can complete a request (request.complete).
 
 // route says where submissions go at present.
 type route struct {
@@ -45,8 +42,7 @@ func (r *router) get() route {
 	return r.cur
 }
 
-// set changes the route, unless ctx has ended. ctx ends when another node leads: a late route to the old leader must not replace
-// the route to the new one.
+// set changes the route, unless ctx has ended because another node leads: a late route must not replace that node's.
 func (r *router) set(ctx context.Context, seq *sequencer, l *forward.Link) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,16 +86,14 @@ type carried struct {
 	place  *fair.Place // its place in the queue; nil: none
 }
 
-// newCarried returns a submission that has not been sent yet. The submission waits for a leader for no longer than wait. place is nil
-// if the submission has no place in the queue yet.
+// newCarried returns a submission that has not been sent yet, and waits for a leader for about wait. place is its place in the queue.
 func (n *Node) newCarried(wait time.Duration, client *Client, number uint64, place *fair.Place, calls []Call, dst []store.Reply) *carried {
 	// Later submissions wait for some nanoseconds more, so that submissions of the same instant give up in order of arrival.
 	wait += time.Duration(number % 1024)
 	return &carried{n: n, client: client, calls: calls, dst: dst, number: number, place: place, wait: wait, due: n.cfg.Time.Monotonic() + wait}
 }
 
-// run sends the submission to the leader, and waits while there is none. It sends a write again to each new leader: that leader
-// knows whether the write has been executed.
+// run sends the submission to the leader. It repeats a write at each new leader, which knows earlier outcomes.
 func (c *carried) run() []store.Reply {
 	n := c.n
 	c.ctx, c.cancel = context.WithTimeout(n.waits, c.wait)
@@ -162,15 +156,12 @@ func (c *carried) run() []store.Reply {
 	}
 }
 
-// suspect reports whether this request may have caused the loss of a leader, and so must not reach the next one. Such a request
-// has a script that ran for long, and may have taken all memory of the leader. The other requests of its batch, which waited or
-// had ended, are innocent. A request that ends the process at once is not recognized: it looks like any other request that the
-// leader had when it was killed.
+// suspect reports whether this request must not reach the next leader: its script ran for long and may have taken the lost leader's
+// memory.
 func (c *carried) suspect(err error) bool { return err != errNotExecuted && c.runs.Load() }
 
-// leaderLost notes that a leader that had the request has been lost. The time at that leader, behind a script
-// or a slow disk, does not count: the request may wait for the full time from the last sign of life of that
-// leader. This is granted once, so that no request goes from leader to leader for ever.
+// leaderLost notes that a leader that had the request has been lost. Once, the full wait begins anew at that leader's last sign of
+// life.
 func (c *carried) leaderLost() {
 	if c.lost {
 		return
@@ -186,9 +177,8 @@ func (c *carried) leaderLost() {
 // putOffMost bounds how long a request waits until the leader and this node have room for the reply.
 const putOffMost = 10 * time.Second
 
-// putOff delays a request because there is no room for its reply now, at the leader or here. The request leaves
-// the queue, so that later ones need not wait for it. Only one such request at a time asks the leader again, so
-// that the leader does not evaluate all of them in vain.
+// putOff delays a request because there is no room for its reply. Only one such request at a time asks the leader again, which would
+// otherwise evaluate all of them in vain.
 func (c *carried) putOff() {
 	if c.later {
 		c.sent() // at a change of leader, the request may have joined the queue again
@@ -201,9 +191,7 @@ func (c *carried) putOff() {
 	c.asks = c.n.asking.Acquire(c.ctx, 1) == nil
 }
 
-// hasRoom reports whether a request may be sent to the leader now. While this node has large replies that are not encoded yet,
-// it sends its long reads one after the other. So hasRoom puts each of them off (putOff), and lets it go when there is room for
-// its reply.
+// hasRoom reports whether a request may be sent to the leader now. While large replies wait to be encoded, long reads go one by one.
 func (c *carried) hasRoom() bool {
 	h := &c.n.gate.InHand
 	if h.Bytes() == 0 || !call.AreLongReads(c.calls) {
@@ -232,8 +220,8 @@ func (n *Node) silence() time.Duration {
 	return n.cfg.Time.Monotonic() - heard
 }
 
-// refused returns the replies to a submission that is given up. If the submission certainly had no effect, each reply is the error
-// in the parameter why. Otherwise each reply is ErrIndeterminate.
+// refused returns the replies to a submission that is given up: why if the submission certainly had no effect, and otherwise
+// ErrIndeterminate.
 func (c *carried) refused(why store.Error) []store.Reply {
 	if c.from.Again && c.from.ID != 0 {
 		why = ErrIndeterminate
@@ -256,8 +244,7 @@ func (c *carried) sent() {
 	}
 }
 
-// turn reports whether the submission may be sent, because all earlier ones in the queue have been sent. If others wait, turn
-// puts it in the queue, too.
+// turn reports whether no earlier submission waits in the queue. If others wait, this submission joins the queue.
 func (c *carried) turn() bool {
 	if c.place == nil && c.n.queue.Empty() {
 		return true
@@ -295,9 +282,7 @@ func (c *carried) here(seq *sequencer) ([]store.Reply, error) {
 	return r.replies, r.err
 }
 
-// there forwards the calls to the leader. It waits without a limit while that node leads and the link stands, because the
-// leader may run a script or have a slow disk. It gives up when another node leads, so that the caller can ask that node. If
-// the leader or the link is lost and no other node leads, it gives up when ctx ends.
+// there forwards the calls to the leader, and waits while that node leads. Then it gives up when another node leads, or ctx ends.
 func (c *carried) there(rt route) ([]store.Reply, error) {
 	results := make(chan forwardResult, 1)
 	c.runs.Store(false)
@@ -351,9 +336,8 @@ type forwardResult struct {
 	err  error
 }
 
-// smallBody is the length in bytes up to which a result is decoded at once. A longer result stays packed (read). Nobody waits
-// for room for elements that are decoded at once, so these must be small. In the worst case each byte of a result is an
-// element, such as a Null, and a decoded element takes store.ReplySize.
+// smallBody is the length in bytes up to which a result is decoded at once. At worst each byte is an element, which takes
+// store.ReplySize.
 const smallBody = fair.SmallReply / store.ReplySize
 
 // read decodes the body of a result. Replies that may be large stay packed until they are encoded for the client.

@@ -37,8 +37,8 @@ func (b *ballot) Members() ([]raftnode.Member, error) {
 		{ID: "n1", Voter: true}, {ID: "guest"}}, nil
 }
 
-// suspicion makes a node suspect the leader n0 60 ms after the node last heard from it, and then calls the function happen. The result
-// stood has the times at which the node stood for election. They count from the moment at which the node last heard from n0.
+// suspicion makes a node suspect the leader n0, and calls happen. stood has the times since n0's last contact when the node stood for
+// election.
 func suspicion(t *testing.T, id string, happen func(*testNode)) (stood []time.Duration) {
 	t.Helper()
 	bubble(t, func(t *testing.T) {
@@ -104,8 +104,7 @@ func TestSuspectIsReplaced(t *testing.T) {
 	}
 }
 
-// A node gives another candidate time to win, and more time if the candidate has this node's vote. If the candidate does not
-// win, this node stands for election.
+// A node gives another candidate time to win, and more time if it has voted for the candidate, before it stands for election.
 func TestSuspectHasACandidate(t *testing.T) {
 	for voted, want := range map[bool]time.Duration{false: 225 * ms, true: 445 * ms} {
 		stood := suspicion(t, "n2", func(n *testNode) {
@@ -123,8 +122,7 @@ func TestSuspectHasACandidate(t *testing.T) {
 	}
 }
 
-// A node that has yet to apply entries of the leader does not stand for election before it has
-// applied them. It leaves the election to the other nodes, which can lead at once.
+// A node does not stand for election before it has applied the leader's entries. Other nodes can lead at once.
 func TestSuspectHasItsLogToApply(t *testing.T) {
 	for late, want := range map[time.Duration]time.Duration{50 * ms: 125 * ms, 300 * ms: 300 * ms, 2 * time.Second: 0} {
 		stood := suspicion(t, "n1", func(n *testNode) {

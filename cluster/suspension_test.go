@@ -8,9 +8,7 @@ import (
 	"lockstep/store"
 )
 
-// A machine is suspended for longer than the leader keeps the answers to its requests, and the
-// machine's own clock stands still meanwhile. The leader of its last request is lost. When the
-// machine sends that request again, nobody executes it a second time.
+// A request that is sent again after a long suspension is not executed twice, although a leader keeps no answer for so long.
 func TestOnceAfterALongSuspension(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := newPair(t)

@@ -13,8 +13,7 @@ import (
 	"lockstep/cluster/internal/frame"
 )
 
-// If a script has run for long when the link to its leader ends, it may have ended the leader's process. So its request does
-// not reach the next leader. All other requests are sent again, however often.
+// A request whose script has run for long when the link to its leader ends does not reach the next leader. Others are sent again.
 func TestRequestThatEndsItsLeader(t *testing.T) {
 	const died, lost, told = 'd', 'l', 'w'
 	for _, c := range []struct{ leaders, want string }{
@@ -67,8 +66,7 @@ func TestRequestThatEndsItsLeader(t *testing.T) {
 	}
 }
 
-// When a script of a request has run for long, alone or in a transaction, the leader tells the node of that request. It does
-// not tell the nodes of other requests of the batch.
+// When a script has run for long, the leader tells the node of the script's request, and not the nodes of other requests.
 func TestNodeIsToldOfALongScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, b := newTestNode(t, scriptCommand), newTestNode(t)
@@ -102,8 +100,7 @@ func TestNodeIsToldOfALongScript(t *testing.T) {
 		for _, p := range pending {
 			got = append(got, <-p)
 		}
-		// The leader stopped the long script after 100 ms, because requests before it waited. The transaction may be that of a
-		// lock, so it overtakes the script then.
+		// The leader stopped the long script after 100 ms, because requests before it waited.
 		want := "before, short, behind, long 310ms, transaction 290ms"
 		if s := strings.Join(got, ", "); s != want {
 			t.Errorf("got  %s\nwant %s", s, want)

@@ -119,8 +119,7 @@ func (c *three) stop(i int) {
 // raftOf returns the parts of a node's Raft.
 func raftOf(n *Node) raftnode.Parts { return n.cons.(*raftnode.Node).Parts() }
 
-// crash cuts a node off as its death would: every connection ends at once, with whatever is in flight. Raft itself is shut down
-// last, as always, because after its shutdown it may leave a proposal without an answer.
+// crash cuts a node off as its death would. Raft is shut down last, because after that it may leave a proposal without an answer.
 func (c *three) crash(i int) {
 	c.nodes[i].cons.(*raftnode.Node).Sever()
 	c.stop(i)

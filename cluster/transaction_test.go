@@ -101,8 +101,7 @@ func TestWatchedKeys(t *testing.T) {
 	})
 }
 
-// A WATCH must not see a version that a key got in the WATCH's own batch: a later
-// write of that batch would leave the key with the same version.
+// A WATCH must not see a version from its own batch: a later write of that batch would leave the key with the same version.
 func TestWatchBetweenWritesOfOneBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -146,8 +145,7 @@ func TestWatchBehindAWriteInOneRequest(t *testing.T) {
 	})
 }
 
-// A client takes a lock while the disk is slow, and watches the lock at once. The leader has lengthened the lease by too much,
-// and takes back the excess. It does so in the batch before the WATCH, so EXEC sees no change that nobody has made.
+// The leader takes the excess of a late lease back in the batch before a WATCH. So EXEC sees no change.
 func TestWatchOfALeaseThatWasLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -265,8 +263,7 @@ func TestTransactionsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestRightsToTransactions: a user has lost the right to EXEC or WATCH, or to a watched key. The user is refused on every node,
-// even on one that does not know of the change yet.
+// TestRightsToTransactions: a user who has lost the right to EXEC, WATCH or a watched key is refused on every node.
 func TestRightsToTransactions(t *testing.T) {
 	restrict := store.Command{Name: "restrict", Arity: -2, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		u, wrong := store.NewUser(c.Cmd.Table(), "u", true).WithRules([]string{"on", "nopass", "+@all", "~*", c.Arg(1)}, true)

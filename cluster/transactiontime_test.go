@@ -10,8 +10,7 @@ import (
 	"lockstep/store"
 )
 
-// A transaction of many commands has the time limit of a script, although the commands do not check the time
-// themselves. It also stops for a while when requests before it in its batch wait for their replies.
+// A transaction of many commands has the time limit of a script.
 func TestTransactionOfManyCommandsIsStopped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		nap := store.Command{Name: "nap", Arity: 1, Flags: store.ReadOnly, Run: func(c *store.Ctx) store.Reply {

@@ -40,9 +40,7 @@ func (f crampedFile) Reserve(from, length int64, fill bool) error {
 	return f.File.Reserve(from, length, fill)
 }
 
-// A leader hands over to a follower that lives but cannot store the log's last entries. That
-// follower does not get the leadership. The old leader can still lead in that term and in later
-// ones.
+// A follower that cannot store the log's last entries does not get the leadership.
 func TestRealRaftTransferToAFullDisk(t *testing.T) {
 	const leader, heir = 0, 2
 	var full atomic.Bool

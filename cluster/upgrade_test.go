@@ -37,8 +37,7 @@ func (c *three) upgrade(i int, speaks forward.Version) {
 	c.cfg[i].speaks = speaks
 }
 
-// A program with a later minor version replaces the present one on node after node, the leader last, as docs/operations.md
-// says. Clients of the other two nodes notice nothing, whatever the mixture of versions, and every lock stays.
+// While nodes are upgraded to a later minor version, clients of the others notice nothing, and every lock stays.
 func TestUpgradeOfAMinorVersion(t *testing.T) {
 	c := startThree(t)
 	c.start(0, 1, 2)
@@ -60,9 +59,7 @@ func TestUpgradeOfAMinorVersion(t *testing.T) {
 	c.same()
 }
 
-// Nodes of two major versions do not forward requests to each other, and they say which of them
-// must be upgraded. Nodes of the leader's version go on. No data is lost while the cluster is
-// upgraded node by node.
+// Nodes of two major versions forward nothing to each other, and say which must be upgraded.
 func TestUpgradeOfAMajorVersion(t *testing.T) {
 	logs := make([]clustertest.Buffer, 3)
 	c := startThree(t)

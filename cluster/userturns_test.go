@@ -32,8 +32,7 @@ var dawdle = store.Command{Name: "dawdle", Flags: store.Write, Run: func(*store.
 	return store.OK
 }}
 
-// A user keeps the leader busy from 300 clients, with work that is not heavy. Clients of other users wait for no more than two
-// batches of that work. While such clients come, these batches are short.
+// Clients of other users wait for at most two batches of a user who keeps the leader busy with light work from 300 clients.
 func TestUsersOfManyPieces(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, by := leaderAnd(t, false, dawdle, makeUser)
@@ -75,8 +74,7 @@ func TestUsersOfManyPieces(t *testing.T) {
 	})
 }
 
-// Forty clients of one user have work of 100 ms each waiting. A client of another user that takes a lock waits for one piece
-// of it. The work is run all the same, in the order in which it came, although locks are taken all the while.
+// A client that takes a lock waits for at most two pieces of another user's heavy work, which is run in order all the same.
 func TestUsersTakeTurns(t *testing.T) {
 	for name, remote := range map[string]bool{"leader": false, "follower": true} {
 		t.Run(name, func(t *testing.T) {
@@ -122,8 +120,7 @@ func TestUsersTakeTurns(t *testing.T) {
 	}
 }
 
-// The entry of a large write takes long on its way to the disks. A client that takes locks waits for one such entry at
-// a time, not for those of all connections of a user. Small writes of the same command still count as light.
+// A client that takes locks waits for at most two entries of large writes, however many connections send such writes.
 func TestLargeWritesTakeTurns(t *testing.T) {
 	for _, large := range []string{"SET %d " + strings.Repeat("v", 1<<20), "MULTI SET %d " + strings.Repeat("v", 1<<20)} {
 		bubble(t, func(t *testing.T) {
@@ -181,8 +178,8 @@ var scribble = store.Command{Name: "scribble", Arity: 2, Flags: store.Write, Run
 	return store.OK
 }}
 
-// Twenty-four connections of a user run scripts whose evaluation takes 15 ms, and whose entries take as long. Neither is heavy
-// alone. Between two scripts, clients that take locks have as much time as a script and its entry take.
+// Between scripts that are heavy only together with their entries, clients that take locks have as much time as a script and its
+// entry.
 func TestWorkAndItsEntryTakeTurns(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, scribble, makeUser)
@@ -225,8 +222,7 @@ func TestWorkAndItsEntryTakeTurns(t *testing.T) {
 	})
 }
 
-// Twenty users have two pieces of heavy work each waiting. A client that takes locks waits for one piece at a time, and has
-// as much time between two pieces as a piece takes; all the work is run.
+// A client that takes locks waits for at most two pieces of heavy work, however many users have some.
 func TestManyUsersWithHeavyWork(t *testing.T) {
 	for name, remote := range map[string]bool{"leader": false, "follower": true} {
 		t.Run(name, func(t *testing.T) {
@@ -355,8 +351,7 @@ func TestNoUserPaysForAWallClockThatIsSet(t *testing.T) {
 	}
 }
 
-// TestHeavyWorkEndsWithClientsThatAreCutOff: thirty clients have sent work of 100 ms each, and are cut off. The leader does
-// not run what still waits, whether the clients are its own or those of a follower. Each submission ends soon.
+// TestHeavyWorkEndsWithClientsThatAreCutOff: the leader does not run the waiting work of cut-off clients, its own or a follower's.
 func TestHeavyWorkEndsWithClientsThatAreCutOff(t *testing.T) {
 	for name, remote := range map[string]bool{"leader": false, "follower": true} {
 		t.Run(name, func(t *testing.T) {

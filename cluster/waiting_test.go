@@ -10,8 +10,8 @@ import (
 	"lockstep/store"
 )
 
-// While a client takes a lock on an ephemeral node, another client sends a long command. The goroutine of the first client does
-// not run that command. Otherwise the lease would be over before the first client has its reply.
+// A client's goroutine on an ephemeral node does not run another client's long command, so the first client's lease outlasts the
+// reply.
 func TestNobodyRunsTheLongCommandOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var n *testNode
@@ -79,8 +79,7 @@ func TestVeryLateReplyOfAnEphemeralNode(t *testing.T) {
 	})
 }
 
-// If the deadline of a key passes within the batch that has set it, the key still exists in that batch. PTTL and TTL must not
-// say that it has no deadline.
+// A key whose deadline passes within the batch that has set it still exists there. PTTL and TTL must not deny the deadline.
 func TestTimeLeftInItsOwnBatch(t *testing.T) {
 	for _, slow := range []string{"SCRIPT 9ms", "SCRIPT 10ms", "SCRIPT 13ms"} {
 		bubble(t, func(t *testing.T) {
@@ -91,8 +90,7 @@ func TestTimeLeftInItsOwnBatch(t *testing.T) {
 	}
 }
 
-// A request spoils its batch, so the batch is evaluated again. If a script before that request runs for long in the second
-// evaluation, the request and those behind it get BUSY.
+// If a script runs for long only when a spoiled batch is evaluated again, the spoiling request and those behind it get BUSY.
 func TestBusyBehindASpoiledBatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ran := 0
@@ -117,8 +115,7 @@ func TestBusyBehindASpoiledBatch(t *testing.T) {
 	})
 }
 
-// A write that is sent again waits for the end of a script, because only its evaluation shows whether it was executed before.
-// Meanwhile other requests still get BUSY.
+// A write that is sent again waits for a script, because only its evaluation shows whether it was executed before.
 func TestWriteSentAgainWaitsForAScript(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n, _ := newLimited(t)
@@ -153,8 +150,7 @@ func TestLateWriteLengthensItsOwnLeasesOnly(t *testing.T) {
 	})
 }
 
-// A request spoils a batch, so the batch is evaluated again. In the second evaluation an earlier request spoils it, too. The
-// requests behind both are answered.
+// Two requests spoil a batch, the earlier one only when the batch is evaluated again.
 func TestTwoSpoilABatch(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		large := func(c *store.Ctx) store.Reply {

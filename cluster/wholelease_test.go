@@ -13,8 +13,7 @@ import (
 	"lockstep/store/redistext"
 )
 
-// renewCommand does what the script of a lock library does: an owner renews its lock. The arguments are the key, the owner, and
-// the new lease in milliseconds.
+// renewCommand renews a lock of its owner: key, owner, milliseconds.
 var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 	e := c.Lookup(0, c.Args[1])
 	if e == nil || e.Str() != c.Arg(2) {
@@ -25,8 +24,7 @@ var renewCommand = store.Command{Name: "renew", Arity: 4, Flags: store.Write, Ru
 	return store.Int(1)
 }}
 
-// enterCommand takes a lock that is free or the caller's own. The arguments are the key, the owner, and the
-// lease in milliseconds. The reply says how the command found the lock.
+// enterCommand takes a lock that is free or the caller's own: key, owner, milliseconds.
 var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 	ms, _ := redistext.ParseInt(c.Args[3])
 	e := c.LookupWrite(0, c.Args[1])
@@ -41,9 +39,7 @@ var enterCommand = store.Command{Name: "enter", Arity: 4, Flags: store.Write, Ru
 	return store.Str("held")
 }}
 
-// J14: the disk of a leader stalled, and another leader took its place. When the old leader woke,
-// it ended leases that it believed to be over, although their owners had renewed them with the new
-// leader.
+// J14: a leader that woke from a disk stall ended leases that their owners had renewed with the next leader.
 func TestJ14StalledLeaderEndsNoLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)
@@ -106,8 +102,7 @@ func TestJ15RenewalOfWhatIsOver(t *testing.T) {
 	}
 }
 
-// J17: a lock was granted whose lease had run out before the reply. Here its owner has the lock for the whole time from the
-// reply on, whatever delayed the reply.
+// J17: a lock was granted whose lease had run out before the reply. Here the owner has it for the whole time from the reply.
 func TestJ17GrantedForItsWholeTime(t *testing.T) {
 	for name, grant := range map[string]func(p *pair) string{
 		"a slow log": func(p *pair) string {
@@ -167,7 +162,7 @@ func TestJ17GrantedForItsWholeTime(t *testing.T) {
 	}
 }
 
-// J17 again: a lease may be over before its owner can be told of it. Such a lease is not granted, whoever has the lock by then.
+// J17 again: a lease that is over before its owner can be told of it is not granted, whoever has the lock by then.
 func TestJ17NotGrantedWhenOver(t *testing.T) {
 	for _, next := range []string{"GET other", "SET lock you NX PX 60000"} {
 		bubble(t, func(t *testing.T) {
@@ -198,8 +193,7 @@ func TestJ17NotGrantedWhenOver(t *testing.T) {
 	})
 }
 
-// noLink submits commands on the second node. The link of that node breaks before the reply. The parameter away is how long the
-// node then has no link.
+// noLink submits commands on the second node, whose link breaks before the reply, and is gone for as long as away says.
 func (p *pair) noLink(away time.Duration, lines ...string) string {
 	return <-p.startNoLink(away, lines...)
 }
@@ -222,8 +216,7 @@ func (p *pair) leaderIsLost() {
 	p.log.set(func(l *fakeLog) { l.barrier = unreachable })
 }
 
-// answeredByTheNext deposes the leader while one of its committed batches is still unanswered. The old leader learns that the
-// batch was committed only after the next leader has led for a while.
+// answeredByTheNext deposes the leader while a committed batch is unanswered.
 func (p *pair) answeredByTheNext(reply <-chan string) string {
 	p.t.Helper()
 	synctest.Wait()
@@ -239,9 +232,7 @@ func (p *pair) answeredByTheNext(reply <-chan string) string {
 	return <-reply
 }
 
-// J19: a client that had connected again found its own earlier lock, which was about to be deleted, and took it for acquired.
-// Here a client that takes its own lock again has it for the whole new time, even if it does so in the last millisecond. No
-// entry and no leader goes by the old deadline any more.
+// J19: a client took its own earlier lock for acquired just before that lock was deleted. Here the client has it for the new time.
 func TestJ19OwnOldLock(t *testing.T) {
 	for _, slow := range []time.Duration{0, 30 * ms, 400 * ms} {
 		for at := 997 * ms; at <= 1004*ms; at += ms / 2 {
@@ -277,8 +268,7 @@ func enterAgain(t *testing.T, slow, at time.Duration, failover bool) {
 	n.expect("free", "ENTER lock you 1000")
 }
 
-// If a batch is evaluated again, its leases count from the last evaluation. The time of the request that spoiled the first
-// evaluation does not make them longer.
+// The leases of a batch that is evaluated again count from the last evaluation.
 func TestLeaseOfASpoiledBatch(t *testing.T) {
 	large := store.Command{Name: "large", Arity: 1, Flags: store.Write, Run: func(c *store.Ctx) store.Reply {
 		time.Sleep(time.Second)

@@ -62,8 +62,7 @@ func TestCallsRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNobodyIsTheSystemOnTheWire: a node may claim on the wire that a command is its own. The command gets
-// no more rights by that, neither alone nor in a transaction.
+// TestNobodyIsTheSystemOnTheWire: a command that claims on the wire to be a node's own gets no more rights by that.
 func TestNobodyIsTheSystemOnTheWire(t *testing.T) {
 	calls := sampleCalls(t)
 	for i := range calls {

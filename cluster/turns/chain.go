@@ -15,10 +15,8 @@ var (
 	errTwoOfName = errors.New("it has sent two certificates of authorities with one name: leave out the one that does not lead to this node's")
 )
 
-// Verify verifies chain[0], with the rest of the chain as intermediate certificates. It refuses a chain of more than maxChain
-// certificates, and one in which two different intermediate certificates have the same subject. The reason is that crypto/x509
-// tries all certificates that have the issuer's name as their subject, with keys that the sender has chosen. A hundred such
-// tries take a second. If the certificates are few and their subjects differ, there are no more tries than certificates.
+// Verify verifies chain[0], with the rest of the chain as intermediate certificates. It refuses chains for which crypto/x509 might
+// make many slow tries: long ones, and those with different intermediates of one subject.
 func Verify(chain []*x509.Certificate, by x509.VerifyOptions) error {
 	if len(chain) > maxChain {
 		return errLongChain

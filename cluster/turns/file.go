@@ -13,8 +13,8 @@ import (
 // maxFile is the largest size in bytes of a file that ReadFile reads.
 const maxFile = 1 << 20
 
-// ReadFile reads a file of certificates, a key or a secret. It refuses a file of more than maxFile bytes, and anything
-// but a regular file: a device may have no end, and a pipe may never get a writer.
+// ReadFile reads a file of certificates, a key or a secret. It refuses all but regular files: a device may have no end, and a pipe no
+// writer.
 func ReadFile(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -35,9 +35,8 @@ func ReadFile(path string) ([]byte, error) {
 	return b, err
 }
 
-// ParseCertificates returns the certificates of a PEM file. It refuses a file with a block that is damaged or has no
-// end, because such a file may be half written. The parsers of the standard library silently skip such a block.
-// ParseCertificates ignores text between the blocks, and blocks of other kinds, such as a key.
+// ParseCertificates returns the certificates of a PEM file. It refuses a file with a damaged or unfinished block, which may be half
+// written.
 func ParseCertificates(text []byte) (list []*x509.Certificate, err error) {
 	for {
 		block, rest := pem.Decode(text)

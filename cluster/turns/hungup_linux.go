@@ -7,8 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hungUp reports whether the other side has closed the connection, or at least its sending half. Data that the other side sent
-// before may still be unread.
+// hungUp reports whether the other side has closed the connection, or its sending half.
 func hungUp(conn net.Conn) (gone bool) {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {

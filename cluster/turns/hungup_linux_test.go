@@ -51,9 +51,7 @@ func hangUp(t *testing.T, client, server net.Conn, reset bool) {
 	}
 }
 
-// TestWhoHangsUpTakesNoTurn: if a client sends a ClientHello and closes its connection, its handshake does not wait for a turn.
-// If the handshake gets a turn later, it gives the turn back. A client that has been answered may close its sending half: the
-// server still reads what the client has sent.
+// TestWhoHangsUpTakesNoTurn: the handshake of a client that hangs up before an answer takes no turn from others.
 func TestWhoHangsUpTakesNoTurn(t *testing.T) {
 	turns := New(1, false)
 	handshake := func(conn net.Conn) *Conn {

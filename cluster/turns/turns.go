@@ -31,23 +31,21 @@ type Turns struct {
 	known   bool      // give has last looked into order[1], not order[0]
 }
 
-// line names a queue of waiting handshakes: those from one address that are alike in the fields known and answered. A handshake
-// in which the node has already sent something (answered) needs little more CPU time, so it does not wait behind the new
-// handshakes of its address.
+// line names a queue of waiting handshakes. An answered handshake, which needs little more CPU time, does not wait behind new ones of
+// its address.
 type line struct {
 	from            netip.Addr
 	known, answered bool
 }
 
-// Half returns a Turns with one turn for every two processors. With one processor, the Turns has one turn. After each use of
-// that turn it leaves the processor to other work for a while (Turns.rests). So handshakes get at most half of the time.
+// Half returns a Turns with one turn for every two processors. A single processor has one turn, which rests after each use
+// (Turns.rests).
 func Half() *Turns {
 	n := runtime.GOMAXPROCS(0)
 	return New(max(1, n/2), n == 1)
 }
 
-// New returns a Turns with the given count. If rests is true, a turn that is given back can be taken again only after a
-// rest as long as the turn, at most maxRest.
+// New returns a Turns with the given count. If rests is true, a turn rests for as long as it was taken, at most maxRest.
 func New(count int, rests bool) *Turns {
 	return &Turns{free: count, rests: rests, waiting: map[line][]chan struct{}{}}
 }
@@ -101,8 +99,7 @@ func (t *Turns) giveAfter(had time.Duration) {
 	t.give()
 }
 
-// give passes a turn to a waiting handshake, if there is one. While handshakes of known and of unknown addresses wait,
-// every second turn goes to a known address.
+// give passes a turn to a waiting handshake. While known and unknown addresses wait, every second turn goes to a known one.
 func (t *Turns) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +148,8 @@ func (t *Turns) Idle(count int) bool {
 	return t.free == count && len(t.waiting) == 0 && len(t.order[0])+len(t.order[1]) == 0
 }
 
-// Conn stands between crypto/tls and a connection, and takes turns for the handshake. Until Done returns, only one goroutine may
-// use it, except for WaitsForClient and Answered, which any goroutine may call.
+// Conn takes turns for the handshake between crypto/tls and a connection. Until Done returns, only WaitsForClient and Answered are
+// safe for concurrent use.
 type Conn struct {
 	net.Conn
 	ctx      context.Context
@@ -167,21 +164,17 @@ type Conn struct {
 	answered atomic.Bool // the node has sent something
 }
 
-// Conn returns a connection whose handshake computes only while it has a turn. The caller must call Done after the handshake.
-// The parameter from is the address of the other side (Origin). The parameter known says whether somebody has authenticated
-// from this address before. The parameter in has the bytes that have already been read from conn. A wait for a turn ends
-// when ctx ends.
+// Conn returns a connection whose handshake computes only while it has a turn. The caller must call Done after the handshake. from is
+// the other side's Origin, known says whether somebody has authenticated from it before, and in has the bytes already read.
 func (t *Turns) Conn(ctx context.Context, conn net.Conn, in []byte, from netip.Addr, known bool, now func() time.Time) *Conn {
 	return &Conn{Conn: conn, ctx: ctx, now: now, turns: t, line: line{from: from, known: known}, in: in}
 }
 
-// readSize is the size of one read from the connection. It is larger than a ClientHello, or a certificate with its
-// signature: crypto/tls reads such a message in pieces, and would otherwise wait for a turn for each piece.
+// readSize is larger than most messages of a handshake. Otherwise crypto/tls would wait for a turn for each piece of a message.
 const readSize = 4 << 10
 
-// maxRead is the largest number of bytes that the other side may send for a handshake. It is several times what a
-// handshake needs, even with a long chain of certificates. Without this limit, a stranger could make crypto/tls keep a
-// quarter of a megabyte.
+// maxRead is how many bytes the other side may send for a handshake. Without this limit, a stranger could make crypto/tls keep much
+// more.
 const maxRead = 32 << 10
 
 var (
@@ -221,9 +214,7 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// takeTurn waits for a turn. It returns an error if the client has hung up before the node has answered it. Such a client
-// cannot complete the handshake, so its connection takes no time and no place from others. A client that hangs up after the
-// answer may have sent everything that the handshake still needs.
+// takeTurn waits for a turn. It returns an error if the client has hung up before an answer, and so cannot complete the handshake.
 func (c *Conn) takeTurn() error {
 	c.line.answered = c.answered.Load()
 	if !c.line.answered && hungUp(c.Conn) {
@@ -271,8 +262,8 @@ func (c *Conn) giveBack() {
 	}
 }
 
-// Origin returns the address that stands for the other side of a connection in limits per address. For IPv6 that is the
-// /64 network, in which one client can have as many addresses as it likes. Without an IP address it is the zero Addr.
+// Origin returns the address of the other side for limits per address: for IPv6 the /64 network, in which one client can have many
+// addresses.
 func Origin(conn net.Conn) netip.Addr {
 	tcp, ok := conn.RemoteAddr().(interface{ AddrPort() netip.AddrPort })
 	if !ok {
