@@ -6,10 +6,8 @@ import (
 	"lockstep/cluster/internal/fair"
 )
 
-// The time that the evaluation of a request takes decides whether the request is heavy work, and the client of heavy work waits
-// for others (package fair). On a busy machine, the system may stop this process for tens of milliseconds while it evaluates a
-// GET. So an evaluation counts with the time that the clock shows, or with the processor time that the process has used
-// meanwhile, if that is less.
+// Long evaluations make requests heavy work (package fair). The process's processor time counts if it is less: a busy machine may have
+// stopped the process.
 
 // workTime is what the sequencer knows of the processor time that this process has used.
 type workTime struct {
@@ -32,8 +30,7 @@ func (w *workTime) begins(now time.Duration) {
 	}
 }
 
-// workTime.of returns how long the evaluation of a request has taken until the monotonic time in the parameter now. For a long
-// evaluation, the result may include up to busyEvery of earlier evaluations.
+// workTime.of returns how long an evaluation has taken until now. A long one may include up to busyEvery of earlier evaluations.
 func (w *workTime) of(r *request, now time.Duration) time.Duration {
 	took := now - r.began
 	if took >= 2*busyEvery {

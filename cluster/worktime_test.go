@@ -13,8 +13,7 @@ type stopped struct{ TimeSource }
 
 func (stopped) Busy() time.Duration { return 0 }
 
-// TestStoppedProcessDoesNoHeavyWork: the system stops the process during two commands of a client, for 50 ms and for 200 ms. Neither
-// counts as heavy work, and no reply is held. On a clock that shows the same processor time, both do.
+// TestStoppedProcessDoesNoHeavyWork: a command during which the system stops the process does not count as heavy work.
 func TestStoppedProcessDoesNoHeavyWork(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {

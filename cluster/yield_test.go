@@ -22,8 +22,7 @@ var (
 	lightHost = netip.MustParseAddr("192.0.2.2")
 )
 
-// Heavy work takes 100 ms here. While other clients take locks, heavy work leaves them nine tenths of the
-// time, in whatever way it is submitted. While there is no other client, heavy work never waits.
+// While other clients take locks, heavy work leaves them nine tenths of the time, however it is submitted. Alone it never waits.
 func TestHeavyWorkGivesWay(t *testing.T) {
 	clustertest.Slow(t)
 	mega := strings.Repeat("x", 1<<20)
@@ -97,8 +96,7 @@ func TestHeavyWorkGivesWay(t *testing.T) {
 	}
 }
 
-// A script or a transaction is run in its turn, however heavy it is, but its reply is held until others have had their
-// time. Without other clients no reply is held, and replies to light work never are.
+// The reply to a heavy script is held until others have had their time. Without others no reply is held, and light replies never are.
 func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	clustertest.Slow(t)
 	stuff, burn := badCommands[1], linger
@@ -152,8 +150,7 @@ func TestRepliesOfHeavyWorkAreHeld(t *testing.T) {
 	}
 }
 
-// Many clients run scripts of 100 ms. A client that takes a lock waits for one or two of these scripts, not for all. Without
-// other clients the scripts run one after the other without a pause.
+// A client that takes a lock waits for one or two long scripts of a crowd. Without such clients the scripts never pause.
 func TestCrowdsGiveWay(t *testing.T) {
 	burn := linger
 	burn.Name, burn.Flags = "burn", store.Scripting
@@ -238,8 +235,7 @@ func TestOwnLightWorkIsNotThatOfOthers(t *testing.T) {
 	}
 }
 
-// leaderAnd returns two nodes. The result n is a leader that another node follows. The result by is the node of the clients: the
-// follower if remote is true, and n otherwise.
+// leaderAnd returns a leader n that another node follows, and the node of the clients.
 func leaderAnd(t *testing.T, remote bool, commands ...store.Command) (n, by *testNode) {
 	n, other := newTestNode(t, commands...), newTestNode(t, commands...)
 	n.lead()
@@ -272,8 +268,7 @@ func (n *testNode) ask(c *Client, async bool, calls []Call) []store.Reply {
 	return p.Replies
 }
 
-// locks takes and releases a lock again and again until stop is closed. The parameter every is the pause in between. locks returns
-// how often it took the lock, and how often taking and releasing it took more than 20 ms.
+// locks takes and releases a lock until stop is closed. It returns how often, and how often both took more than 20 ms.
 func (n *testNode) locks(host netip.Addr, every time.Duration, stop chan struct{}) (count, slow int) {
 	c := n.NewClient(host)
 	for {
@@ -302,8 +297,8 @@ var script = store.Command{Name: "release", Arity: 2, Flags: store.Scripting | s
 	return store.One
 }}
 
-// A release that comes before another connection's request for the lock also runs before it. That holds behind a slow batch,
-// and even if the client that releases has done heavy work.
+// A release is not overtaken by a later request for its lock, neither behind a slow batch nor after heavy work of the releasing
+// client.
 func TestReleaseIsNotOvertaken(t *testing.T) {
 	for _, heavy := range []bool{false, true} {
 		bubble(t, func(t *testing.T) {
@@ -401,8 +396,7 @@ var linger = store.Command{Name: "linger", Flags: store.Write, Run: func(*store.
 	return store.OK
 }}
 
-// Commands with large arguments are under way at once only as far as they fit into LargeAtOnce. The reason is that each is in
-// memory several times on its way.
+// Commands with large arguments are under way at once only within LargeAtOnce, because each is in memory several times.
 func TestLargeArgumentsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t, badCommands...)
@@ -437,8 +431,7 @@ func TestLargeArgumentsAtOnce(t *testing.T) {
 	})
 }
 
-// Large commands that a node answers itself are bounded in the same way. For such a command a session may submit a request.
-// That request does not wait again.
+// Large commands that a node answers itself are bounded, too. A request that a session submits for one does not wait again.
 func TestLargeCommandsHereAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		n := newTestNode(t)

@@ -10,8 +10,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// evasions are commands that a user without the rights for them tries. They reach for keys outside app:*, for commands that the
-// user must not call, and for channels of other users. $ stands for a key outside app:*.
+// evasions are commands that a user tries without rights to the command, the key or the channel. $ stands for a key outside app:*.
 var evasions = []string{
 	"GET $", "SET $ x", "SET $ x GET", "DEL $", "UNLINK $", "APPEND $ x", "GETRANGE $ 0 -1", "STRLEN $", "GETDEL $", "GETEX $", "EXPIRE $ 0", "PEXPIRE $ 1 NX", "PERSIST $", "TTL $", "TYPE $",
 	"EXISTS $", "EXISTS app:a $", "TOUCH $", "DUMP $", "OBJECT ENCODING $", "MEMORY USAGE $", "MGET app:a $", "MSET app:a 1 $ x", "MSETNX $ x app:n 1", "DEL app:a $", "RENAME $ app:a", "RENAME app:a $", "RENAMENX app:a $",
@@ -36,8 +35,7 @@ func throughScripts() (list []string) {
 	return list
 }
 
-// Followers refuse the same commands to a user as the leader does, and with the same errors, in whatever form the user sends them.
-// A refused command changes nothing and tells the user nothing.
+// Followers refuse the same commands to a user as the leader does, with the same errors.
 func TestRightsThroughFollowers(t *testing.T) {
 	list := nodes.Start(t, 3, "--enable-debug-command", "yes")
 	admin := list[0].Dial()

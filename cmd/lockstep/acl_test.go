@@ -14,8 +14,7 @@ import (
 	"lockstep/store"
 )
 
-// TestCategoriesAreRedis: lockstep derives the ACL categories of a command from its row in the command table. These categories must
-// equal the ones that were recorded from redis-server 7.0.15.
+// TestCategoriesAreRedis: the ACL categories that lockstep derives must equal those that were recorded from redis-server 7.0.15.
 func TestCategoriesAreRedis(t *testing.T) {
 	engine := luavm.New(luavm.Options{Now: func() time.Duration { return 0 }, TimeLimit: time.Second})
 	table := store.NewTable(store.Commands(), engine.Commands(), server.Commands())
@@ -109,8 +108,7 @@ func wantError(t *testing.T, c *respclient.Conn, prefix string, args ...string) 
 	}
 }
 
-// TestUsersOnEveryNode makes a user through one follower, and logs in as that user on the other follower. It logs in at once, and
-// again after a restart of all nodes.
+// TestUsersOnEveryNode: a user made through one follower can log in on the other one, at once and after a restart of all nodes.
 func TestUsersOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -133,15 +131,13 @@ func TestUsersOnEveryNode(t *testing.T) {
 	}
 	wantError(t, c, "NOPERM this user has no permissions to access one of the keys", "GET", "b")
 	wantError(t, c, "NOPERM this user has no permissions to run the 'hset' command", "HSET", "a", "f", "v")
-	// A script runs on the leader. But if the script uses a command or a key to which the user has no right, the refusal is in the ACL
-	// LOG of the node to which the client is connected.
+	// A script runs on the leader, but a refusal of its command or key is in the ACL LOG of its client's node.
 	wantError(t, c, "ERR The user executing the script can't access at least one of the keys", "EVAL", "return redis.call('GET', 'b')", "0")
 	wantLogged(t, two, "b key lua alice")
 	if got, err := leader.Do("ACL", "LOG"); err != nil || len(got.([]any)) != 0 {
 		t.Errorf("the leader's log: %v, %v", got, err)
 	}
-	// The leader runs commands for clients of all nodes. When rights are taken away through one node, they are gone at once for the
-	// clients of all nodes.
+	// Rights that are taken away through one node are gone at once for the clients of all nodes.
 	if got, err := one.Do("ACL", "SETUSER", "alice", "-set"); got != "OK" {
 		t.Fatal(got, err)
 	}

@@ -125,9 +125,8 @@ func recordRedis(t *testing.T, file string) {
 	}
 }
 
-// TestACLFileOfACluster: an ACL file gives three nodes their first users. ACL LOAD at a follower replaces the users on every node,
-// and no node is without users in between. The nodes disconnect the clients of a removed user, and no others. After a restart the
-// nodes use the users of the cluster, and log that the ACL file has other users.
+// TestACLFileOfACluster: ACL LOAD at a follower replaces the users on every node. After a restart, the users of the cluster count, not
+// the file.
 func TestACLFileOfACluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -234,8 +233,7 @@ func TestACLFileOfACluster(t *testing.T) {
 	}
 }
 
-// TestACLLoadWithoutTheDefaultUser: if the ACL file does not name the default user, that user stays as it is. In an earlier
-// version, ACL LOAD let everybody in, or made the password of --requirepass valid again.
+// TestACLLoadWithoutTheDefaultUser: if the ACL file does not name the default user, ACL LOAD leaves that user as it is.
 func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	if err := os.WriteFile(file, []byte("user app on >of-app ~* &* +@all\n"), 0o600); err != nil {
@@ -271,8 +269,7 @@ func TestACLLoadWithoutTheDefaultUser(t *testing.T) {
 	}
 }
 
-// TestACLFileOfAnOldCluster: a node's ACL file has a line for the default user. Once the users of the cluster have been set, the
-// node ignores that line, both for commands and for scripts. An earlier version applied the line to commands.
+// TestACLFileOfAnOldCluster: once the users of the cluster have been set, a node ignores the default user in its ACL file.
 func TestACLFileOfAnOldCluster(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	write := func(text string) {
@@ -306,8 +303,7 @@ func TestACLFileOfAnOldCluster(t *testing.T) {
 	})
 }
 
-// TestACLFileAtTheStart: a node does not start with an unusable ACL file, nor with one that lets everybody
-// in. If the file does not name the default user, that user gets the password of --requirepass.
+// TestACLFileAtTheStart: a node does not start with an unusable ACL file, nor with one that lets everybody in.
 func TestACLFileAtTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	for _, c := range []struct {

@@ -53,7 +53,7 @@ func administer(name string, args []string, stdout io.Writer) error {
 	return nil
 }
 
-// printReply prints the reply to status as one name and value per line, the reply to members as a table, and any other reply as it is.
+// printReply prints the reply to the command name: lines for status, a table for members, and otherwise text.
 func printReply(w io.Writer, name string, reply any) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	switch name {
@@ -95,8 +95,7 @@ func printReply(w io.Writer, name string, reply any) error {
 	return tw.Flush()
 }
 
-// visible replaces everything that could control a terminal, such as an escape sequence, by a readable form. It keeps line breaks.
-// The text may come from a stranger who answers in place of a node.
+// visible replaces everything that could control a terminal, except line breaks: a stranger may answer in place of a node.
 func visible(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

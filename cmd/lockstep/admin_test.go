@@ -42,8 +42,7 @@ func TestOtherRepliesAreErrors(t *testing.T) {
 	}
 }
 
-// TestHashNamesItsIndex: the output of status says at which log index the state has the printed hash, so that an operator can
-// compare the hashes of two nodes.
+// TestHashNamesItsIndex: status says at which log index the state has the printed hash, so that hashes can be compared.
 func TestHashNamesItsIndex(t *testing.T) {
 	var b strings.Builder
 	if err := printReply(&b, "status", []any{"applied", int64(9), "state-index", int64(7), "state-hash", "0123456789abcdef"}); err != nil {

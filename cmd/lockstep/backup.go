@@ -21,8 +21,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// parseMixed parses a command line as the function parse does, for commands that accept flags before, between and after
-// their arguments. It returns the arguments. If help is asked for, it prints the command's help.
+// parseMixed is parse for commands that accept flags before, between and after their arguments.
 func parseMixed(fs *flag.FlagSet, args []string, stdout io.Writer) (rest []string, err error) {
 	if err := parseEnvironment(fs); err != nil {
 		return nil, err
@@ -99,8 +98,7 @@ func tellBackup(w io.Writer, path string, facts raftfsm.BackupFacts) error {
 	return err
 }
 
-// takeBackup writes a node's backup to a file at path. The file's name ends in .part until the backup is complete, on disk and
-// verified. If takeBackup fails or is interrupted by SIGINT or SIGTERM before that, it removes the file.
+// takeBackup writes a node's backup to a file at path. The name ends in .part until the backup is verified; otherwise no file is left.
 func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.BackupFacts, err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
 		return facts, errors.Join(fmt.Errorf("%s exists: name another file, or remove it first", path), err)
@@ -112,9 +110,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 	defer c.Close()
 	stopped, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	// A backup has all values in clear text. If somebody else could put a file or a link at the path of the part, that
-	// file would decide who may read the backup. So os.CreateTemp makes a new file that only this user may read. Its
-	// random name keeps two backups to the same path apart.
+	// A backup has all values in clear text. os.CreateTemp makes a new file that only this user may read, so nobody else can prepare
+	// it.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.part")
 	if err != nil {
 		return facts, err
@@ -149,9 +146,8 @@ func takeBackup(o adminOptions, path string, stdout io.Writer) (facts raftfsm.Ba
 	return facts, errors.Join(d.Sync(), d.Close())
 }
 
-// receivePart receives a node's backup, writes it to f, closes f, and reads it back. f is the part: the unfinished file of the
-// backup to path. receivePart does not build the state from the backup, because a node on the same machine may need most of the
-// memory.
+// receivePart receives a node's backup into f, the part of the backup to path, and checks it without building the state, which takes
+// much memory.
 func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (facts raftfsm.BackupFacts, complete bool, err error) {
 	_ = lockPart(f) // some file systems have no locks; on these, removeLeftovers removes no part
 	if err = removeLeftovers(path, f.Name()); err == nil {
@@ -166,8 +162,8 @@ func receivePart(o adminOptions, c *respclient.Conn, f *os.File, path string) (f
 // lockPart locks the part of a backup as long as this process has it open.
 func lockPart(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
-// removeLeftovers removes the parts that earlier backups to path have left because they were interrupted: no process locks such a
-// part. It does not remove the part "own", which belongs to the present backup.
+// removeLeftovers removes the parts of interrupted backups to path, which no process locks, but not the part own of the present
+// backup.
 func removeLeftovers(path, own string) error {
 	parts, err := filepath.Glob(escapeGlob(path) + ".*.part")
 	for _, part := range parts {
@@ -199,8 +195,8 @@ func keepBackup(part, path string) error {
 	return os.Rename(part, path)
 }
 
-// receiveBackup reads a backup from a node, piece by piece, and writes it to w. complete is true if the node knows that the
-// backup has every write that was acknowledged before it began.
+// receiveBackup copies a backup from a node to w. complete is true if the backup has every write that was acknowledged before it
+// began.
 func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bool, err error) {
 	timer := time.AfterFunc(o.timeout, func() { c.Close() })
 	defer timer.Stop()
@@ -212,8 +208,8 @@ func receiveBackup(o adminOptions, c *respclient.Conn, w io.Writer) (complete bo
 	if len(begun) != 2 {
 		return false, fmt.Errorf("the node at %s answered %v", o.addr, reply)
 	}
-	// A stranger may answer in place of a node. So CheckBackup gives up at the first byte that no backup can have there. A transfer
-	// that takes longer than server.BackupMost is cut off; a node cuts it off, too. In both cases the part is removed.
+	// A stranger may answer in place of a node. So CheckBackup gives up at the first impossible byte, and the transfer ends after
+	// server.BackupMost.
 	defer time.AfterFunc(server.BackupMost, func() { c.Close() }).Stop()
 	in := &pieces{o: o, c: c, name: fmt.Sprint(begun[0]), timer: timer, w: w}
 	_, err = raftfsm.CheckBackup(in)

@@ -31,8 +31,7 @@ func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// TestBackupProcess takes a backup of a cluster of three nodes under load, through one node and with a password. It then begins a
-// new cluster from the backup.
+// TestBackupProcess takes a backup of three nodes under load, and begins a new cluster from it.
 func TestBackupProcess(t *testing.T) {
 	list := nodes.Start(t, 3, "--requirepass", "secret")
 	do := func(n *nodes.Node, args ...string) any {
@@ -133,8 +132,7 @@ func TestBackupProcess(t *testing.T) {
 	}
 }
 
-// Whoever makes a backup file chooses the name of the node in it. So the command prints the name in a form that cannot control the
-// terminal.
+// Whoever makes a backup file chooses the name of the node in it. The printed name must not control the terminal.
 func TestNameInABackup(t *testing.T) {
 	for name, want := range map[string]string{"n1": "taken on n1 at", "größe": "taken on größe at", "\x1b]0;x\a": `taken on "\x1b]0;x\a" at`, "a\nb": `taken on "a\nb" at`, "\xff": `taken on "\xff" at`} {
 		var out strings.Builder
@@ -144,8 +142,7 @@ func TestNameInABackup(t *testing.T) {
 	}
 }
 
-// TestTwoBackupsToOnePath: while a first backup writes its part, the node refuses a second backup to the same path. The second
-// one does not remove the part of the first. The part of an earlier backup that was interrupted is removed.
+// TestTwoBackupsToOnePath: a second backup to the same path does not remove the part of the first.
 func TestTwoBackupsToOnePath(t *testing.T) {
 	var whole bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
@@ -190,8 +187,7 @@ func TestTwoBackupsToOnePath(t *testing.T) {
 	}
 }
 
-// TestBackupWithoutEnd: a stranger answers in the place of a node, and sends small pieces without end, a piece that is too
-// large, or bytes that no backup can have. In each case the command ends, and leaves nothing on the disk.
+// TestBackupWithoutEnd: whatever a stranger sends in the place of a node, the command ends, and leaves nothing on the disk.
 func TestBackupWithoutEnd(t *testing.T) {
 	var whole bytes.Buffer
 	if err := raftfsm.New(nil).Snapshot().WriteBackup(&whole, raftfsm.BackupHead{Node: "n1"}); err != nil {
@@ -338,8 +334,8 @@ func giveBackup(conn net.Conn, begin string, pieces []string, meanwhile bool, do
 	}
 }
 
-// TestBackupOfAStranger: a node restarts and has no leader. It has not applied its log, so it does not know the cluster's
-// password yet. It must not give its log as a backup to a client without the password.
+// TestBackupOfAStranger: a node that has not applied its log, and so does not know the cluster's password yet, gives no backup without
+// it.
 func TestBackupOfAStranger(t *testing.T) {
 	list := nodes.Start(t, 3)
 	admin := list[0].Dial()

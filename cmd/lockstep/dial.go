@@ -18,8 +18,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// adminOptions are the flags of the commands that talk to a running node: its address, the user, and how to trust the node. The
-// TLS flags have the same names as in redis-cli.
+// adminOptions are the flags of the commands that talk to a running node. The TLS flags have the same names as in redis-cli.
 type adminOptions struct {
 	addr, user    string
 	password      string
@@ -115,8 +114,7 @@ func (o *adminOptions) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// mostReply is how many bytes of memory a reply to this program may take. A piece of a backup is the largest reply that a node
-// sends.
+// mostReply is how many bytes of memory a reply to this program may take. The largest reply is a piece of a backup.
 const mostReply = 2 * server.BackupPiece
 
 // askNode connects to a node, sends it one command and returns the reply.

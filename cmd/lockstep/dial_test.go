@@ -21,8 +21,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestAdminAsAUser: an administration command may log in as any ACL user who has the right to that command. The password need not
-// be on the command line.
+// TestAdminAsAUser: an administration command may log in as any ACL user who has the right to it.
 func TestAdminAsAUser(t *testing.T) {
 	n := nodes.Start(t, 1, "--requirepass", "secret")[0]
 	c := n.Dial()

@@ -10,9 +10,8 @@ import (
 	"lockstep/server"
 )
 
-// advertised returns the address that clients get for a listener. That is the given address or, if none is given, the address on
-// which the node listens. If the node listens on all interfaces, advertised replaces the host by one at which others find this
-// node, if it knows one.
+// advertised returns the address that clients get for a listener: given or, without it, listen, if possible with a host that others
+// know.
 func (o *options) advertised(given, listen string) string {
 	if listen == "" {
 		return ""
@@ -122,17 +121,15 @@ func (ls listeners) close() (err error) {
 	return err
 }
 
-// newSentinel makes the server that answers a node's Sentinel clients. sc is the configuration of the node's server for Redis
-// clients, from which newSentinel derives its own. ln is the listener for Sentinel clients, and secret says whether it speaks
-// TLS.
+// newSentinel makes the server for Sentinel clients at ln, from the configuration sc of the server for Redis clients. secret says
+// whether ln speaks TLS.
 func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listener, secret bool) *server.Server {
 	own := server.Default() // a Sentinel has a run id of its own
 	sc.RunID, sc.Port, sc.TLSPort, sc.Bind = own.RunID, portOf(ln), 0, hostOf(ln)
 	if secret {
 		sc.Port, sc.TLSPort = 0, portOf(ln)
 	}
-	// The node's server decides who may log in, and which administration commands a user may run. The Sentinel must not use the
-	// users of the ACL file, because the cluster may have other users by now.
+	// The node's server decides who may log in. The ACL file must not count here: the cluster may have other users by now.
 	sc.ACLFile, sc.ACLUsers = "", nil
 	if o.sentinelAuth == "no" {
 		// Any client may ask for the leader without a password, but no client may stop the node by SHUTDOWN.
@@ -141,8 +138,7 @@ func newSentinel(o options, sc server.Config, node *cluster.Node, ln net.Listene
 	return server.NewSentinel(sc, node, o.masterName, secret)
 }
 
-// serve starts to serve every listener. When it can no longer serve a listener, the result goes into the channel ended. The channel
-// has room for the results of all listeners.
+// serve starts to serve every listener. ended gets the result of each listener that is no longer served, and has room for all.
 func (p *parts) serve() (ended chan error) {
 	ended = make(chan error, 6)
 	for _, l := range []struct {

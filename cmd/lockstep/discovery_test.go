@@ -171,8 +171,7 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	shard := speak(t, old.o.clusterListen)
 	shard.ask("SSUBSCRIBE news")
 
-	// SENTINEL FAILOVER is refused while a failover is in progress. If the nodes elected twice at their start, the second election
-	// counts as a failover. So the test tries again.
+	// SENTINEL FAILOVER is refused while a failover is in progress, such as a second election at the start.
 	until(t, "a failover", func() bool { return speak(t, list[0].o.sentinelListen).ask("SENTINEL FAILOVER mymaster") == "+OK" })
 	var event string
 	for i, s := range subs {
@@ -221,8 +220,8 @@ func TestDiscoveryThroughTransfer(t *testing.T) {
 	}
 }
 
-// TestWaitAgreesWithInfo: a client takes a number of replicas from INFO and sends it with WAIT, as
-// Redisson does. The reply is that number, even while one of the nodes is dead.
+// TestWaitAgreesWithInfo: WAIT for the number of replicas in INFO, as Redisson sends it, returns that number, even while a node is
+// dead.
 func TestWaitAgreesWithInfo(t *testing.T) {
 	list := startMembers(t)
 	id := list[0].parts.node.Topology().Leader
@@ -306,8 +305,7 @@ func TestDiscoveryFlags(t *testing.T) {
 	refused(t, exitRuntime, []string{"--cluster-listen", ln.Addr().String()}, "--listen", free[0], "--cluster-listen", ln.Addr().String())
 }
 
-// TestSentinelAuth: the Sentinel listener asks for the same password as the port for data, unless --sentinel-auth no lets
-// anybody ask where the leader is. The rights of the default user in the ACL file hold for the port for data only.
+// TestSentinelAuth: the Sentinel listener asks for the password of the port for data, unless --sentinel-auth is no.
 func TestSentinelAuth(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "users.acl")
 	if err := os.WriteFile(file, []byte("user default on >secret ~* &* +@read +config\nuser few on >p -@all\n"), 0o600); err != nil {

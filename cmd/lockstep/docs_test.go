@@ -24,9 +24,7 @@ var ofOthers = []string{
 // namedSection matches the words by which a document names a section of another document.
 var namedSection = regexp.MustCompile(`([\w./-]+\.md)\)?(?:,? \(?| 的 )["“]([^"”]+)["”]`)
 
-// TestDocumentsAreTrue: the flags, variables, tests, files and make targets that the documents name
-// exist. So do the files and sections to which the documents link. docs/README.md lists every
-// document of docs.
+// TestDocumentsAreTrue: the flags, variables, tests, files, make targets and sections that the documents name exist.
 func TestDocumentsAreTrue(t *testing.T) {
 	var flags []string
 	for _, group := range flagGroups() {
@@ -89,8 +87,7 @@ func TestTargetsAreListed(t *testing.T) {
 	}
 }
 
-// checkSections fails the test if the document names a section that another document does not have, or if the document itself has
-// two sections of the same name.
+// checkSections fails the test if the document names a section that does not exist, or has one twice.
 func checkSections(t *testing.T, path, doc string) {
 	t.Helper()
 	name := strings.TrimPrefix(path, root+"/")

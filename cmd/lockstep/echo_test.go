@@ -18,8 +18,7 @@ import (
 	"lockstep/conformance/transcript"
 )
 
-// echoClient is a client that sends pipelines. Each command has a unique reply, so a reply that belongs to another command or to
-// another echoClient is noticed.
+// echoClient is a client that sends pipelines. Each command has a unique reply, so a reply that belongs elsewhere is noticed.
 type echoClient struct {
 	name string
 	resp int
@@ -293,9 +292,8 @@ func ledAway(t *testing.T, list []*nodes.Node, home *nodes.Node) (leader *nodes.
 	return leader
 }
 
-// J9: an earlier version confused replies. When a node forwarded pipelines to the leader, a reply could go to another request, or
-// to another client. Here each reply to a follower's client must be the reply to the client's own request, or an error. That holds
-// while the leader hands over, dies, or is suspended for longer than an election takes.
+// J9: replies to forwarded pipelines went to other requests or clients. Here each reply belongs to its request, whatever happens to
+// leaders.
 func TestJ9RepliesBelongToTheirRequests(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -40,9 +40,7 @@ func parseEnvironment(fs *flag.FlagSet) error {
 	return nil
 }
 
-// emptyFlags returns an error if one of the given flags was set to an empty value, by the command line or by its environment
-// variable. The usual reason is that a variable in the caller's own script is not set. It would be dangerous to ignore such a flag:
-// a node with an empty --join would become a cluster of its own.
+// emptyFlags returns an error for each given flag that is set and empty: with an empty --join, a node would found a cluster.
 func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 	fs.Visit(func(f *flag.Flag) {
 		if slices.Contains(names, f.Name) && strings.TrimSpace(f.Value.String()) == "" {
@@ -55,9 +53,8 @@ func emptyFlags(fs *flag.FlagSet, names ...string) (faults error) {
 	return faults
 }
 
-// unknownVariables returns an error for variables that have this program's prefix but belong to no flag. Usually the name is
-// mistyped, and the intended flag is not set. It accepts the variables of other commands' flags, because all commands in a
-// container have the same environment.
+// unknownVariables returns an error for variables that have this program's prefix, but are known to no command: the names are probably
+// mistyped.
 func unknownVariables(environ []string) (faults error) {
 	known := []string{peerSecretEnv}
 	for _, group := range flagGroups() {
@@ -88,8 +85,7 @@ func ofAService(name, value string) bool {
 	return serviceVariable.MatchString(name) || serviceURL.MatchString(name+"="+value)
 }
 
-// nearest returns the word that needs the fewest edits to become the given one. It returns "" if every word needs too many edits
-// for a typing error.
+// nearest returns the word that needs the fewest edits to become the given one, or "" if all need too many for a typing error.
 func nearest(word string, words []string) (best string) {
 	least := 1 + min(4, len(strings.TrimPrefix(word, envPrefix))/2)
 	for _, w := range words {

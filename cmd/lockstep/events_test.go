@@ -88,8 +88,8 @@ func mustDo(t *testing.T, n *nodes.Node, want string, args ...string) {
 	}
 }
 
-// TestEventsOnEveryNode turns keyspace notifications on through a follower. Subscribers of all nodes get the notifications. They
-// also get them from the next leader, and after a restart of all nodes.
+// TestEventsOnEveryNode: subscribers of all nodes get keyspace notifications that were turned on through a follower, also after a
+// change of leader and a restart.
 func TestEventsOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -139,8 +139,7 @@ func TestEventsOnEveryNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// In TestTrackingOnEveryNode, clients of all nodes read a key, and then a client of one node changes the key. Every client that has
-// read the key is told of the change, except a client with NOLOOP that has made the change itself.
+// TestTrackingOnEveryNode: a client that has read a key is told of changes through any node, but with NOLOOP not of its own.
 func TestTrackingOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	mustDo(t, list[0], "OK", "SET", "k", "0")
@@ -160,8 +159,7 @@ func TestTrackingOnEveryNode(t *testing.T) {
 		}
 	}
 	for i, writer := range noloop {
-		// Each round has a key of its own. A node that lags behind may apply an earlier change of a key only after the client has read
-		// the key, and would tell the client of that change, too.
+		// Each round has a key of its own: a node that lags behind would tell the client of an earlier change.
 		key := fmt.Sprintf("k%d", i)
 		for _, l := range append(plain, noloop...) {
 			l.send("EXISTS " + key)

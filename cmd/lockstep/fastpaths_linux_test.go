@@ -30,8 +30,7 @@ func TestWithout(t *testing.T) {
 	}
 }
 
-// usedBy starts a node with these flags and writes to it. Then it counts, for each fast path that uses descriptors, the node's
-// descriptors of that kind.
+// usedBy starts a node, writes to it, and counts the node's descriptors for each fast path that uses descriptors.
 func usedBy(t *testing.T, flags ...string) map[string]int {
 	t.Helper()
 	n := nodes.Start(t, 1, flags...)[0]

@@ -103,8 +103,7 @@ func (w worded) IsBoolFlag() bool {
 	return is && b.IsBoolFlag()
 }
 
-// word puts the values of duration, bool and integer flags into worded. String flags accept every value, and the errors of this
-// package's own flag types already name the accepted values.
+// word puts the values of duration, bool and integer flags into worded. Other flags accept every value, or say what they accept.
 func word(fs *flag.FlagSet) {
 	fs.VisitAll(func(f *flag.Flag) {
 		got, is := f.Value.(flag.Getter)

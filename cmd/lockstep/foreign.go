@@ -7,9 +7,8 @@ import (
 	"strings"
 )
 
-// foreignFlags has flags of redis-server and redis-cli that users may try, with what they should write instead. It omits a flag
-// that lockstep has with the same meaning. It also omits a flag whose name is almost the name of the right lockstep flag: flagFault
-// finds the right one by its name.
+// foreignFlags has flags of redis-server and redis-cli, with what users should write instead. It omits those for which flagFault finds
+// the right name.
 var foreignFlags = map[string]string{
 	"port":                    "--listen HOST:PORT, such as --listen 127.0.0.1:6379",
 	"bind":                    "--listen HOST:PORT, such as --listen 0.0.0.0:6379, which needs --requirepass-file or --aclfile",
@@ -64,8 +63,7 @@ const (
 	atRunTime = "CONFIG SET at a running node"
 )
 
-// flagFault makes an error of package flag readable for users. For an unknown flag it names the flag that the user probably
-// meant. For a secret that is given twice it removes the secret, which package flag puts into the error.
+// flagFault makes an error of package flag readable for users. It names the flag that the user probably meant, and removes a secret.
 func flagFault(fs *flag.FlagSet, err error) error {
 	if at := strings.LastIndex(err.Error(), givenTwice); at >= 0 {
 		return errors.New(err.Error()[at:])

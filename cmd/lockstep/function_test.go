@@ -9,9 +9,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestFunctionsOnEveryNode loads a library through a follower. Its functions can then be called through every node, after a change
-// of leader and after a restart of all nodes, too. After FUNCTION FLUSH no node has the functions, and after FUNCTION RESTORE every
-// node has them again.
+// TestFunctionsOnEveryNode: functions that were loaded through a follower can be called through every node, also after a change of
+// leader and a restart.
 func TestFunctionsOnEveryNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	leader := nodes.Leader(list)
@@ -129,8 +128,7 @@ func TestEndlessFunction(t *testing.T) {
 	}
 }
 
-// spin calls the endless function until the server is busy with it. It may have to call it again: on a machine with too little
-// processor time, an election may end the first call. spin returns the channel that will get the result of the call.
+// spin calls the endless function, perhaps again after an election, until the server is busy. It returns the channel for the result.
 func spin(t *testing.T, from *nodes.Node) <-chan error {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// healthOptions are the flags of `lockstep health`. --http-listen and --http-tls have the same names as flags of serve, so they
-// have the same environment variables. In a container, both commands read these variables.
+// healthOptions are the flags of `lockstep health`. Those that have the names of flags of serve have the same environment variables.
 type healthOptions struct {
 	addr    string
 	tls     bool

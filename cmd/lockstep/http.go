@@ -42,10 +42,8 @@ type guardian struct {
 	protected func() bool // asked at each request: CONFIG SET may turn protected mode on or off
 }
 
-// only(command, page) is a handler. It shows page to a client if the client's ACL user may run command, a command of the Redis
-// protocol. The client names its user by Basic authentication. A client that names none is the default user, if that user
-// needs no password. In protected mode, some clients must name a user that needs a password: a client on another machine, and a
-// client whose request has a foreign host name (nearHost).
+// only(command, page) is a handler that shows page to a client whose ACL user may run command. Without Basic authentication, that is
+// the default user. In protected mode, a client from elsewhere (near, nearHost) must name a user that needs a password.
 func (g guardian) only(command string, page http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
@@ -73,9 +71,8 @@ func unknown(w http.ResponseWriter) {
 // near reports whether a client is on this machine.
 func near(addr string) bool { return loopback(addr) }
 
-// nearHost reports whether a request names its host as localhost or by an IP address. A request with another name does not count as
-// this machine's own. A foreign web page in a browser on this machine could make its own host name lead to this machine (DNS
-// rebinding), and read the answer.
+// nearHost reports whether a request names its host as localhost or by an IP address. Another name may be a foreign web page's (DNS
+// rebinding).
 func nearHost(host string) bool {
 	if bare, _, err := net.SplitHostPort(host); err == nil {
 		host = bare

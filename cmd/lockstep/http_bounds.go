@@ -14,16 +14,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// connectionCap limits the number of connections. When there are too many, it closes a connection of the address that has the most.
-// So a supervisor can always connect, whatever strangers do.
+// connectionCap limits the number of connections: it closes one of the address that has the most. So a supervisor can always connect.
 type connectionCap struct {
 	mu      sync.Mutex
 	conns   map[net.Conn]*httpConnection
 	changes int
 }
 
-// httpConnection is a connection. end cancels the context of its requests, so that a waiting request gives up when the connection
-// is closed. net/http itself does not notice the close as long as the connection has further unread requests.
+// httpConnection is a connection. end cancels the context of its requests: net/http does not notice a close while unread requests are
+// left.
 type httpConnection struct {
 	end   context.CancelFunc
 	from  netip.Addr // an IPv6 network of 64 bits counts as one address
@@ -35,8 +34,7 @@ func newConnectionCap() *connectionCap {
 	return &connectionCap{conns: map[net.Conn]*httpConnection{}}
 }
 
-// context returns the context of a new connection's requests, and records the connection. If there are now more than
-// httpConnections, it closes one of them. net/http calls context for each new connection.
+// context returns the context of a new connection's requests. Beyond httpConnections, it closes a connection.
 func (c *connectionCap) context(ctx context.Context, conn net.Conn) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -73,9 +71,8 @@ func (c *connectionCap) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// leastWanted returns the connection to close, which is never the newest. It looks only at the address with the most connections.
-// Of these connections, it chooses the one that has been idle for longest. If none is idle, it chooses the one that has been in its
-// present state for longest. A new connection does not count as idle: it may be a probe, whose request comes within milliseconds.
+// leastWanted returns the connection to close, never the newest: of the address with the most connections, the longest idle or else
+// the longest unchanged.
 func (c *connectionCap) leastWanted(newest net.Conn) (gone net.Conn) {
 	count := map[netip.Addr]int{}
 	for _, one := range c.conns {
@@ -100,8 +97,7 @@ func (h *httpConnection) wantedLess(other *httpConnection, count map[netip.Addr]
 	return h.since < other.since
 }
 
-// network returns the IPv4 address of a client, or its IPv6 network of 64 bits, because whoever has one address of such a network
-// has all of them.
+// network returns the IPv4 address of a client, or its IPv6 network of 64 bits: one client may have all addresses of such a network.
 func network(a net.Addr) netip.Addr {
 	at, err := netip.ParseAddrPort(a.String())
 	if err != nil {
@@ -159,9 +155,8 @@ func oneAtATime(page http.HandlerFunc) http.HandlerFunc {
 
 const errProfile = "another client reads a profile: try again when it has it"
 
-// paced returns a handler that limits the rate of requests. It lets a burst of them through, and after that at most as many per
-// second as limit says; the others wait. Strangers can send any number of requests, and each answer takes processor time from Redis
-// clients.
+// paced returns a handler that lets through a burst of requests, and then limit per second, so that strangers cannot take much
+// processor time.
 func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	pace := rate.NewLimiter(limit, burst)
 	first := make(chan struct{}, 1) // only one request at a time waits for pace, because pace keeps the turn of a client that disconnects
@@ -179,9 +174,8 @@ func paced(pages http.Handler, limit rate.Limit, burst int) http.HandlerFunc {
 	}
 }
 
-// promptly returns a handler that limits the rate of probes and the rate of all other requests separately. No http.ServeMux may
-// stand before the two limits. A ServeMux answers some requests itself, with a redirect, or with 400 for the path *, and such
-// answers would have no limit.
+// promptly returns a handler that limits the rates of probes and of other requests. An http.ServeMux before it would give answers
+// without a limit.
 func promptly(probes, other http.Handler) http.HandlerFunc {
 	quick, slow := paced(probes, probeRate, probeRate), paced(other, httpRate, httpBurst)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -194,8 +188,7 @@ func promptly(probes, other http.Handler) http.HandlerFunc {
 	}
 }
 
-// withoutBody refuses a request that has a body, which no page needs, and closes its connection. net/http would first read a
-// quarter of a megabyte of the body. In chunks of one byte, that takes milliseconds of processor time for each request.
+// withoutBody refuses a request that has a body, which no page needs: net/http would spend much processor time on the body.
 func withoutBody(pages http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {

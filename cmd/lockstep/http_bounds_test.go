@@ -38,8 +38,7 @@ func (c *fakeHTTPConn) Close() error {
 	return nil
 }
 
-// Strangers keep all connections busy. A probe can still connect, and its connection is not closed in favour of strangers. Of the
-// strangers' connections, an idle one is closed first, then the one that has waited for longest.
+// While strangers keep all connections busy, a probe can connect and stays connected.
 func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	for _, from := range []string{"192.0.2.1:%d", "[2001:db8::%x]:9"} {
 		c := newConnectionCap()
@@ -80,9 +79,7 @@ func TestProbesComeInBesideBusyConnections(t *testing.T) {
 	}
 }
 
-// A new connection may be a probe whose request has not been read yet. It is not closed even if strangers from many addresses send
-// requests that take long. Such requests are easy to make: net/http keeps a connection for half a second after it has refused a
-// long header.
+// A new connection, which may be a probe, is not closed, even if strangers from many addresses send requests that take long.
 func TestNewConnectionsAreNotIdle(t *testing.T) {
 	c := newConnectionCap()
 	open := func(n int) *fakeHTTPConn {
@@ -250,9 +247,8 @@ func (l *pipeListener) Close() error {
 
 func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
-// TestEveryRequestHasAPace: a client repeats one request on one connection without end. Whatever the request is, the client gets
-// few answers per second, or the connection is closed. net/http answers some of these requests without a handler. A ServeMux would
-// answer others itself.
+// TestEveryRequestHasAPace: whatever request a client repeats on one connection, it gets few answers per second, or the connection is
+// closed.
 func TestEveryRequestHasAPace(t *testing.T) {
 	for _, request := range []string{
 		"GET /nothing HTTP/1.1\r\nHost: localhost", "GET //x HTTP/1.1\r\nHost: localhost", "POST /healthz HTTP/1.1\r\nHost: localhost",

@@ -13,8 +13,7 @@ import (
 	"lockstep/cluster"
 )
 
-// FuzzHTTP sends bytes to the HTTP port, and then closes its sending half. The server closes the connection, after an answer in
-// HTTP or without one. The answer shows nothing of /debug or of the guarded metrics.
+// FuzzHTTP: whatever bytes come, the server closes the connection, and shows nothing of /debug or of the guarded metrics.
 func FuzzHTTP(f *testing.F) {
 	for _, in := range []string{
 		"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n", "GET /debug/pprof/ HTTP/1.1\r\nHost: localhost\r\n\r\n",

@@ -44,8 +44,8 @@ func page(t *testing.T, client *http.Client, url, name, password, host string) (
 	return resp.StatusCode, string(body)
 }
 
-// TestPagesAndRights: everybody may read the pages for probes. /debug needs an ACL user with the right to DEBUG. If the
-// operator protects /metrics, it needs a user with the right to INFO.
+// TestPagesAndRights: everybody may read the pages for probes. /debug needs the right to DEBUG, and protected /metrics the right to
+// INFO.
 func TestPagesAndRights(t *testing.T) {
 	list, _ := nodes.StartSecret(t, 1, "--requirepass", "of all", "--http-metrics-auth", "--http-tls")
 	n := list[0]
@@ -96,8 +96,7 @@ func TestPagesAndRights(t *testing.T) {
 	checkHealth(t, []string{"--http-listen", n.HTTPAddr}, exitRuntime, "")
 }
 
-// TestPagesWithoutPassword: without a password, only clients on this machine may read /debug. A web
-// page of somebody else must not read it through a browser on this machine.
+// TestPagesWithoutPassword: without a password, only clients on this machine may read /debug, and not for a foreign web page.
 func TestPagesWithoutPassword(t *testing.T) {
 	n := nodes.Start(t, 1)[0]
 	for host, want := range map[string]int{"": 200, "localhost:8379": 200, "evil.example": 401, "evil.example:8379": 401} {
@@ -175,8 +174,7 @@ func (r *httpRecorder) Header() http.Header         { return r.header }
 func (r *httpRecorder) Write(p []byte) (int, error) { return len(p), nil }
 func (r *httpRecorder) WriteHeader(status int)      { r.status = status }
 
-// TestHTTPLimits: the size of headers is bounded, and so is the number of connections without a request. A client that sends a
-// request still gets a connection.
+// TestHTTPLimits: the size of headers and the number of connections are bounded.
 func TestHTTPLimits(t *testing.T) {
 	srv := newHTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "here") }), slog.New(slog.DiscardHandler))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

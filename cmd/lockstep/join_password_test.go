@@ -10,8 +10,7 @@ import (
 	"lockstep/server/respclient"
 )
 
-// A node that is started without the cluster's password, or with another one, serves no client that does not know the cluster's
-// password. That holds while the node joins, when it is a member, when it leads, and after it is started again.
+// A node that is started without the cluster's password never serves a client that does not know this password.
 func TestJoinWithoutThePassword(t *testing.T) {
 	list := nodes.Start(t, 3, "--requirepass", "sesame")
 	leader := list[0].Dial()
@@ -21,8 +20,7 @@ func TestJoinWithoutThePassword(t *testing.T) {
 	if got, err := leader.Do("SET", "lock", "me"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// The commands in the list led need the leader. A node answers the commands in the list local by itself, as soon as it knows
-	// something of the cluster. The few commands in the list early are for moments at which the node may know nothing.
+	// The commands in led need the leader, those in local only a node that knows something of the cluster, those in early nothing.
 	led := []string{"GET lock", "DEL lock", "AUTH wrong", "AUTH default wrong", "AUTH another", "HELLO 2 AUTH default another", "CONFIG GET requirepass", "ACL LIST", "MONITOR", "EVAL return 0",
 		"KEYS *", "ACL SETUSER eve on nopass ~* +@all", "CONFIG SET requirepass mine", "CLIENT LIST", "LOCKSTEP REMOVE n1", "LOCKSTEP TRANSFER n2", "LOCKSTEP ADD n9 127.0.0.1:1", "BLPOP list 1", "PUBLISH ch m"}
 	early := []string{"GET lock", "AUTH default wrong", "AUTH another", "CONFIG SET requirepass mine", "LOCKSTEP REMOVE n1"}
@@ -82,9 +80,8 @@ func TestJoinWithoutThePassword(t *testing.T) {
 	}
 }
 
-// The first node's password becomes the password of the cluster. A node that is a whole cluster may restart with another password,
-// as a Redis may. It may not restart without a password. After CONFIG SET has set the password, it may not restart with another
-// one.
+// The first node's password becomes the cluster's. A restart of a single node may change it, but not remove it, and not after CONFIG
+// SET.
 func TestPasswordOfTheFirstStart(t *testing.T) {
 	n := nodes.Start(t, 1, "--requirepass", "first")[0]
 	knows := func(when, password string, wrong ...string) {

@@ -18,13 +18,11 @@ import (
 	"lockstep/store"
 )
 
-// memoryShare is the part of a container's memory to which Go's memory may grow. The rest is for memory that is not Go's: threads,
-// and mapped pages of the log.
+// memoryShare is the part of a container's memory to which Go's memory may grow. The rest is for threads and mapped pages of the log.
 const memoryShare = 0.9
 
-// memoryPlan is the division of a limited memory (planMemory). If no limit is known, planMemory leaves all fields 0, and the
-// defaults apply. The plan leaves some memory unassigned: entries on their way to the disk and to the other nodes need it. The
-// unassigned memory also holds garbage, so that the collector does not run all the time.
+// memoryPlan is the division of a limited memory. planMemory leaves some memory unassigned, for entries and garbage, and all fields 0
+// without a limit.
 type memoryPlan struct {
 	data   int64 // maxmemory
 	script int64 // the memory of one script
@@ -35,8 +33,7 @@ type memoryPlan struct {
 	files  int   // the process's limit of open files; 0: not known; runNode sets it
 }
 
-// perClient is how many bytes of the planned memory there must be for each client that maxclients allows. An idle connection takes
-// up to 13 KB, with TLS up to 53 KB. So maxclients idle clients take at most about a fifth of that memory.
+// perClient is how many bytes of the planned memory there must be for each client of maxclients. An idle client takes at most a fifth.
 const perClient = 256 << 10
 
 // planMemory divides limit, the bytes to which Go's memory may grow. Measurements decided the shares: see TestGrowth and
@@ -51,12 +48,10 @@ func planMemory(limit int64) memoryPlan {
 		reply: min(max(limit/16, 9<<20), store.DefaultMaxReply), count: int(min(max(limit/perClient, 1), 10000))}
 }
 
-// fixedMemory is what a node may take besides data and clients: entries of up to 8 MB on their way to the disk and to other nodes,
-// the end of the log, buffers of the log's segments, and replies to followers.
+// fixedMemory is what a node may take besides data and clients, for entries, buffers of the log, and replies to followers.
 const fixedMemory = 72 << 20
 
-// ofMachine sets p.client for a node without a memory limit: clients may hold an eighth of the machine's memory, so that a stranger
-// cannot fill it. ofMachine sets no limit for the data: the operator does that by maxmemory.
+// ofMachine sets p.client for a node without a memory limit: clients may hold an eighth of the machine's memory.
 func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 	if p.client > 0 {
 		return
@@ -67,8 +62,6 @@ func (p *memoryPlan) ofMachine(memory memlimit.Provider) {
 }
 
 // fewestFiles is the least limit of open files with which a node starts. reservedFiles is how many open files clients never get.
-// They are for the log and its segments, for snapshots, and for the connections of members. Strangers at the peer port and the HTTP
-// port use them, too.
 const (
 	fewestFiles   = 1024
 	reservedFiles = 640
@@ -87,14 +80,12 @@ func openFiles() (int, error) {
 	return n, nil
 }
 
-// clientsWithin divides a limit of open files among the clients. Without that, strangers could hold all files, and the node could
-// not open the next file of its log. The result clients is the largest maxclients of each server. The result most is the largest
-// number of clients of one server that may be in the TLS handshake at once; it is never larger than the argument handshakes.
+// clientsWithin divides a limit of open files, so that strangers cannot keep the node from opening its log. clients is the largest
+// maxclients of each server. most is how many clients of one server may be in the TLS handshake at once, and never more than
+// handshakes.
 //
-// A server may hold more files than one for each of these clients. For a moment it may have an eighth more sessions than maxclients
-// (Server.makeRoom). When the largest number of clients is in the handshake with a TLS server, three other groups of clients hold
-// files, too: twice as many wait for the handshake, half as many were cut off and are ending, and a quarter as many wait for room
-// after the handshake.
+// For a moment a server has an eighth more sessions than maxclients (Server.makeRoom). Beside the clients in the handshake, twice as
+// many wait for it, half as many were cut off, and a quarter as many wait for room after it.
 func (o *options) clientsWithin(files, handshakes int) (clients, most int) {
 	servers, secret := 1, 0
 	if o.sentinelListen != "" {
@@ -124,10 +115,8 @@ func memoryOf(providers ...memlimit.Provider) (least int64) {
 	return least
 }
 
-// limitMemory finds the limit of Go's memory: GOMEMLIMIT or, without it, memoryShare of the memory of the container or service in
-// which the node runs. From this limit it derives the limits for the garbage collector and for package brake, sets them, and
-// returns the plan for the memory. If the collector had no limit, the heap could double before a collection. The kernel would then
-// kill a process whose live data has room enough.
+// limitMemory limits Go's memory by GOMEMLIMIT or, without it, by memoryShare of the container's memory. Otherwise the heap could
+// double before a collection, and the kernel would kill the process.
 func limitMemory(limit memlimit.Provider, log *slog.Logger) memoryPlan {
 	if got, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare)); err != nil {
 		// A machine without cgroups limits nothing.
@@ -166,12 +155,8 @@ var memoryLimit struct {
 	planned, set int64
 }
 
-// collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. It subtracts an eighth of
-// limit, at most 256 MiB. Memory grows while the collector runs, and grows without bound once the collector takes half of the
-// processor time. So in a flood, a collection must begin and end before all memory is used.
-//
-// Then collectorLimit adds the size of the ballast, which takes no physical memory, but which the collector counts. Without that,
-// the collector would run all the time in a small container.
+// collectorLimit returns the limit for the garbage collector of a process that may use limit bytes. A collection has to begin early,
+// because memory grows meanwhile. The ballast counts for the collector, but takes no memory.
 func collectorLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return limit
@@ -179,10 +164,8 @@ func collectorLimit(limit int64) int64 {
 	return limit - min(limit/8, 256<<20) + int64(len(ballast))
 }
 
-// brakeLimit returns the limit for package brake: if more memory is in use, goroutines that bring in data wait for the collector.
-// The limit is the collector's own without the ballast, which brake does not count. From the collector's limit on, the collector
-// runs all the time, and without a brake new data and garbage would come in during each of its cycles. If limit is math.MaxInt64,
-// brakeLimit returns 0, which stands for no limit.
+// brakeLimit returns the limit for package brake, above which goroutines that bring in data wait for the collector: the collector's
+// own without the ballast.
 func brakeLimit(limit int64) int64 {
 	if limit == math.MaxInt64 {
 		return 0
@@ -211,12 +194,8 @@ func (o *options) limits(plan memoryPlan) (store.Limits, error) {
 	return l, errors.Join(faults...)
 }
 
-// limitProcessors makes a durable node's Go code use all processors but one. The kernel needs that one for sockets and the disk.
-// limitProcessors does nothing if the environment sets GOMAXPROCS.
-//
-// A durable node's work is a chain of goroutines that wake one another. At each wake-up, the runtime also wakes a thread for an
-// idle processor. That thread looks for work, but another thread already does all the work. With two processors, this costs more
-// than the second processor gains.
+// limitProcessors makes a durable node's Go code use all processors but one, which the kernel needs for sockets and the disk.
+// Goroutines of a durable node wake one another in a chain, and a thread that is woken for each finds no work.
 func limitProcessors() {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return

@@ -66,8 +66,8 @@ func TestMemoryOf(t *testing.T) {
 	}
 }
 
-// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory is more than the node's memory. The value may come from
-// the node's flag or from the cluster.
+// TestMaxMemoryIsComparedAtTheStart: a node warns at its start if maxmemory, from its flag or from the cluster, is more than its
+// memory.
 func TestMaxMemoryIsComparedAtTheStart(t *testing.T) {
 	addrs := ports.Addrs(t, 2)
 	o := options{id: "n1", listen: addrs[0], sentinelListen: addrs[1], sentinelAuth: "yes", masterName: "mymaster", protected: "yes", ephemeral: true,
@@ -140,8 +140,7 @@ func TestLimitProcessors(t *testing.T) {
 	}
 }
 
-// TestClientsWithin: even if clients make the servers open as many files as they can, the reserved files stay free. Still the
-// clients get a useful number of files.
+// TestClientsWithin: whatever files clients make the servers open, the reserved files stay free, and clients get a useful number.
 func TestClientsWithin(t *testing.T) {
 	for _, o := range []options{
 		{}, {sentinelListen: "x"}, {tls: tlsOptions{listen: "x"}}, {tls: tlsOptions{clusterListen: "x"}},
