@@ -14,18 +14,14 @@ const (
 	// queuedLines is how many bytes of lines may wait in a lineQueue.
 	queuedLines = 1 << 20
 	// lastWordsStall is how long a process that ends waits while no line can be written; lastWordsTime is how long it waits in all.
-	// If somebody reads, writing a line takes microseconds.
 	lastWordsStall = 250 * time.Millisecond
 	lastWordsTime  = 2 * time.Second
 )
 
-// lineQueue is what a process writes to its standard error: the log of a node, and the error with which a command ends. Nobody who
-// writes to the queue ever waits: the queue's own goroutine passes the lines on, in order. If the standard error is a pipe that
-// nobody reads, only that goroutine hangs in its write. A leader must not hang there: it would go on with its heartbeats and serve
-// nobody.
+// lineQueue is what a process writes to its standard error. Nobody who writes to the queue ever waits: a leader that hung in a write
+// would go on with its heartbeats and serve nobody.
 //
-// If more than queuedLines would wait, the queue leaves lines out until half of the waiting bytes have been written. Where lines
-// are missing, one line says how many are.
+// If more than queuedLines bytes would wait, the queue leaves lines out until half of these bytes have been written.
 type lineQueue struct {
 	to    io.Writer
 	more  chan struct{} // tells run that lines has a new line or over is set; has room for one signal
@@ -111,8 +107,7 @@ func (q *lineQueue) run() {
 	}
 }
 
-// take takes all queued lines. If there are none, but lines were left out, take returns a line that says how many. The next call of
-// Write would queue that line, too, but may come only hours later.
+// take takes all queued lines or, if there are none, a line that says how many were left out: the next Write may be late.
 func (q *lineQueue) take() (lines [][]byte, over bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -124,8 +119,7 @@ func (q *lineQueue) take() (lines [][]byte, over bool) {
 	return lines, q.over
 }
 
-// write writes one line. If that fails, as on a full disk, nobody can be told: the line is lost. Before the next line that can be
-// written, write writes the number of lost lines.
+// write writes one line. If that fails, the line is lost, and the number of lost lines comes before the next one.
 func (q *lineQueue) write(line []byte) {
 	var err error
 	if q.failed > 0 {
@@ -151,8 +145,7 @@ func (q *lineQueue) saying(missing uint64) []byte {
 	return q.say(missing)
 }
 
-// sayBy has a logger write the line about missing lines, so that this line has the format of the others. loggerTo makes the logger
-// for a writer.
+// sayBy gives the line about missing lines the format of the others. loggerTo makes the logger for a writer.
 func (q *lineQueue) sayBy(loggerTo func(io.Writer) (*slog.Logger, error)) error {
 	var b bytes.Buffer
 	log, err := loggerTo(&b)

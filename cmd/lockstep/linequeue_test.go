@@ -14,8 +14,7 @@ import (
 	"time"
 )
 
-// pipe takes the place of the standard error. Its reader may read nothing for a while, or writes to it may fail as on a full
-// disk.
+// pipe takes the place of the standard error. Its reader may be stuck or slow, and writes to it may fail.
 type pipe struct {
 	mu    sync.Mutex
 	reads sync.Cond
@@ -58,8 +57,7 @@ func (p *pipe) lines() []string {
 	return strings.Split(strings.TrimSuffix(p.got.String(), "\n"), "\n")
 }
 
-// A goroutine that logs never waits for the reader of the log. Lines for which there is no room are left out. In their place, one
-// line says how many are missing.
+// A goroutine that logs never waits for the reader of the log. One line says how many lines are missing.
 func TestNobodyWaitsForTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -104,8 +102,7 @@ func TestNobodyWaitsForTheLog(t *testing.T) {
 	})
 }
 
-// When the queue has left lines out, it takes no further line until half of its bytes are free. The line that says how many lines
-// are missing comes before the next line.
+// When the queue has left lines out, it takes none until half of its bytes are free. One line replaces the missing ones.
 func TestLinesAreMissingWhereTheLogSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()
@@ -160,8 +157,7 @@ func TestLogThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// A process that ends first writes all lines that are left, if somebody reads them, even slowly. For a reader that reads nothing it
-// waits only for lastWordsStall, and for any reader at most for lastWordsTime.
+// A process that ends writes all lines that are left, for lastWordsTime at most, or lastWordsStall if nobody reads.
 func TestEndOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPipe()

@@ -17,8 +17,7 @@ import (
 // version is the last release; "+dev" means that the program is newer.
 const version = "0.1.0+dev"
 
-// versionText returns the output of `lockstep version`. It includes the version of Go, and the commit if the build has
-// recorded one. With these, users can look up the known faults of Go and of lockstep.
+// versionText returns the output of `lockstep version`.
 func versionText() string {
 	text := "lockstep " + version
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -49,8 +48,7 @@ type usageError struct{ err error }
 func (e usageError) Error() string { return e.err.Error() }
 func (e usageError) Unwrap() error { return e.err }
 
-// ballast is memory that is never touched, and so takes no physical memory. It counts as heap, so that
-// the garbage collector does not run every few megabytes while the keyspace is small.
+// ballast takes no physical memory, but counts as heap, so that the garbage collector runs less often.
 var ballast = make([]byte, 64<<20)
 
 func main() {

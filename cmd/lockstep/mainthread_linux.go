@@ -10,14 +10,10 @@ import (
 	"time"
 )
 
-// keepMainThread keeps the process's main thread from all work except waiting for signals, until the process ends.
+// keepMainThread keeps the process's main thread from all work except waiting for signals. The kernel gives a signal to the main
+// thread if that thread does not block it. If the thread hung in a write to the disk, SIGTERM would wait there.
 //
-// If the main thread does not block a signal for the process, the kernel gives the signal to that thread. While the thread hangs in
-// a write to a disk that does not answer, the signal waits there, although other threads could take it. SIGTERM would not end a
-// leader whose disk hangs. So a goroutine takes the main thread, and never gives it back.
-//
-// A program usually does that with runtime.LockOSThread in a function init. That is too early here, because relaxMonitor has to
-// come before the first call of LockOSThread.
+// A function init would be too early, because relaxMonitor has to come before the first call of runtime.LockOSThread.
 func keepMainThread() error {
 	const rounds = 10
 	for range rounds {
@@ -34,9 +30,8 @@ func keepMainThread() error {
 	return errors.New("it was busy")
 }
 
-// takeMainThread locks n goroutines to different threads at the same time, and reports whether one of these is the main thread. The
-// goroutine on the main thread stays locked. If n is the number of all threads and the main thread is idle, takeMainThread always
-// gets the main thread: the runtime starts no new thread while one is idle.
+// takeMainThread locks n goroutines to different threads, and reports whether one got the main thread, which that goroutine keeps. If
+// n is the number of all threads, an idle main thread is among them: the runtime starts no new thread while one is idle.
 func takeMainThread(n int) bool {
 	var here sync.WaitGroup
 	var taken atomic.Bool

@@ -12,8 +12,7 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestMainThreadWritesNothing: in a durable node, a goroutine that never runs holds the main thread. So this thread never
-// writes to the log. If such a write hung, SIGTERM would wait for it.
+// TestMainThreadWritesNothing: the main thread of a durable node never writes to the log.
 func TestMainThreadWritesNothing(t *testing.T) {
 	for _, processors := range []string{"1", "8"} {
 		t.Setenv("GOMAXPROCS", processors)

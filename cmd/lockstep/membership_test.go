@@ -120,8 +120,8 @@ func TestMembershipCommands(t *testing.T) {
 	waitEqual(t, []*nodes.Node{n4, same, list[0]})
 }
 
-// TestMovedNode: a node restarts at another peer address, just after the other nodes have reached it at the old one. It logs
-// that its address must be changed with lockstep add. It does not log that it has been removed.
+// TestMovedNode: a node that restarts at another peer address logs that lockstep add must change the address, not that the node has
+// been removed.
 func TestMovedNode(t *testing.T) {
 	list := nodes.Start(t, 3)
 	old := list[2]
@@ -144,9 +144,8 @@ func TestMovedNode(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestPeersAfterTheFirstStart: --peers adds no members to an existing cluster. A node that is a whole cluster by itself does
-// not start with --peers, because the other nodes would not have its data. A new node whose --peers name that node does not
-// start either, and says which address belongs to another cluster.
+// TestPeersAfterTheFirstStart: --peers adds no members to an existing cluster. Neither the cluster's one node nor a new node starts
+// with such --peers.
 func TestPeersAfterTheFirstStart(t *testing.T) {
 	alone := nodes.Start(t, 1)[0]
 	alone.Kill()
@@ -231,8 +230,8 @@ func TestFlagsBehindArguments(t *testing.T) {
 // handovers is how often TestTransferPause transfers the leadership.
 const handovers = 6
 
-// TestTransferPause transfers leadership again and again under load, and prints how long clients waited. Clients see a pause
-// and no error, and no request is executed twice.
+// TestTransferPause: while leadership is transferred again and again, clients see a pause and no error, and no request is executed
+// twice.
 func TestTransferPause(t *testing.T) {
 	list := nodes.Start(t, 3)
 	var (
@@ -278,9 +277,7 @@ func TestTransferPause(t *testing.T) {
 	waitEqual(t, list)
 }
 
-// TestJoinWithDataOfItsOwn: a node that has been a cluster by itself does not start with --join. It would have to ignore the
-// flag, and would grant locks that the other cluster has granted. Without the flag it starts. With an empty directory it can
-// join.
+// TestJoinWithDataOfItsOwn: a node that has been a cluster by itself does not join another one, whose locks it would grant.
 func TestJoinWithDataOfItsOwn(t *testing.T) {
 	list := nodes.Start(t, 1)
 	dir := t.TempDir()
@@ -308,9 +305,7 @@ func TestJoinWithDataOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestFoundersBesideACluster: nodes whose --peers would found a cluster do not start if one of the named nodes already
-// belongs to a cluster without them. This can happen after a removal, or after n1 was restored from a backup. The new
-// cluster would grant the locks that n1 has granted.
+// TestFoundersBesideACluster: nodes do not found a cluster if a node in their --peers already belongs to another one.
 func TestFoundersBesideACluster(t *testing.T) {
 	n1 := nodes.Start(t, 1)[0]
 	addrs := ports.Addrs(t, 4)

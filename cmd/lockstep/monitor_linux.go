@@ -17,22 +17,15 @@ const monitorSlack = 2 * time.Millisecond
 // errThreads says that the old timer slack may not have been set again for some threads that run goroutines.
 var errThreads = errors.New("the timer slack of some threads could not be set")
 
-// relaxMonitor makes the runtime's monitor check less often whether a system call has ended. The caller must call relaxMonitor
-// before it starts other work.
+// relaxMonitor makes the runtime's monitor check less often whether a system call has ended. The caller must call relaxMonitor before
+// it starts other work.
 //
-// While a thread is in a system call, the monitor checks every 20 µs whether the call still lasts. If it does, the monitor gives
-// the thread's processor (a P of Go's scheduler) to another thread. A write to a fast disk lasts for a few of these checks. So each
-// batch of writes to the log costs a switch to a thread that finds nothing to do, the switch back, and a kernel timer for every
-// check. Together these take a fifth to a quarter of a durable node's CPU time. With a timer slack (prctl(2), PR_SET_TIMERSLACK)
-// the kernel may let these timers fire later by up to the slack, when it has something else to do. The monitor still notices a long
-// system call, some milliseconds later.
+// While a thread is in a system call, the monitor checks every 20 µs whether the call still lasts. If it does, the monitor gives the
+// thread's processor (a P of Go's scheduler) to another thread. A write to the log lasts for a few checks, so it costs two switches of
+// threads, and timers. With a timer slack (prctl(2), PR_SET_TIMERSLACK) these timers may fire later.
 //
-// Nothing identifies the monitor's thread. So relaxMonitor gives all threads the slack. Then it gives the threads that run
-// goroutines the old value back, because the node's timers depend on these threads. The threads that they start inherit the old
-// value.
-//
-// With --without slow-monitor, serve does not call relaxMonitor. docs/performance-history.md says how much CPU time relaxMonitor
-// saves, and which command measures that.
+// Nothing identifies the monitor's thread. So relaxMonitor gives all threads the slack, and then gives the threads that run goroutines
+// the old value back, because the node's timers depend on them.
 func relaxMonitor() error {
 	usual, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_GET_TIMERSLACK, 0, 0)
 	switch {
@@ -62,9 +55,8 @@ func setAllSlack(slack uintptr) error {
 
 // restoreSlack sets the timer slack of all threads that run goroutines. These are all threads but two (see below).
 func restoreSlack(slack uintptr) error {
-	// If a thread is needed and none is idle, the monitor itself may start one, which inherits the monitor's slack. So the
-	// first round leaves some idle threads (the constant stock). Two threads run no goroutines, so setSlack cannot reach them:
-	// the monitor, and the template thread, which starts new threads in place of threads that goroutines have locked.
+	// The first round leaves some idle threads (stock), so that the monitor starts none, which would inherit its slack. setSlack
+	// cannot reach the monitor, and the template thread, which starts new threads in place of locked ones.
 	const rounds, stock, unreachable = 10, 32, 2
 	reached := map[string]bool{}
 	complete, more := 0, stock
@@ -89,9 +81,8 @@ func restoreSlack(slack uintptr) error {
 		}
 		// During this sleep the threads become idle. A thread that waits for the runtime's next timer is free again when the sleep ends.
 		time.Sleep(time.Millisecond)
-		// A round is complete if it missed only the unreachable threads. A complete round is not enough: a thread that earlier
-		// rounds had missed may have started another one during this round. After two complete rounds in a row, all threads have
-		// been reached.
+		// A round is complete if it missed only the unreachable threads. One complete round is not enough: a thread missed before may
+		// have started another.
 		if missed > unreachable {
 			complete = 0
 		} else if complete++; complete == 2 {
@@ -101,8 +92,8 @@ func restoreSlack(slack uintptr) error {
 	return errThreads
 }
 
-// setSlack sets the timer slack of n different threads, and returns their ids. It locks a goroutine to each thread until the slack
-// of all n is set, so that no two goroutines get the same thread.
+// setSlack sets the timer slack of n threads, and returns their ids. Goroutines stay locked to their threads until all are set, so all
+// differ.
 func setSlack(n int, slack uintptr) (ids []int, err error) {
 	var mu sync.Mutex
 	prctl := func() syscall.Errno {

@@ -13,8 +13,8 @@ import (
 	"lockstep/conformance/nodes"
 )
 
-// TestMonitorSlack: in a durable node, exactly one thread has the timer slack monitorSlack: the runtime's monitor. That is still
-// true after the node has been busy. In an ephemeral node, no thread has that slack, because the node waits for no disk.
+// TestMonitorSlack: in a durable node, only the runtime's monitor has the timer slack monitorSlack. In an ephemeral node, no thread
+// has it.
 func TestMonitorSlack(t *testing.T) {
 	for name, c := range map[string]struct {
 		processors string

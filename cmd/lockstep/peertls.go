@@ -19,8 +19,8 @@ type peerOptions struct {
 	tls                             string
 }
 
-// peerSecretEnv is the environment variable for the secret that nodes have in common. The flag --peer-secret-file names only a
-// file with the secret, because everybody on the machine can see flags.
+// peerSecretEnv is the environment variable for the nodes' secret. --peer-secret-file names only a file, because everybody on the
+// machine can see flags.
 const peerSecretEnv = "LOCKSTEP_PEER_SECRET"
 
 func (o *peerOptions) define(fs *flag.FlagSet) {
@@ -48,8 +48,7 @@ func (o *peerOptions) config() (cluster.PeerTLS, error) {
 	return p, nil
 }
 
-// openPeerPort returns an error if other machines can reach the peer port and peers need neither a secret nor a certificate. It
-// returns nil with --protected-mode no, and for an ephemeral node, which has no peer port.
+// openPeerPort returns an error if other machines can reach the peer port without a secret or a certificate.
 func (o *options) openPeerPort(p cluster.PeerTLS) error {
 	if o.protected != "yes" || o.ephemeral || p.On() || loopback(o.peerListen) {
 		return nil

@@ -77,8 +77,7 @@ func matches(pattern *regexp.Regexp, line string) (found []string) {
 	return found
 }
 
-// facts returns everything that a section and its translation must have in common. The order of code blocks counts. The order of
-// all else may differ between the languages.
+// facts returns everything that a section and its translation must have in common. Only the order of code blocks counts.
 func (s section) facts() []string {
 	facts := []string{fmt.Sprint("level ", s.level), fmt.Sprint(s.rows, " rows of tables"), fmt.Sprint(s.items, " items")}
 	for i, block := range s.blocks {

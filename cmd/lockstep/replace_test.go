@@ -67,8 +67,7 @@ func allHeld(t *testing.T, list []*nodes.Node) {
 	}
 }
 
-// flipIn looks for the files below dir that contain owners of locks, and flips bits in each of them. A damaged disk does the same:
-// it returns other bits than were written.
+// flipIn changes the owners of locks in all files below dir, as a damaged disk may.
 func flipIn(t *testing.T, dir string) {
 	t.Helper()
 	damaged := 0
@@ -88,9 +87,8 @@ func flipIn(t *testing.T, dir string) {
 	}
 }
 
-// TestReplaceDamagedVoter follows docs/operations.md for a node whose disk is lost or damaged, while owners renew their leases
-// through the other nodes. The damaged node does not start, or ends when it reads the damaged part. Its last line says what to do.
-// After the repair, the node is a voter again and has every lock.
+// TestReplaceDamagedVoter follows docs/operations.md for a node whose disk is lost or damaged. After the repair, the node is a voter
+// again and has every lock.
 func TestReplaceDamagedVoter(t *testing.T) {
 	for _, test := range []struct {
 		name   string

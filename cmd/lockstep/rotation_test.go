@@ -53,8 +53,8 @@ func (c *crowd) begin() {
 	c.more()
 }
 
-// work is one client. It fails the test if a reply is an error. It also fails the test if a connection breaks, unless its node is
-// being restarted.
+// work is one client. CLUSTERDOWN and INDETERMINATE always fail the test, and other errors unless the client's node is being
+// restarted.
 func (c *crowd) work(node int, lock string) {
 	var conn *respclient.Conn
 	for cycles := 1; ; cycles++ {
@@ -168,9 +168,8 @@ func (c *crowd) end() {
 	c.t.Logf("%d cycles", c.done.Load())
 }
 
-// TestFromPlainToTLS: a cluster goes from plain connections to TLS. For that, all nodes are restarted one after the other, and then
-// once more. Then the secret of the cluster is changed without a restart, $LOCKSTEP_ROTATIONS times. No client gets an error.
-// Clients of nodes that are not being restarted keep their connections.
+// TestFromPlainToTLS: two rounds of restarts bring a cluster to TLS, and its secret is changed without a restart. No client gets an
+// error.
 func TestFromPlainToTLS(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "peers")
 	write := func(lines ...string) {
@@ -206,8 +205,7 @@ func TestFromPlainToTLS(t *testing.T) {
 	}
 }
 
-// asked is read before TestMain runs: TestMain removes the LOCKSTEP_ variables with which the test was started, so that the program
-// under test does not get them.
+// asked is read before TestMain removes the LOCKSTEP_ variables, which the program under test must not get.
 var asked = os.Getenv("LOCKSTEP_ROTATIONS")
 
 // rotations returns how many rotations the test makes.
@@ -223,9 +221,8 @@ func rotations(t *testing.T) int {
 	return n
 }
 
-// TestClientCertificatesUnderLoad: nodes and clients show each other certificates. First these certificates are replaced, then the
-// CA is, while clients work over TLS and connect again and again. No client with a trusted certificate gets an error. A client
-// whose certificate is no longer trusted is refused.
+// TestClientCertificatesUnderLoad: certificates of nodes and clients, and then the CA, are replaced under load. No client with a
+// trusted certificate gets an error.
 func TestClientCertificatesUnderLoad(t *testing.T) {
 	list, secret := nodes.StartSecret(t, 3)
 	var now atomic.Pointer[tls.Config]

@@ -27,8 +27,7 @@ func isError(err error, code string) bool {
 	return ok && strings.HasPrefix(string(reply), code)
 }
 
-// waitBusy sends commands until the server answers that it is busy with a script. A command in the same batch as the script gets
-// its answer only when the script ends. So waitBusy sends further commands without waiting for the answers.
+// waitBusy sends commands, without waiting for their answers, until the server answers that it is busy.
 func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -51,8 +50,8 @@ func waitBusy(t *testing.T, name string, do func(args ...string) (any, error)) {
 	}
 }
 
-// TestEndlessScript runs endless scripts on three nodes. Other clients get BUSY. SCRIPT KILL through any node ends a script,
-// and otherwise the time limit does. None of the scripts' writes stays. The leader keeps its leadership.
+// TestEndlessScript: SCRIPT KILL through any node ends an endless script, and the time limit ends one that has written. The leader
+// keeps its leadership.
 func TestEndlessScript(t *testing.T) {
 	list := nodes.Start(t, 3, "--script-time-limit", "3s")
 	leader := nodes.Leader(list)
@@ -158,8 +157,7 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// TestExpiryAcrossNodes checks the keyspace of a follower: an expired key is deleted on all nodes by an entry of the log, and not
-// on each node by a timer.
+// TestExpiryAcrossNodes: expired keys are deleted on every node, on followers, too.
 func TestExpiryAcrossNodes(t *testing.T) {
 	list := nodes.Start(t, 3)
 	for i := range 50 {
@@ -247,8 +245,8 @@ func TestScriptOnEphemeralNode(t *testing.T) {
 	}
 }
 
-// TestScriptHoldsNobodyUp: a node answers some commands by itself. It still answers them while a script runs. It does so, too,
-// while other clients queue writes in a transaction, or call scripts during a pause.
+// TestScriptHoldsNobodyUp: while a script runs, a node still answers the commands that it answers by itself, whatever other clients
+// send.
 func TestScriptHoldsNobodyUp(t *testing.T) {
 	n := nodes.Start(t, 1, "--script-time-limit", "20s")[0]
 	c, queue := n.Dial(), n.Dial()
@@ -262,8 +260,7 @@ func TestScriptHoldsNobodyUp(t *testing.T) {
 	if got, err := queue.Do("MULTI"); got != "OK" {
 		t.Fatal(got, err)
 	}
-	// With the first command, the node has to find out whether it has room for more data. With the second one, it has to find out
-	// whether the command is too long.
+	// For the first command, the node has to find out whether it has room, and for the second, whether the command is too long.
 	for _, value := range []string{"short", strings.Repeat("long", 1<<18)} {
 		if err := queue.Send("SET", "k", value); err != nil {
 			t.Fatal(err)

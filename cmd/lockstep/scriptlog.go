@@ -7,17 +7,15 @@ import (
 	"time"
 )
 
-// scriptLines is how many lines per second scripts may write to the log: a script that logs in a loop must not fill the disk.
-// faultLines is how many lines per second may report faults of the interpreter. The two limits are separate, so that a script
-// cannot hide a fault.
+// scriptLines is how many lines per second scripts may log. The limit faultLines is separate, so that scripts cannot hide faults of
+// the interpreter.
 const (
 	scriptLines = 100
 	faultLines  = 10
 )
 
-// scriptLog returns two functions that write to the server's log. lines writes the lines of redis.log, with their level, at most
-// scriptLines per second. faults writes the faults of the interpreter, at most faultLines per second. If lines were left out, the
-// next line says how many. now is a monotonic clock.
+// scriptLog returns two functions that write to the server's log: lines for redis.log, and faults for faults of the interpreter. now
+// is a monotonic clock.
 func scriptLog(log *slog.Logger, now func() time.Duration) (lines func(int, string), faults func(string)) {
 	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
 	own, others := lineLimit{most: faultLines}, lineLimit{most: scriptLines}
@@ -49,8 +47,7 @@ func (l *lineLimit) write(log *slog.Logger, now func() time.Duration, level slog
 	log.Log(context.Background(), level, msg, args...)
 }
 
-// takes counts a line and reports whether the line may be written. If it may, hidden is the number of lines that were left out
-// since the last written one.
+// takes counts a line and reports whether it may be written. hidden is the number of lines left out since the last written one.
 func (l *lineLimit) takes(now time.Duration) (hidden int, may bool) {
 	if l.lines == 0 || now-l.began >= time.Second {
 		l.began, l.lines = now, 0

@@ -39,8 +39,7 @@ func TestScriptLogIsBounded(t *testing.T) {
 	}
 }
 
-// A script that logs in a loop does not hide a fault of the interpreter. Lines about faults are limited, too, so that they do
-// not fill the disk.
+// A script that logs in a loop does not hide a fault of the interpreter.
 func TestScriptLinesHideNoFault(t *testing.T) {
 	var out bytes.Buffer
 	lines, faults := scriptLog(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return 0 })

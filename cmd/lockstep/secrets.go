@@ -34,8 +34,7 @@ func secretsIn(args []string, hide func(i, from int)) {
 	}
 }
 
-// takeArgs returns a copy of the process's arguments, and overwrites the secrets in the originals, because ps and /proc show these.
-// args must be a part of os.Args, whose strings lie where the system has put the arguments.
+// takeArgs returns a copy of args, a part of os.Args, and overwrites the secrets in the originals, which ps and /proc show.
 func takeArgs(args []string) []string {
 	list := make([]string, len(args))
 	for i, arg := range args {
@@ -53,8 +52,7 @@ func takeArgs(args []string) []string {
 // pipePatience is how long readSecret waits for a pipe before it says that it waits.
 const pipePatience = 2 * time.Second
 
-// readSecret returns the first line of a file, which must not be empty. It reads no further: the file may be a pipe, such as <(pass lock)
-// in a shell, and its writer may keep it open.
+// readSecret returns the first line of a file, which must not be empty. It waits for no more, because a pipe may stay open.
 func readSecret(path string) (string, error) {
 	waits := time.AfterFunc(pipePatience, func() {
 		fmt.Fprintf(os.Stderr, "lockstep: waiting for the first line of %s: if it is a pipe, write the password to it\n", path)

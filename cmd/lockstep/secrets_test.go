@@ -13,8 +13,7 @@ import (
 	"lockstep/server"
 )
 
-// TestLongPasswords: a password that is longer than a client could send is refused, whether it comes from a flag, a file or the
-// environment. A file with such a password is not read to its end.
+// TestLongPasswords: a password that is longer than a client could send is refused, whether it comes from a flag or a file.
 func TestLongPasswords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "password")
 	for _, end := range []string{"", "\n", "\r\n", "\nmore\n"} {

@@ -86,8 +86,7 @@ type parts struct {
 	lines       *lineQueue     // what takes the lines of the log; nil in a test
 }
 
-// newEngine makes the engine that runs scripts. Scripts may call commands such as INFO, which the server answers. The server is
-// made after the engine, so srv gets it later.
+// newEngine makes the engine that runs scripts. srv gets the server later.
 func newEngine(o options, plan memoryPlan, clock cluster.TimeSource, log *slog.Logger, srv *atomic.Pointer[server.Server]) *luavm.Engine {
 	lines, faults := scriptLog(log, clock.Monotonic)
 	return luavm.New(luavm.Options{Now: clock.Monotonic, TimeLimit: o.scriptLimit, MemoryLimit: plan.script, Bring: brake.Bring, Log: lines, Fault: faults,
@@ -143,8 +142,7 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	if err != nil {
 		return nil, usageError{err}
 	}
-	// The client ports are opened before the node: a port that is not free is the likeliest fault, and at
-	// this point nothing needs to be undone.
+	// The client ports are opened first: a port that is not free is the likeliest fault, and nothing needs to be undone yet.
 	ls, err := listen(o, &cfg)
 	if err != nil {
 		return nil, err
@@ -184,9 +182,8 @@ func assemble(o options, cfg cluster.Config, plan memoryPlan, clock cluster.Time
 	return p, nil
 }
 
-// runNode runs a node until the context stop is cancelled or a listener for clients fails. Then it hands leadership over and stops
-// the parts: the servers for clients first, then the node, and the HTTP server last. SHUTDOWN calls the parameter shutdown, which
-// must cancel stop.
+// runNode runs a node until the context stop is cancelled or a listener for clients fails. SHUTDOWN calls shutdown, which must cancel
+// stop.
 func runNode(stop context.Context, shutdown func(), hangups <-chan os.Signal, o options, cfg cluster.Config, log *slog.Logger, lines *lineQueue) error {
 	plan := limitMemory(memlimit.FromCgroup, log)
 	plan.ofMachine(memlimit.FromSystem)
@@ -254,16 +251,15 @@ func announce(ctx context.Context, p *parts, o options, log *slog.Logger) {
 	}
 }
 
-// die writes the last line of the log and ends the process. If nobody reads the log, it ends the process after lastWordsStall. It is
-// the node's Config.Fatal. The node calls it for errors after which it could not keep its promises, such as a disk that fails.
+// die writes the last line of the log and ends the process. It is the node's Config.Fatal, for errors that break the node's promises.
 func (q *lineQueue) die(err error) {
 	q.last(fmt.Sprintf("lockstep: %v\n", err))
 	q.flush()
 	os.Exit(exitRuntime)
 }
 
-// stopPages stops the HTTP server, if there is one. After pagesTimeout it cuts the connections that are left: a probe or a stranger
-// may keep one open without a request. That is no fault of the node, so it is no error.
+// stopPages stops the HTTP server, if there is one. It cuts connections after pagesTimeout without an error: a stranger may keep one
+// open.
 func stopPages(web *http.Server) error {
 	if web == nil {
 		return nil
@@ -374,9 +370,8 @@ func writeClientMemory(w io.Writer, srv *server.Server) {
 	}
 }
 
-// writeLeaderless writes the metrics of times without a leader. No client could renew a lease in these times, so all leases were
-// lengthened by them. Only the node that wins an election counts the time before it. So the cluster's total is the sum over all
-// nodes.
+// writeLeaderless writes the metrics of times without a leader. Only the winner of an election counts the time before it: the nodes'
+// sum is the total.
 func writeLeaderless(w io.Writer, s cluster.Status) {
 	for _, m := range []struct {
 		name, kind, help string

@@ -26,9 +26,8 @@ type reloader struct {
 	read func() error
 }
 
-// takeSignals makes SIGTERM and SIGINT cancel the context stop, and keeps SIGHUP and SIGPIPE from ending this process. The caller
-// must call takeSignals before the node opens anything, because until then a signal ends the process at once. The channel hangups
-// holds one SIGHUP until reloadOn receives it.
+// takeSignals makes SIGTERM and SIGINT cancel the context stop, and keeps SIGHUP and SIGPIPE from ending this process. Before that,
+// the node may open nothing.
 func takeSignals() (stop context.Context, cancel context.CancelFunc, hangups chan os.Signal) {
 	hangups = make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
